@@ -1,0 +1,2 @@
+//! linchpin-benches.
+fn main() {}

@@ -1,0 +1,2 @@
+//! quickstart.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Config, plugins, start-up and serving.

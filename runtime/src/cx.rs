@@ -1,0 +1,170 @@
+//! The call context: who calls, when, and under which request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::filter::CtxPath;
+use crate::{Timestamp, Value};
+
+/// Who is calling, as an authentication plugin verified it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Actor {
+    /// `None` for anonymous requests.
+    pub id: Option<String>,
+    /// `user`, `service`, `anonymous` or a kind of the plugin's own.
+    pub kind: ActorKind,
+    /// The tenant, when there is one.
+    pub tenant_id: Option<String>,
+    /// The session, when there is one.
+    pub session_id: Option<String>,
+    /// Roles held.
+    pub roles: Vec<String>,
+    /// Verified token claims.
+    pub claims: BTreeMap<String, serde_json::Value>,
+}
+
+/// The kind of an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum ActorKind {
+    /// A person.
+    User,
+    /// A program with a credential of its own.
+    Service,
+    /// Nobody known.
+    #[default]
+    Anonymous,
+    /// A kind of a plugin's own.
+    Other(String),
+}
+
+impl ActorKind {
+    /// `user`, `service`, `anonymous`, or the plugin's name for it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::User => "user",
+            Self::Service => "service",
+            Self::Anonymous => "anonymous",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl Actor {
+    /// Nobody known.
+    pub fn anonymous() -> Self {
+        Self::default()
+    }
+
+    /// A person with this id and no roles.
+    pub fn user(id: impl Into<String>) -> Self {
+        Self { id: Some(id.into()), kind: ActorKind::User, ..Self::default() }
+    }
+
+    /// Adds roles.
+    #[must_use]
+    pub fn with_roles<R: Into<String>>(mut self, roles: impl IntoIterator<Item = R>) -> Self {
+        self.roles.extend(roles.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether the actor holds one of `roles`.
+    pub fn has_any_role(&self, roles: &[&str]) -> bool {
+        self.roles.iter().any(|r| roles.contains(&r.as_str()))
+    }
+
+    /// A value of the context; null when absent.
+    pub fn lookup(&self, path: CtxPath) -> Value {
+        let text = |t: &Option<String>| t.clone().map_or(Value::Null, Value::Text);
+        match path {
+            CtxPath::ActorId => text(&self.id),
+            CtxPath::TenantId => text(&self.tenant_id),
+            CtxPath::SessionId => text(&self.session_id),
+            CtxPath::ActorKind => Value::Text(self.kind.as_str().to_owned()),
+            CtxPath::Claim(name) => match self.claims.get(name) {
+                Some(serde_json::Value::String(s)) => Value::Text(s.clone()),
+                Some(serde_json::Value::Bool(b)) => Value::Bool(*b),
+                Some(serde_json::Value::Number(n)) => {
+                    n.as_i64().map(Value::Int).or_else(|| n.as_f64().map(Value::Float)).unwrap_or_default()
+                }
+                _ => Value::Null,
+            },
+        }
+    }
+}
+
+/// The context of one call: every adapter method takes one, so no call is without a scope.
+#[derive(Clone, Debug)]
+pub struct Cx {
+    scope: Scope,
+    now: Timestamp,
+    request_id: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+enum Scope {
+    Actor(Arc<Actor>),
+    System(&'static str),
+}
+
+impl Cx {
+    /// A call on behalf of an actor, at the system clock's present.
+    pub fn actor(actor: impl Into<Arc<Actor>>) -> Self {
+        Self::new(actor.into(), Timestamp::system_now(), "".into())
+    }
+
+    /// A call of the application itself. The reason is logged; tenant and data scope do not apply.
+    pub fn system(reason: &'static str) -> Self {
+        Self { scope: Scope::System(reason), now: Timestamp::system_now(), request_id: "".into() }
+    }
+
+    /// A call on behalf of an actor at an instant, under a request.
+    pub fn new(actor: Arc<Actor>, now: Timestamp, request_id: Arc<str>) -> Self {
+        Self { scope: Scope::Actor(actor), now, request_id }
+    }
+
+    /// The same call at another instant, for tests and jobs.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// The actor; `None` for system calls.
+    pub fn get_actor(&self) -> Option<&Arc<Actor>> {
+        match &self.scope {
+            Scope::Actor(actor) => Some(actor),
+            Scope::System(_) => None,
+        }
+    }
+
+    /// Why the application itself calls; `None` for actors.
+    pub fn system_reason(&self) -> Option<&'static str> {
+        match &self.scope {
+            Scope::Actor(_) => None,
+            Scope::System(reason) => Some(reason),
+        }
+    }
+
+    /// The call's one instant.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The request's id; empty outside HTTP.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// A context value as a binding reads it.
+    ///
+    /// # Errors
+    /// When it is null: 401 for an anonymous actor, 403 otherwise.
+    pub fn bind(&self, path: CtxPath) -> crate::Result<Value> {
+        let Scope::Actor(actor) = &self.scope else { return Err(crate::Error::forbidden()) };
+        match actor.lookup(path) {
+            Value::Null if actor.id.is_none() => Err(crate::Error::unauthorized()),
+            Value::Null => Err(crate::Error::forbidden()),
+            value => Ok(value),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Field types: which Rust types a field may have, and the markers that name fields in code.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Entity, FieldDesc};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::{DecodeError, Timestamp, Value, ValueRef};
+
+/// What a field holds; decides wire form, storage form and the operators it has.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Text.
+    String,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number within ±(2^53−1).
+    Integer,
+    /// A finite double.
+    Number,
+    /// An instant.
+    Date,
+    /// One of a closed set of texts.
+    Enum(&'static EnumDesc),
+    /// A list of strings.
+    StringArray,
+    /// Any JSON.
+    Json,
+    /// A list of objects.
+    Items(&'static [FieldDesc]),
+}
+
+impl Kind {
+    /// The contract's name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Date => "date",
+            Self::Enum(_) => "enum",
+            Self::StringArray => "string_array",
+            Self::Json => "json",
+            Self::Items(_) => "items",
+        }
+    }
+
+    /// Whether values compare: everything but lists and JSON.
+    pub const fn is_scalar(self) -> bool {
+        !matches!(self, Self::StringArray | Self::Json | Self::Items(_))
+    }
+}
+
+/// The variants of an enum field, as they stand on the wire.
+#[derive(Debug)]
+pub struct EnumDesc {
+    /// `Status`.
+    pub name: &'static str,
+    /// In declaration order.
+    pub variants: &'static [&'static str],
+}
+
+/// A Rust type that a field may have.
+///
+/// Implemented for `String`, [`Uuid`], `bool`, `i64`, `f64`, [`Timestamp`], `Vec<String>`, `serde_json::Value`, [`Json<T>`],
+/// `#[derive(FieldEnum)]` enums, `Vec` of a `#[derive(Embedded)]` struct, and `Option` of each.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an entity field",
+    label = "not a field type",
+    note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one"
+)]
+pub trait FieldType: Sized {
+    /// What it holds.
+    const KIND: Kind;
+    /// Whether it is an `Option`.
+    const OPTIONAL: bool = false;
+    /// The type of a value that is there: `T` of `Option<T>`, else the type itself.
+    type Inner: FieldType;
+    /// To a dynamic value.
+    fn into_value(self) -> Value;
+    /// From a stored value.
+    ///
+    /// # Errors
+    /// When the stored value has another form.
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError>;
+}
+
+/// The marker of one field, made by `#[entity]`: `post::status`.
+///
+/// Markers build filters in code: `post::status.eq(Status::Draft)`.
+pub trait Field: Copy + 'static {
+    /// The entity it belongs to.
+    type Entity: Entity;
+    /// Its Rust type.
+    type Ty: FieldType;
+    /// Its position.
+    const INDEX: usize;
+
+    /// Equality; for `None`, records holding null.
+    fn eq(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Eq, value)
+    }
+    /// Inequality; records holding null match.
+    fn ne(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Ne, value)
+    }
+    /// Greater than; null never matches.
+    fn gt(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Gt, value)
+    }
+    /// Greater than or equal; null never matches.
+    fn gte(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Gte, value)
+    }
+    /// Less than; null never matches.
+    fn lt(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Lt, value)
+    }
+    /// Less than or equal; null never matches.
+    fn lte(self, value: Self::Ty) -> Filter {
+        condition::<Self>(Op::Lte, value)
+    }
+    /// Membership in a list.
+    fn one_of(self, values: impl IntoIterator<Item = Self::Ty>) -> Filter {
+        list::<Self>(Op::In, values)
+    }
+    /// Absence from a list; records holding null match unless the list holds null.
+    fn none_of(self, values: impl IntoIterator<Item = Self::Ty>) -> Filter {
+        list::<Self>(Op::Nin, values)
+    }
+}
+
+fn condition<F: Field>(op: Op, value: F::Ty) -> Filter {
+    Filter::cond(F::INDEX, op, Operand::One(Source::Value(value.into_value())))
+}
+
+fn list<F: Field>(op: Op, values: impl IntoIterator<Item = F::Ty>) -> Filter {
+    let values = values.into_iter().map(|v| Source::Value(v.into_value())).collect();
+    Filter::cond(F::INDEX, op, Operand::List(values))
+}
+
+/// An enum whose variants are the values of a field; derived by `#[derive(FieldEnum)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an enum field",
+    label = "not a `FieldEnum`",
+    note = "`transition` moves a field between the variants of a `#[derive(FieldEnum)]` enum, or between values of a bool, i64 or String"
+)]
+pub trait FieldEnum: Sized + Copy {
+    /// The variants' wire names.
+    const DESC: &'static EnumDesc;
+    /// Position of the variant in [`EnumDesc::variants`].
+    fn index(self) -> usize;
+    /// The variant at a position.
+    fn from_index(index: usize) -> Option<Self>;
+
+    /// The wire name.
+    fn as_str(self) -> &'static str {
+        Self::DESC.variants[self.index()]
+    }
+    /// The variant with this wire name.
+    fn from_str(text: &str) -> Option<Self> {
+        Self::DESC.variants.iter().position(|v| *v == text).and_then(Self::from_index)
+    }
+}
+
+/// A struct that lives in a list inside a record; derived by `#[derive(Embedded)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an item of an entity field",
+    label = "not an item struct",
+    note = "put #[derive(Embedded)] on it"
+)]
+pub trait Embedded: Sized + Serialize + DeserializeOwned {
+    /// Its fields.
+    const FIELDS: &'static [FieldDesc];
+}
+
+/// A serde type stored as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Json<T>(pub T);
+
+/// A string that is a lower-case hyphenated uuid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Uuid(String);
+
+impl Uuid {
+    /// A fresh version 7 uuid.
+    pub fn new_v7() -> Self {
+        Self(uuid::Uuid::now_v7().to_string())
+    }
+
+    /// Reads a uuid in hyphenated form.
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.len() == 36).then(|| uuid::Uuid::try_parse(text).ok()).flatten().map(|u| Self(u.to_string()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FieldType for String {
+    type Inner = Self;
+    const KIND: Kind = Kind::String;
+    fn into_value(self) -> Value {
+        Value::Text(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Text(t) => Ok(t.to_owned()),
+            _ => Err(DecodeError::expected("string")),
+        }
+    }
+}
+
+impl FieldType for Uuid {
+    type Inner = Self;
+    const KIND: Kind = Kind::String;
+    fn into_value(self) -> Value {
+        Value::Text(self.0)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Text(t) => Ok(Self(t.to_owned())),
+            _ => Err(DecodeError::expected("uuid")),
+        }
+    }
+}
+
+impl FieldType for bool {
+    type Inner = Self;
+    const KIND: Kind = Kind::Boolean;
+    fn into_value(self) -> Value {
+        Value::Bool(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Bool(b) => Ok(b),
+            _ => Err(DecodeError::expected("boolean")),
+        }
+    }
+}
+
+impl FieldType for i64 {
+    type Inner = Self;
+    const KIND: Kind = Kind::Integer;
+    fn into_value(self) -> Value {
+        Value::Int(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Int(i) => Ok(i),
+            _ => Err(DecodeError::expected("integer")),
+        }
+    }
+}
+
+impl FieldType for f64 {
+    type Inner = Self;
+    const KIND: Kind = Kind::Number;
+    fn into_value(self) -> Value {
+        Value::Float(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Float(f) => Ok(f),
+            ValueRef::Int(i) => Ok(i as f64),
+            _ => Err(DecodeError::expected("number")),
+        }
+    }
+}
+
+impl FieldType for Timestamp {
+    type Inner = Self;
+    const KIND: Kind = Kind::Date;
+    fn into_value(self) -> Value {
+        Value::Date(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Date(d) => Ok(d),
+            _ => Err(DecodeError::expected("date")),
+        }
+    }
+}
+
+impl FieldType for Vec<String> {
+    type Inner = Self;
+    const KIND: Kind = Kind::StringArray;
+    fn into_value(self) -> Value {
+        Value::Strings(self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        match value {
+            ValueRef::Strings(list) => Ok(list.to_vec()),
+            ValueRef::Json(text) => serde_json::from_str(text).map_err(|_| DecodeError::expected("list of strings")),
+            _ => Err(DecodeError::expected("list of strings")),
+        }
+    }
+}
+
+impl FieldType for serde_json::Value {
+    type Inner = Self;
+    const KIND: Kind = Kind::Json;
+    fn into_value(self) -> Value {
+        Value::Json(self.to_string())
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        from_json(value, "json")
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> FieldType for Json<T> {
+    type Inner = Self;
+    const KIND: Kind = Kind::Json;
+    fn into_value(self) -> Value {
+        to_json(&self.0)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        from_json(value, "value of its type").map(Json)
+    }
+}
+
+impl<T: Embedded> FieldType for Vec<T> {
+    type Inner = Self;
+    const KIND: Kind = Kind::Items(T::FIELDS);
+    fn into_value(self) -> Value {
+        to_json(&self)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        from_json(value, "list of items")
+    }
+}
+
+impl<T: FieldType> FieldType for Option<T> {
+    type Inner = T::Inner;
+    const KIND: Kind = T::KIND;
+    const OPTIONAL: bool = true;
+    fn into_value(self) -> Value {
+        self.map_or(Value::Null, T::into_value)
+    }
+    fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
+        if value.is_null() { Ok(None) } else { T::from_value(value).map(Some) }
+    }
+}
+
+// A type whose Serialize fails (a map with non-string keys, say) is stored as null; validation then refuses it.
+fn to_json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).map_or(Value::Null, |v| Value::Json(v.to_string()))
+}
+
+fn from_json<T: DeserializeOwned>(value: ValueRef<'_>, expected: &'static str) -> Result<T, DecodeError> {
+    match value {
+        ValueRef::Json(text) => serde_json::from_str(text).map_err(|_| DecodeError::expected(expected)),
+        _ => Err(DecodeError::expected(expected)),
+    }
+}

@@ -1,0 +1,13 @@
+//! What an entity is: its descriptor, its field types and its typed face.
+
+mod desc;
+mod field;
+mod page;
+mod typed;
+
+pub use desc::{
+    Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
+};
+pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid};
+pub use page::{Direction, ListQuery, Page, PageArgs};
+pub use typed::{Entity, Input, Param};

@@ -1,0 +1,68 @@
+//! The typed face of an entity: what `#[entity]` implements.
+
+use super::{EntityDesc, FieldType};
+use crate::store::Row;
+use crate::{DecodeError, Value};
+
+/// A record type; implemented by `#[entity]`.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not an entity", label = "not an entity", note = "put #[entity] on the struct")]
+pub trait Entity: Sized + Send + Sync + 'static {
+    /// Everything the entity declares.
+    const DESC: &'static EntityDesc;
+    /// The generated adapter: [`Adapter<Self>`](crate::Adapter) with a method per operation.
+    #[cfg(feature = "server")]
+    type Adapter: From<crate::Adapter<Self>>;
+    /// The type of the primary key.
+    type Id: FieldType;
+    /// Input of `create`: one member per creatable field.
+    type Create: Input;
+    /// Input of `update`: one member per updatable field.
+    type Patch: Input;
+
+    /// Builds the record from a row whose values stand in field order.
+    ///
+    /// # Errors
+    /// When a stored value has another form than declared.
+    fn read(row: &dyn Row) -> Result<Self, DecodeError>;
+}
+
+/// Typed input that turns into values by field position.
+pub trait Input {
+    /// Calls `set(field, value)` for each member that is present.
+    fn write(self, set: &mut dyn FnMut(usize, Value));
+}
+
+/// A parameter that a caller may leave out: `Omitted` drops its condition, `Null` matches records holding null.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Param<T> {
+    /// Not given.
+    #[default]
+    Omitted,
+    /// Given as null.
+    Null,
+    /// Given.
+    Value(T),
+}
+
+impl<T: FieldType> Param<T> {
+    /// As the runtime takes it: `None` when omitted.
+    pub fn into_arg(self) -> Option<Value> {
+        match self {
+            Self::Omitted => None,
+            Self::Null => Some(Value::Null),
+            Self::Value(v) => Some(v.into_value()),
+        }
+    }
+}
+
+impl From<&str> for Param<String> {
+    fn from(value: &str) -> Self {
+        Self::Value(value.to_owned())
+    }
+}
+
+impl<T> From<T> for Param<T> {
+    fn from(value: T) -> Self {
+        Self::Value(value)
+    }
+}

@@ -1,0 +1,239 @@
+//! The error of every call, and the body it becomes on the wire.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a call of Linchpin returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One thing that is wrong with an input, at the place where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// `title`, `tags[2]`, `query:limit`, `header:If-Match`, `path:docId`; empty for the whole body.
+    pub path: String,
+    /// A stable code, such as `required` or `max_length`.
+    pub code: &'static str,
+    /// A sentence for people; may change.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem of `code` at `path`.
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { path: path.into(), code, message: message.into() }
+    }
+}
+
+/// The stable code of an error; each has one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)] // each name is the wire code, explained in the contract's table and in `Code::as_str`
+pub enum Code {
+    MalformedJson,
+    ValidationFailed,
+    UnknownParameter,
+    InvalidCursor,
+    InvalidTransition,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    Conflict,
+    CollectionFull,
+    IdempotencyConflict,
+    IdempotencyInProgress,
+    PreconditionFailed,
+    BodyTooLarge,
+    UriTooLong,
+    UnsupportedMediaType,
+    PreconditionRequired,
+    RateLimited,
+    Internal,
+    Unavailable,
+    SchemaPending,
+    Timeout,
+    /// A code of a package or plugin with its status.
+    Other(u16, &'static str),
+}
+
+impl Code {
+    /// The HTTP status of the code.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::MalformedJson | Self::ValidationFailed | Self::UnknownParameter | Self::InvalidCursor | Self::InvalidTransition => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::Conflict | Self::CollectionFull | Self::IdempotencyConflict | Self::IdempotencyInProgress => 409,
+            Self::PreconditionFailed => 412,
+            Self::BodyTooLarge => 413,
+            Self::UriTooLong => 414,
+            Self::UnsupportedMediaType => 415,
+            Self::PreconditionRequired => 428,
+            Self::RateLimited => 429,
+            Self::Internal => 500,
+            Self::Unavailable | Self::SchemaPending => 503,
+            Self::Timeout => 504,
+            Self::Other(status, _) => status,
+        }
+    }
+
+    /// The code as it stands in the body.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedJson => "malformed_json",
+            Self::ValidationFailed => "validation_failed",
+            Self::UnknownParameter => "unknown_parameter",
+            Self::InvalidCursor => "invalid_cursor",
+            Self::InvalidTransition => "invalid_transition",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Conflict => "conflict",
+            Self::CollectionFull => "collection_full",
+            Self::IdempotencyConflict => "idempotency_conflict",
+            Self::IdempotencyInProgress => "idempotency_in_progress",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UriTooLong => "uri_too_long",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::PreconditionRequired => "precondition_required",
+            Self::RateLimited => "rate_limited",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+            Self::SchemaPending => "schema_pending",
+            Self::Timeout => "timeout",
+            Self::Other(_, code) => code,
+        }
+    }
+}
+
+/// Why a call failed. Boxed, so that a `Result` stays one word wide.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    message: Cow<'static, str>,
+    details: Vec<Problem>,
+    retry_after: Option<u32>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `code` with a sentence for people.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, source: None }))
+    }
+
+    /// 400 `validation_failed` with its problems, ordered by path.
+    pub fn validation(mut problems: Vec<Problem>) -> Self {
+        problems.sort();
+        Self::new(Code::ValidationFailed, "The request is not valid").with_details(problems)
+    }
+
+    /// 400 `validation_failed` with one problem.
+    pub fn invalid(problem: Problem) -> Self {
+        Self::validation(vec![problem])
+    }
+
+    /// 404 `not_found`.
+    pub fn not_found() -> Self {
+        Self::new(Code::NotFound, "Not found")
+    }
+
+    /// 401 `unauthorized`.
+    pub fn unauthorized() -> Self {
+        Self::new(Code::Unauthorized, "Authentication is required")
+    }
+
+    /// 403 `forbidden`.
+    pub fn forbidden() -> Self {
+        Self::new(Code::Forbidden, "You may not do this")
+    }
+
+    /// 500 `internal`: the cause goes to the log, never to the client.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(Code::Internal, "Internal error");
+        error.0.source = Some(cause.into());
+        error
+    }
+
+    /// 503 `unavailable` with `Retry-After: 1`: the cause goes to the log, never to the client.
+    pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(Code::Unavailable, "The service is not available right now").retry_after(1);
+        error.0.source = Some(cause.into());
+        error
+    }
+
+    /// 409 `conflict`: a unique of these wire names is taken. The value is never named.
+    pub fn unique<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
+        let details = fields.into_iter().map(|f| Problem::new(f, "unique", "is already taken")).collect();
+        Self::new(Code::Conflict, "The record conflicts with an existing one").with_details(details)
+    }
+
+    /// Replaces the details.
+    #[must_use]
+    pub fn with_details(mut self, details: Vec<Problem>) -> Self {
+        self.0.details = details;
+        self
+    }
+
+    /// Sets `Retry-After`, in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.retry_after = Some(seconds);
+        self
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The sentence for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// All problems of the input.
+    pub fn details(&self) -> &[Problem] {
+        &self.0.details
+    }
+
+    /// Seconds of `Retry-After`.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.0.retry_after
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Error");
+        out.field("code", &self.0.code.as_str()).field("message", &self.0.message);
+        if !self.0.details.is_empty() {
+            out.field("details", &self.0.details);
+        }
+        if let Some(source) = &self.0.source {
+            out.field("source", source);
+        }
+        out.finish()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for problem in &self.0.details {
+            write!(f, "; {}: {}", problem.path, problem.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,1 @@
+//! The meaning of filters, in memory: the reference every store must agree with.

@@ -1,0 +1,262 @@
+//! The expression tree.
+
+use crate::Value;
+
+/// An operator of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// `$eq`; null equals null.
+    Eq,
+    /// `$ne`; null differs from every value.
+    Ne,
+    /// `$gt`
+    Gt,
+    /// `$gte`
+    Gte,
+    /// `$lt`
+    Lt,
+    /// `$lte`
+    Lte,
+    /// `$in`
+    In,
+    /// `$nin`
+    Nin,
+    /// `$contains`, case folded
+    Contains,
+    /// `$has`, of a string array
+    Has,
+}
+
+impl Op {
+    /// `$eq` and so on.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Eq => "$eq",
+            Self::Ne => "$ne",
+            Self::Gt => "$gt",
+            Self::Gte => "$gte",
+            Self::Lt => "$lt",
+            Self::Lte => "$lte",
+            Self::In => "$in",
+            Self::Nin => "$nin",
+            Self::Contains => "$contains",
+            Self::Has => "$has",
+        }
+    }
+}
+
+/// A value of the request context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CtxPath {
+    /// `actor.id`
+    ActorId,
+    /// `actor.tenantId`
+    TenantId,
+    /// `actor.kind`
+    ActorKind,
+    /// `actor.sessionId`
+    SessionId,
+    /// `actor.claims.<name>`
+    Claim(&'static str),
+}
+
+/// A filter as declared: static data.
+#[derive(Clone, Copy, Debug)]
+pub enum FilterSpec {
+    /// All must hold.
+    All(&'static [FilterSpec]),
+    /// At least one must hold.
+    Any(&'static [FilterSpec]),
+    /// One condition on the field at a position.
+    Cond(usize, Op, OperandSpec),
+}
+
+/// The right side of a declared condition.
+#[derive(Clone, Copy, Debug)]
+pub enum OperandSpec {
+    /// One value; for `In` and `Nin`, a parameter that holds a list.
+    One(SourceSpec),
+    /// A list of values, for `In` and `Nin`.
+    List(&'static [SourceSpec]),
+}
+
+/// Where a value comes from, as declared.
+#[derive(Clone, Copy, Debug)]
+pub enum SourceSpec {
+    /// The call parameter at a position of the operation's parameters.
+    Param(usize),
+    /// The verified context; a client can never supply it.
+    Ctx(CtxPath),
+    /// The call's instant.
+    Now,
+    /// A literal, checked by rustc against the field's type.
+    Literal(fn() -> Value),
+}
+
+/// A filter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filter {
+    /// All must hold; empty: everything matches.
+    All(Vec<Filter>),
+    /// At least one must hold; empty: nothing matches.
+    Any(Vec<Filter>),
+    /// One condition.
+    Cond {
+        /// Position of the field.
+        field: usize,
+        /// How it compares.
+        op: Op,
+        /// With what.
+        value: Operand,
+    },
+}
+
+/// The right side of a condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// One value.
+    One(Source),
+    /// A list, for `In` and `Nin`.
+    List(Vec<Source>),
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The call parameter at a position.
+    Param(usize),
+    /// The verified context.
+    Ctx(CtxPath),
+    /// The call's instant.
+    Now,
+    /// A fixed value.
+    Value(Value),
+    /// The statement's argument at a position: what every other form becomes before a store sees it.
+    ///
+    /// `nullable` tells renderers whether the argument may be null.
+    Arg {
+        /// Position in the argument list.
+        index: usize,
+        /// Whether it may be null.
+        nullable: bool,
+    },
+}
+
+impl Filter {
+    /// Matches everything.
+    pub const TRUE: Self = Self::All(Vec::new());
+
+    /// One condition.
+    pub fn cond(field: usize, op: Op, value: Operand) -> Self {
+        Self::Cond { field, op, value }
+    }
+
+    /// `field == argument index`.
+    pub fn eq_arg(field: usize, index: usize) -> Self {
+        Self::cond(field, Op::Eq, Operand::One(Source::Arg { index, nullable: false }))
+    }
+
+    /// Both must hold.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::All(mut a), Self::All(b)) => {
+                a.extend(b);
+                Self::All(a)
+            }
+            (Self::All(mut a), b) => {
+                a.push(b);
+                Self::All(a)
+            }
+            (a, Self::All(mut b)) => {
+                b.insert(0, a);
+                Self::All(b)
+            }
+            (a, b) => Self::All(vec![a, b]),
+        }
+    }
+
+    /// At least one must hold.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Any(mut a) => {
+                a.push(other);
+                Self::Any(a)
+            }
+            a => Self::Any(vec![a, other]),
+        }
+    }
+
+    /// Rewrites every source, for binding.
+    #[must_use]
+    pub fn map_sources(self, map: &mut impl FnMut(usize, Op, Source) -> Source) -> Self {
+        match self {
+            Self::All(list) => Self::All(list.into_iter().map(|f| f.map_sources(map)).collect()),
+            Self::Any(list) => Self::Any(list.into_iter().map(|f| f.map_sources(map)).collect()),
+            Self::Cond { field, op, value } => Self::Cond {
+                field,
+                op,
+                value: match value {
+                    Operand::One(source) => Operand::One(map(field, op, source)),
+                    Operand::List(list) => Operand::List(list.into_iter().map(|s| map(field, op, s)).collect()),
+                },
+            },
+        }
+    }
+
+    /// Drops each smallest condition that uses a parameter for which `omitted` says so; `None` when nothing remains.
+    #[must_use]
+    pub fn without_params(self, omitted: &impl Fn(usize) -> bool) -> Option<Self> {
+        let keep = |list: Vec<Self>| -> Vec<Self> { list.into_iter().filter_map(|f| f.without_params(omitted)).collect() };
+        match self {
+            Self::All(list) if list.is_empty() => Some(Self::All(list)),
+            Self::All(list) => {
+                let kept = keep(list);
+                (!kept.is_empty()).then_some(Self::All(kept))
+            }
+            Self::Any(list) => {
+                let kept = keep(list);
+                (!kept.is_empty()).then_some(Self::Any(kept))
+            }
+            Self::Cond { field, op, value } => {
+                let uses = |s: &Source| matches!(s, Source::Param(p) if omitted(*p));
+                let dropped = match &value {
+                    Operand::One(source) => uses(source),
+                    Operand::List(list) => list.iter().any(uses),
+                };
+                (!dropped).then_some(Self::Cond { field, op, value })
+            }
+        }
+    }
+}
+
+impl From<&FilterSpec> for Filter {
+    fn from(spec: &FilterSpec) -> Self {
+        match spec {
+            FilterSpec::All(list) => Self::All(list.iter().map(Self::from).collect()),
+            FilterSpec::Any(list) => Self::Any(list.iter().map(Self::from).collect()),
+            FilterSpec::Cond(field, op, value) => Self::cond(*field, *op, value.into()),
+        }
+    }
+}
+
+impl From<&OperandSpec> for Operand {
+    fn from(spec: &OperandSpec) -> Self {
+        match spec {
+            OperandSpec::One(source) => Self::One(source.into()),
+            OperandSpec::List(list) => Self::List(list.iter().map(Source::from).collect()),
+        }
+    }
+}
+
+impl From<&SourceSpec> for Source {
+    fn from(spec: &SourceSpec) -> Self {
+        match spec {
+            SourceSpec::Param(index) => Self::Param(*index),
+            SourceSpec::Ctx(path) => Self::Ctx(*path),
+            SourceSpec::Now => Self::Now,
+            SourceSpec::Literal(value) => Self::Value(value()),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Linchpin: declare entities and operations as annotated Rust; get checked adapters, HTTP routes and durable stores.
+
+#[cfg(feature = "server")]
+mod app;
+mod cx;
+pub mod entity;
+mod error;
+pub mod filter;
+pub mod http;
+mod json;
+pub mod operation;
+mod package;
+#[cfg(feature = "server")]
+pub mod resource;
+pub mod store;
+mod timestamp;
+pub mod validate;
+mod value;
+
+#[doc(hidden)]
+pub mod __private;
+
+pub use cx::{Actor, ActorKind, Cx};
+pub use error::{Code, Error, Problem, Result};
+pub use package::{EntityEntry, Package};
+#[cfg(feature = "server")]
+pub use resource::{Adapter, Adapters};
+pub use timestamp::{ParseTimestampError, Timestamp};
+pub use value::{DecodeError, Value, ValueRef};
+
+extern crate self as linchpin;

@@ -1,0 +1,183 @@
+//! An operation as declared: static data.
+
+use std::marker::PhantomData;
+
+use crate::entity::{Entity, SourceLine};
+use crate::filter::SourceSpec;
+use crate::http::PolicyDesc;
+
+/// An operation on `E`: the type of the consts under `#[operation]`.
+pub struct Operation<E> {
+    spec: &'static OpSpec,
+    entity: PhantomData<fn() -> E>,
+}
+
+impl<E: Entity> Operation<E> {
+    /// Wraps what the macro wrote.
+    #[doc(hidden)]
+    pub const fn new(spec: &'static OpSpec) -> Self {
+        Self { spec, entity: PhantomData }
+    }
+
+    /// The declaration, as data.
+    pub const fn spec(&self) -> &'static OpSpec {
+        self.spec
+    }
+}
+
+impl<E> Clone for Operation<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Operation<E> {}
+
+/// What every kind declares alike.
+#[derive(Debug)]
+pub struct OpSpec {
+    /// snake_case: the adapter method.
+    pub name: &'static str,
+    /// The kind and its own options.
+    pub kind: &'static dyn Kind,
+    /// Call parameters, in order of first use.
+    pub params: &'static [ParamSpec],
+    /// The routes it mounts below the entity; empty when disabled.
+    pub routes: &'static [RouteSpec],
+    /// Its part of the route policy, merged over `routes.defaults`.
+    pub policy: PolicyDesc,
+    /// The doc comment.
+    pub doc: &'static str,
+    /// Where it is declared.
+    pub at: SourceLine,
+}
+
+/// A call parameter.
+#[derive(Debug, Clone, Copy)]
+pub struct ParamSpec {
+    /// camelCase name on the wire.
+    pub name: &'static str,
+    /// Position of the field whose type it has.
+    pub field: usize,
+    /// Where HTTP carries it.
+    pub place: Place,
+    /// Whether leaving it out is a problem.
+    pub required: bool,
+    /// Whether null is a value for it.
+    pub nullable: bool,
+    /// Whether it is a list of the field's type.
+    pub list: bool,
+}
+
+/// Where HTTP carries a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The record's `:id` segment.
+    Id,
+    /// A segment of the path form; the query in the query form (lookup, exists).
+    Segment,
+    /// The query string.
+    Query,
+    /// A top-level member of the body.
+    Body,
+}
+
+/// A route an operation or entity mounts, relative to the entity's path.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteSpec {
+    /// The method.
+    pub method: Method,
+    /// Segments below the entity's path.
+    pub segments: &'static [Seg],
+}
+
+/// A segment of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seg {
+    /// Static text, percent-decoded.
+    Lit(&'static str),
+    /// A parameter; its name does not count when paths are compared.
+    Param(&'static str),
+}
+
+/// A method of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names say it
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    /// `GET` and so on.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// A field written by an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct AssignSpec {
+    /// Position of the field.
+    pub field: usize,
+    /// The value. A parameter that may be left out leaves the field unchanged.
+    pub value: SourceSpec,
+}
+
+/// What an operation answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// The record.
+    Entity,
+    /// `true` or `false`.
+    Boolean,
+    /// One record or null.
+    One,
+    /// A page.
+    Many,
+}
+
+/// One kind of operation: its declared options, its plan and its executor.
+///
+/// The struct holds the options as static data; `plan` is called once per mounted entity.
+pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
+    /// `transition` and so on.
+    fn name(&self) -> &'static str;
+
+    /// What the store must be able to do: a name of the capability matrix.
+    fn capability(&self) -> &'static str;
+
+    /// What a successful call answers, for OpenAPI and the HTTP layer.
+    fn returns(&self) -> Answer;
+
+    /// Builds everything that does not depend on a call.
+    ///
+    /// # Errors
+    /// When the store refuses a statement of it.
+    #[cfg(feature = "server")]
+    fn plan(&'static self, spec: &'static OpSpec, table: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>>;
+}
+
+/// The shape of a successful answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The record; never null.
+    Record,
+    /// The record or null.
+    RecordOrNull,
+    /// A page of records.
+    Page,
+    /// The bare value `true` or `false`.
+    Boolean,
+    /// `{ "exists": boolean }`; HEAD answers 200 or 404.
+    Exists,
+}

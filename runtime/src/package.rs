@@ -1,0 +1,29 @@
+//! Packages: what `package!` builds.
+
+use crate::entity::EntityDesc;
+use crate::operation::OpSpec;
+
+/// A list of entities with all that can be done with them; written by [`package!`](crate::package).
+#[derive(Debug, Clone, Copy)]
+pub struct Package {
+    /// Unique within an app.
+    pub name: &'static str,
+    /// Prefix of every route; `/` by default.
+    pub mount: &'static str,
+    /// The entities.
+    pub entities: &'static [EntityEntry],
+    /// Names of packages and plugins that must be there.
+    pub dependencies: &'static [&'static str],
+}
+
+/// An entity in a package.
+#[derive(Debug, Clone, Copy)]
+pub struct EntityEntry {
+    /// The entity.
+    pub desc: &'static EntityDesc,
+    /// Its operations, in the order listed.
+    pub operations: &'static [&'static OpSpec],
+    /// Extra routes below the entity's path.
+    #[cfg(feature = "server")]
+    pub routes: &'static [crate::http::ExtraRouteSpec],
+}

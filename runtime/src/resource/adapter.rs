@@ -1,0 +1,175 @@
+//! The typed face of a table.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::table::Borrowed;
+use super::{Call, Draft, Form, ListRequest, Outcome, Table};
+use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs};
+use crate::operation::OpSpec;
+use crate::store::Rows;
+use crate::{Cx, Error, Result, Value};
+
+/// CRUD of an entity in code. The generated adapter dereferences to it and adds a method per operation.
+pub struct Adapter<E> {
+    table: Arc<Table>,
+    entity: PhantomData<fn() -> E>,
+}
+
+impl<E> Clone for Adapter<E> {
+    fn clone(&self) -> Self {
+        Self { table: Arc::clone(&self.table), entity: PhantomData }
+    }
+}
+
+impl<E> std::fmt::Debug for Adapter<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Adapter").field(&self.table).finish()
+    }
+}
+
+impl<E: Entity> Adapter<E> {
+    /// The typed face of a table of `E`.
+    #[doc(hidden)]
+    pub fn new(table: Arc<Table>) -> Self {
+        Self { table, entity: PhantomData }
+    }
+
+    /// Creates a record.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem; `conflict` for a taken key or unique.
+    pub async fn create(&self, cx: &Cx, input: E::Create) -> Result<E> {
+        let draft = Draft::from_input(self.table.desc, input);
+        let (rows, _) = self.table.create(cx, draft, &Form::Records).await?;
+        one(rows)
+    }
+
+    /// A page of records.
+    ///
+    /// # Errors
+    /// `invalid_cursor`; `validation_failed` for a limit of 0.
+    pub async fn list(&self, cx: &Cx, query: ListQuery<E>) -> Result<Page<E>> {
+        let ListQuery { page, sort, filter, .. } = query;
+        page_of(self.table.list(cx, ListRequest { page, sort, filter }, &Form::Records).await?)
+    }
+
+    /// A record by its key; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn get(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<Option<E>> {
+        optional(self.table.get(cx, id.into().into_value(), &Form::Records).await?)
+    }
+
+    /// Changes the members of `patch` that are present. `version`, when given, must be the stored one.
+    ///
+    /// # Errors
+    /// `validation_failed`, `not_found`, `precondition_failed`, `conflict`.
+    pub async fn update(&self, cx: &Cx, id: impl Into<E::Id>, patch: E::Patch, version: Option<i64>) -> Result<E> {
+        let draft = Draft::from_input(self.table.desc, patch);
+        one(self.table.update(cx, id.into().into_value(), draft, version, &Form::Records).await?)
+    }
+
+    /// Removes a record. `version`, when given, must be the stored one.
+    ///
+    /// # Errors
+    /// `not_found`, `precondition_failed`.
+    pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
+        self.table.delete(cx, id.into().into_value(), version).await
+    }
+
+    /// Runs an operation that answers a record. For generated methods.
+    #[doc(hidden)]
+    pub async fn run_record(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<E> {
+        self.run_optional(spec, cx, args).await?.ok_or_else(Error::not_found)
+    }
+
+    /// Runs an operation that answers a record or nothing. For generated methods.
+    #[doc(hidden)]
+    pub async fn run_optional(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<Option<E>> {
+        match self.call(spec, cx, args, PageArgs::default()).await? {
+            Outcome::Record(rows) => optional(rows),
+            _ => Err(unexpected(spec)),
+        }
+    }
+
+    /// Runs an operation that answers a page. For generated methods.
+    #[doc(hidden)]
+    pub async fn run_page(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>, page: PageArgs) -> Result<Page<E>> {
+        page_of(self.call(spec, cx, args, page).await?)
+    }
+
+    /// Runs an operation that answers a boolean. For generated methods.
+    #[doc(hidden)]
+    pub async fn run_bool(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<bool> {
+        match self.call(spec, cx, args, PageArgs::default()).await? {
+            Outcome::Boolean(b) => Ok(b),
+            _ => Err(unexpected(spec)),
+        }
+    }
+
+    async fn call(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>, page: PageArgs) -> Result<Outcome> {
+        self.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
+    }
+}
+
+fn unexpected(spec: &OpSpec) -> Error {
+    Error::internal(format!("operation `{}` answered in another form than declared", spec.name))
+}
+
+fn optional<E: Entity>(mut rows: Rows) -> Result<Option<E>> {
+    let Some(values) = rows.records.pop() else { return Ok(None) };
+    E::read(&Borrowed(&values)).map(Some).map_err(Error::internal)
+}
+
+fn one<E: Entity>(rows: Rows) -> Result<E> {
+    optional(rows)?.ok_or_else(Error::not_found)
+}
+
+fn page_of<E: Entity>(outcome: Outcome) -> Result<Page<E>> {
+    let Outcome::Page { rows, next_cursor } = outcome else {
+        return Err(Error::internal("a page was expected"));
+    };
+    let items = rows.records.iter().map(|values| E::read(&Borrowed(values)).map_err(Error::internal)).collect::<Result<_>>()?;
+    Ok(Page { items, has_more: next_cursor.is_some(), next_cursor })
+}
+
+/// Typed access to every adapter of an app.
+#[derive(Clone, Default)]
+pub struct Adapters {
+    tables: Arc<HashMap<&'static str, Arc<Table>>>,
+}
+
+impl std::fmt::Debug for Adapters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.tables.values()).finish()
+    }
+}
+
+impl Adapters {
+    /// Adapters over mounted tables.
+    #[doc(hidden)]
+    pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
+        // Storage names are unique within an app: start-up checks that.
+        Self { tables: Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect()) }
+    }
+
+    /// The adapter of `E`.
+    ///
+    /// # Errors
+    /// When no package of the app lists `E`.
+    pub fn get<E: Entity>(&self) -> Result<E::Adapter> {
+        match self.table(E::DESC.storage_name) {
+            Some(table) => Ok(Adapter::new(Arc::clone(table)).into()),
+            None => Err(Error::internal(format!("entity `{}` is in no package of this app", E::DESC.name))),
+        }
+    }
+
+    /// The table with a storage name.
+    #[doc(hidden)]
+    pub fn table(&self, storage_name: &str) -> Option<&Arc<Table>> {
+        self.tables.get(storage_name)
+    }
+}

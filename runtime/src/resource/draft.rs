@@ -1,0 +1,34 @@
+//! A draft: the values of a write before they are known to be good.
+
+use crate::entity::{EntityDesc, Input};
+use crate::{Problem, Value};
+
+/// Values by field position, and what is wrong with them so far.
+///
+/// HTTP input and typed input both become a draft; all rules are then checked in one place, so both meet the same ones and
+/// all problems of one body are reported together.
+#[derive(Debug)]
+pub struct Draft {
+    /// One per field; `None` when absent.
+    pub values: Vec<Option<Value>>,
+    /// Problems found while reading (wrong types, unknown members).
+    pub problems: Vec<Problem>,
+}
+
+impl Draft {
+    /// An empty draft.
+    pub fn new(entity: &EntityDesc) -> Self {
+        Self { values: vec![None; entity.fields.len()], problems: Vec::new() }
+    }
+
+    /// A draft of typed input.
+    pub fn from_input(entity: &EntityDesc, input: impl Input) -> Self {
+        let mut draft = Self::new(entity);
+        input.write(&mut |field, value| {
+            if let Some(slot) = draft.values.get_mut(field) {
+                *slot = Some(value);
+            }
+        });
+        draft
+    }
+}

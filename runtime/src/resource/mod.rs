@@ -1,0 +1,71 @@
+//! A resource: one mounted entity. All of its statements pass through here, from HTTP and from code alike.
+//!
+//! [`Table`] is not generic; [`Adapter`] is its typed face.
+
+mod adapter;
+mod cursor;
+mod draft;
+mod table;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use adapter::{Adapter, Adapters};
+pub use cursor::CursorKey;
+pub use draft::Draft;
+pub use table::{ListRequest, Table};
+
+use crate::entity::PageArgs;
+use crate::store::{Projection, Rows};
+use crate::{Cx, Result, Value};
+
+/// A boxed future, as executors return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// In which form records are wanted.
+#[derive(Debug, Clone)]
+pub enum Form {
+    /// As JSON objects of these fields.
+    Json(Arc<Projection>),
+    /// As values.
+    Records,
+}
+
+/// A call of an operation.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Who and when.
+    pub cx: &'a Cx,
+    /// One per parameter of the operation; `None` when omitted, `Null` when given as null. Types are right, and required
+    /// ones are present: whoever builds a call checks that.
+    pub args: Vec<Option<Value>>,
+    /// Limit and cursor of calls that answer pages.
+    pub page: PageArgs,
+    /// How records are wanted.
+    pub form: &'a Form,
+    /// The version the caller expects (`If-Match`).
+    pub version: Option<i64>,
+}
+
+/// What a call answers.
+#[derive(Debug)]
+pub enum Outcome {
+    /// One record, or none (`count` 0).
+    Record(Rows),
+    /// A page.
+    Page {
+        /// The records.
+        rows: Rows,
+        /// Continues behind the last one.
+        next_cursor: Option<String>,
+    },
+    /// A bare boolean.
+    Boolean(bool),
+}
+
+/// A planned operation.
+pub trait Executor: Send + Sync {
+    /// Runs it.
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>>;
+}

@@ -1,0 +1,1 @@
+//! The in-memory store: the model of all others.

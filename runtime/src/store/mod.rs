@@ -1,0 +1,93 @@
+//! Stores: the few primitives every route and operation lowers to.
+//!
+//! A [`Plan`] says what a statement does, in field positions and argument slots. A store turns it into a [`Statement`] once
+//! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. Nothing above
+//! this module knows which store ran.
+
+mod plan;
+mod rows;
+
+#[cfg(feature = "server")]
+pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use plan::{After, Assign, AssignValue, Order, Plan};
+pub use rows::{Projection, Row, Rows};
+
+use crate::entity::EntityDesc;
+use crate::{Result, Value};
+
+/// A plan that a store has translated.
+pub struct Statement {
+    /// The entity it works on.
+    pub entity: &'static EntityDesc,
+    /// What it does.
+    pub plan: Plan,
+    /// The store's own form of it.
+    pub native: Box<dyn Any + Send + Sync>,
+}
+
+/// The answer of a store: at hand already, or later.
+///
+/// An embedded store answers reads inline, and a future for each of them would be paid for on every request.
+pub enum Reply<'a> {
+    /// Done.
+    Ready(Result<Rows>),
+    /// To be awaited.
+    Later(Pin<Box<dyn Future<Output = Result<Rows>> + Send + 'a>>),
+}
+
+impl Reply<'_> {
+    /// Waits for the rows.
+    ///
+    /// # Errors
+    /// Whatever the store answered.
+    pub async fn rows(self) -> Result<Rows> {
+        match self {
+            Self::Ready(rows) => rows,
+            Self::Later(future) => future.await,
+        }
+    }
+}
+
+/// A place where records live.
+pub trait Store: Send + Sync + 'static {
+    /// `memory`, `sqlite` and so on, as entities name it.
+    fn name(&self) -> &'static str;
+
+    /// Whether it grants a capability of the matrix.
+    fn supports(&self, capability: &str) -> bool;
+
+    /// Translates a plan. Called once per statement, never per request (but on the first use of a new shape).
+    ///
+    /// # Errors
+    /// When the store cannot express the plan.
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>>;
+
+    /// Runs a statement. `args` fill the plan's argument slots; rows go into `rows`, which comes back.
+    ///
+    /// A unique violation is [`Error::unique`](crate::Error::unique) with the wire names of the violated constraint's
+    /// fields; a full queue or an unreachable server is `unavailable`; anything unforeseen is `internal`.
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
+
+    /// Creates missing tables and compares existing ones with the declaration.
+    ///
+    /// # Errors
+    /// When what is stored differs from what is declared; the text lists every difference.
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+    /// Whether it can answer at present.
+    ///
+    /// # Errors
+    /// The cause, for the log.
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>>;
+
+    /// Finishes accepted work and closes.
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}

@@ -1,0 +1,76 @@
+//! What a statement does, independent of the store.
+
+use crate::filter::{Filter, Source};
+
+/// A statement in field positions and argument slots ([`Source::Arg`]); its filters hold no other source but
+/// [`Source::Value`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// One record. Arguments: one value per field of the entity, in order. Nothing is returned: the caller knows the values.
+    /// An existing key or unique is a conflict, never an update.
+    Insert,
+    /// The records that match, in order.
+    Select {
+        /// Which.
+        filter: Filter,
+        /// In which order; empty only for plans that match at most one record.
+        order: Vec<Order>,
+        /// Only records behind this position.
+        after: Option<After>,
+        /// Most records; the argument is an `Int`. `None`: all of them.
+        limit: Option<Source>,
+    },
+    /// Whether a record matches: one row without values, or none.
+    Exists {
+        /// Which.
+        filter: Filter,
+    },
+    /// Changes the records that match, and returns them as changed. Assignments see the old values.
+    Update {
+        /// Which.
+        filter: Filter,
+        /// What is written.
+        set: Vec<Assign>,
+    },
+    /// Removes the records that match, and returns them as they were.
+    Delete {
+        /// Which.
+        filter: Filter,
+    },
+}
+
+/// One key of an order. Null is the smallest value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// Position of the field.
+    pub field: usize,
+    /// Greatest first.
+    pub desc: bool,
+}
+
+/// A keyset position: the values of the order's fields in the last record seen, all keys in one direction.
+///
+/// `keys[i]` is the argument slot of `order[i]`, or `None` when that value was null.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct After {
+    /// One per key of the order.
+    pub keys: Vec<Option<usize>>,
+}
+
+/// A write to one field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assign {
+    /// Position of the field.
+    pub field: usize,
+    /// What is written.
+    pub value: AssignValue,
+}
+
+/// What is written to a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AssignValue {
+    /// A value.
+    Set(Source),
+    /// The old value plus this; null counts as zero.
+    Add(Source),
+}

@@ -1,0 +1,170 @@
+//! Rows on their way out of a store: straight to JSON, or as values.
+
+use std::sync::Arc;
+
+use crate::entity::{EntityDesc, FieldDesc};
+use crate::{Value, ValueRef};
+
+/// A row while the store stands on it. Positions are those of the entity's fields.
+pub trait Row {
+    /// The value of a field.
+    fn value(&self, field: usize) -> ValueRef<'_>;
+}
+
+impl Row for [Value] {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        self.get(field).map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
+/// Which fields of a record a response holds, with everything that can be written before the value is known.
+#[derive(Debug)]
+pub struct Projection {
+    columns: Box<[Column]>,
+}
+
+#[derive(Debug)]
+struct Column {
+    field: usize,
+    id: bool,
+    /// `{"id":` or `,"title":`
+    key: Box<[u8]>,
+}
+
+impl Projection {
+    /// The readable fields of an entity, in declaration order.
+    pub fn readable(entity: &EntityDesc) -> Self {
+        Self::of(entity, |_, field| field.readable())
+    }
+
+    /// The fields for which `keep` says so.
+    pub fn of(entity: &EntityDesc, keep: impl Fn(usize, &FieldDesc) -> bool) -> Self {
+        let kept = entity.fields.iter().enumerate().filter(|(i, f)| keep(*i, f));
+        let columns = kept
+            .enumerate()
+            .map(|(n, (field, desc))| Column {
+                field,
+                id: field == entity.primary,
+                key: format!("{}\"{}\":", if n == 0 { '{' } else { ',' }, desc.wire).into_bytes().into(),
+            })
+            .collect();
+        Self { columns }
+    }
+
+    /// Writes a row as a JSON object.
+    pub fn write<R: Row + ?Sized>(&self, row: &R, out: &mut Vec<u8>) {
+        if self.columns.is_empty() {
+            out.push(b'{');
+        }
+        for column in &self.columns {
+            out.extend_from_slice(&column.key);
+            match row.value(column.field) {
+                // Ids are strings on the wire, whatever the key's type.
+                ValueRef::Int(key) if column.id => {
+                    out.push(b'"');
+                    out.extend_from_slice(itoa::Buffer::new().format(key).as_bytes());
+                    out.push(b'"');
+                }
+                value => crate::json::write_value(value, out),
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+/// Collects the rows of one call.
+///
+/// It is a plain value that travels to where the rows are (a writer thread, say) and back.
+#[derive(Debug, Default)]
+pub struct Rows {
+    want: Want,
+    /// Stop after this many rows; one more sets `more`.
+    limit: Option<usize>,
+    /// Fields whose values in the last row are kept, for cursors.
+    keys: Vec<usize>,
+    /// Field of the version counter.
+    version_field: Option<usize>,
+    /// Rows taken.
+    pub count: usize,
+    /// Whether a row beyond the limit was seen.
+    pub more: bool,
+    /// JSON objects separated by commas.
+    pub json: Vec<u8>,
+    /// Records as values.
+    pub records: Vec<Box<[Value]>>,
+    /// The key fields of the last row taken.
+    pub last: Vec<Value>,
+    /// The version of the last row taken.
+    pub version: Option<i64>,
+}
+
+#[derive(Debug, Default)]
+enum Want {
+    #[default]
+    Count,
+    Json(Arc<Projection>),
+    Records(usize),
+}
+
+impl Rows {
+    /// Counts rows only.
+    pub fn count() -> Self {
+        Self::default()
+    }
+
+    /// Writes rows as JSON.
+    pub fn json(projection: &Arc<Projection>) -> Self {
+        Self { want: Want::Json(Arc::clone(projection)), json: Vec::with_capacity(512), ..Self::default() }
+    }
+
+    /// Keeps rows as values, one per field of the entity.
+    pub fn records(entity: &EntityDesc) -> Self {
+        Self { want: Want::Records(entity.fields.len()), ..Self::default() }
+    }
+
+    /// Takes at most `limit` rows and notes whether there was one more.
+    #[must_use]
+    pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {
+        self.limit = Some(limit);
+        self.keys = keys;
+        self
+    }
+
+    /// Keeps the version of the last row.
+    #[must_use]
+    pub fn version_of(mut self, entity: &EntityDesc) -> Self {
+        self.version_field = entity.version.map(|v| v.field);
+        self
+    }
+
+    /// Takes a row; `false` when no further row is wanted.
+    pub fn push<R: Row + ?Sized>(&mut self, row: &R) -> bool {
+        if self.limit == Some(self.count) {
+            self.more = true;
+            return false;
+        }
+        self.count += 1;
+        match &self.want {
+            Want::Count => {}
+            Want::Json(projection) => {
+                if self.count > 1 {
+                    self.json.push(b',');
+                }
+                projection.write(row, &mut self.json);
+            }
+            Want::Records(fields) => {
+                self.records.push((0..*fields).map(|i| row.value(i).to_owned()).collect());
+            }
+        }
+        if self.limit == Some(self.count) {
+            self.last = self.keys.iter().map(|k| row.value(*k).to_owned()).collect();
+        }
+        if let Some(field) = self.version_field {
+            self.version = match row.value(field) {
+                ValueRef::Int(v) => Some(v),
+                _ => None,
+            };
+        }
+        true
+    }
+}

@@ -1,0 +1,117 @@
+//! Values: what a field holds on its way between HTTP, typed code and a store.
+
+use std::borrow::Cow;
+
+use crate::timestamp::Timestamp;
+
+/// An owned value of a field, a parameter or a binding.
+///
+/// Integers are within ±(2^53−1), numbers are finite, dates are milliseconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Value {
+    /// No value. Only optional fields hold it.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A finite double.
+    Float(f64),
+    /// Text: strings, enum variants and uuids.
+    Text(String),
+    /// An instant.
+    Date(Timestamp),
+    /// A list of strings.
+    Strings(Vec<String>),
+    /// Canonical JSON text: `json` and `items` fields.
+    Json(String),
+}
+
+/// A borrowed value, as a store hands it out while a row is being read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueRef<'a> {
+    /// No value.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A finite double.
+    Float(f64),
+    /// Text that still has to be quoted when written as JSON.
+    Text(&'a str),
+    /// An instant.
+    Date(Timestamp),
+    /// A list of strings.
+    Strings(&'a [String]),
+    /// Text that is JSON already; string arrays of stores that keep them as JSON arrive so too.
+    Json(&'a str),
+}
+
+impl Value {
+    /// The same value, borrowed.
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::Bool(b) => ValueRef::Bool(*b),
+            Self::Int(i) => ValueRef::Int(*i),
+            Self::Float(f) => ValueRef::Float(*f),
+            Self::Text(t) => ValueRef::Text(t),
+            Self::Date(d) => ValueRef::Date(*d),
+            Self::Strings(list) => ValueRef::Strings(list),
+            Self::Json(text) => ValueRef::Json(text),
+        }
+    }
+
+    /// Whether this is [`Value::Null`].
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The text of a [`Value::Text`].
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(t) => Some(t),
+            _ => None,
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    /// An owned copy.
+    pub fn to_owned(self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(b) => Value::Bool(b),
+            Self::Int(i) => Value::Int(i),
+            Self::Float(f) => Value::Float(f),
+            Self::Text(t) => Value::Text(t.to_owned()),
+            Self::Date(d) => Value::Date(d),
+            Self::Strings(list) => Value::Strings(list.to_vec()),
+            Self::Json(text) => Value::Json(text.to_owned()),
+        }
+    }
+
+    /// Whether this is [`ValueRef::Null`].
+    pub fn is_null(self) -> bool {
+        matches!(self, Self::Null)
+    }
+}
+
+/// A stored value did not have the form its field declares.
+///
+/// It means that something other than Linchpin wrote the row; a request that meets it is answered 500.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("stored value is not a {expected}")]
+pub struct DecodeError {
+    /// What the field declares, in words.
+    pub expected: Cow<'static, str>,
+}
+
+impl DecodeError {
+    /// Says what was expected.
+    pub fn expected(what: impl Into<Cow<'static, str>>) -> Self {
+        Self { expected: what.into() }
+    }
+}
