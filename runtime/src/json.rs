@@ -3,7 +3,7 @@
 use crate::ValueRef;
 
 /// Writes a value as JSON.
-pub fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.extend_from_slice(b"null"),
         ValueRef::Bool(true) => out.extend_from_slice(b"true"),
@@ -39,7 +39,7 @@ fn write_float(f: f64, out: &mut Vec<u8>) {
 }
 
 /// Writes text as a JSON string.
-pub fn write_str(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_str(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let bytes = text.as_bytes();

@@ -1,6 +1,6 @@
 //! `exists`: whether a record with these values is visible.
 
-use super::AssignSpec;
+use super::{Answer, AssignSpec, Kind};
 
 /// Options of an exists.
 #[derive(Debug)]
@@ -9,4 +9,59 @@ pub struct Exists {
     pub fields: &'static [AssignSpec],
     /// Further equality checks.
     pub check: &'static [AssignSpec],
+}
+
+impl Kind for Exists {
+    fn name(&self) -> &'static str {
+        "exists"
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.exists"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Exists
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        use crate::operation::bind::{Slots, equalities};
+        let mut slots = Slots::default();
+        let filter = slots.filter(table.desc, equalities(self.fields).and(equalities(self.check)));
+        let statement = table.store.prepare(table.desc, crate::store::Plan::Exists { filter })?;
+        Ok(Box::new(run::Run { spec, statement, slots }))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use std::sync::Arc;
+
+    use crate::Result;
+    use crate::operation::OpSpec;
+    use crate::operation::bind::{self, Slots};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::store::{Rows, Statement};
+
+    pub(super) struct Run {
+        pub(super) spec: &'static OpSpec,
+        pub(super) statement: Arc<Statement>,
+        pub(super) slots: Slots,
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move {
+                bind::check(self.spec, table, &call, &[])?;
+                let args = self.slots.values(call.cx, &call.args)?;
+                let rows = table.store.run(&self.statement, args, Rows::count()).rows().await?;
+                Ok(Outcome::Boolean(rows.count > 0))
+            })
+        }
+    }
 }

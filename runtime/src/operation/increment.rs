@@ -1,6 +1,6 @@
 //! `increment`: adds to a numeric field in the statement itself.
 
-use super::AssignSpec;
+use super::{Answer, AssignSpec, Kind};
 use crate::entity::Bound;
 
 /// Options of an increment.
@@ -12,4 +12,137 @@ pub struct Increment {
     pub by: Bound,
     /// Which record: pins the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
+}
+
+impl Kind for Increment {
+    fn name(&self) -> &'static str {
+        "increment"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.increment"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)?))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use super::Increment;
+    use crate::entity::{Bound, FieldDesc, Kind};
+    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::operation::OpSpec;
+    use crate::operation::guarded::{Guarded, Refusal};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::store::{Assign, AssignValue};
+    use crate::{Error, Problem, Result, Value};
+
+    /// The greatest integer every client can hold: 2^53 − 1.
+    const SAFE: i64 = 9_007_199_254_740_991;
+
+    pub(super) struct Run {
+        field: &'static FieldDesc,
+        position: usize,
+        /// The old value must be on this side of this bound; null counts as zero.
+        bound: (Op, Value),
+        zero_fits: bool,
+        guarded: Guarded,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+            let field = &table.desc.fields[kind.field];
+            let (bound, zero_fits, by) = limits(field, kind.by);
+            let within = Filter::cond(kind.field, bound.0, Operand::One(Source::Value(bound.1.clone())));
+            let guard = if field.optional && zero_fits {
+                Filter::Any(vec![Filter::cond(kind.field, Op::Eq, Operand::One(Source::Value(Value::Null))), within])
+            } else {
+                within
+            };
+            let add = Assign { field: kind.field, value: AssignValue::Add(Source::Value(by)) };
+            let guarded = Guarded::new(spec, table, kind.matches, guard, vec![add], &[])?;
+            Ok(Self { field, position: kind.field, bound, zero_fits, guarded })
+        }
+
+        fn refuse(&self, record: &[Value]) -> Refusal {
+            let fits = match (&record[self.position], &self.bound.1) {
+                (Value::Null, _) => self.zero_fits,
+                (Value::Int(old), Value::Int(bound)) => {
+                    if self.bound.0 == Op::Lte {
+                        old <= bound
+                    } else {
+                        old >= bound
+                    }
+                }
+                (Value::Float(old), Value::Float(bound)) => {
+                    if self.bound.0 == Op::Lte {
+                        old <= bound
+                    } else {
+                        old >= bound
+                    }
+                }
+                _ => false,
+            };
+            if fits {
+                Refusal::Retry
+            } else {
+                Refusal::Error(Error::invalid(Problem::new(self.field.wire, "range", "would leave the allowed range")))
+            }
+        }
+    }
+
+    // The side and bound the OLD value must respect so that the new one is in range: the sum itself is never compared,
+    // since it could overflow.
+    fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
+        let as_int = |b: Option<Bound>| match b {
+            Some(Bound::Int(i)) => Some(i),
+            Some(Bound::Float(f)) => Some(f as i64),
+            None => None,
+        };
+        let as_float = |b: Option<Bound>| match b {
+            Some(Bound::Int(i)) => Some(i as f64),
+            Some(Bound::Float(f)) => Some(f),
+            None => None,
+        };
+        let (min, max) = field.rules.range;
+        match (field.kind, by) {
+            (Kind::Integer, by) => {
+                let by = as_int(Some(by)).unwrap_or(1);
+                let (op, bound) = if by > 0 {
+                    (Op::Lte, as_int(max).map_or(SAFE, |m| m.min(SAFE)) - by)
+                } else {
+                    (Op::Gte, as_int(min).map_or(-SAFE, |m| m.max(-SAFE)) - by)
+                };
+                let zero_fits = if by > 0 { 0 <= bound } else { 0 >= bound };
+                ((op, Value::Int(bound)), zero_fits, Value::Int(by))
+            }
+            (_, by) => {
+                let by = as_float(Some(by)).unwrap_or(1.0);
+                let (op, bound) = if by > 0.0 {
+                    (Op::Lte, as_float(max).unwrap_or(f64::MAX) - by)
+                } else {
+                    (Op::Gte, as_float(min).unwrap_or(f64::MIN) - by)
+                };
+                let zero_fits = if by > 0.0 { 0.0 <= bound } else { 0.0 >= bound };
+                ((op, Value::Float(bound)), zero_fits, Value::Float(by))
+            }
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move { self.guarded.run(table, &call, |record| self.refuse(record)).await.map(Outcome::Record) })
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `lookup`: finds one record or a page by declared fields.
 
-use super::AssignSpec;
+use super::{Answer, AssignSpec, Kind};
 use crate::entity::SortDesc;
 use crate::filter::FilterSpec;
 
@@ -19,4 +19,109 @@ pub struct Lookup {
     pub sort: Option<SortDesc>,
     /// Cap on `limit`, in records.
     pub limit: Option<u32>,
+}
+
+impl Kind for Lookup {
+    fn name(&self) -> &'static str {
+        "lookup"
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.lookup"
+    }
+
+    fn returns(&self) -> Answer {
+        if self.many { Answer::Page } else { Answer::RecordOrNull }
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)?))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use std::sync::Arc;
+
+    use super::Lookup;
+    use crate::Result;
+    use crate::Value;
+    use crate::filter::{Filter, Source};
+    use crate::operation::OpSpec;
+    use crate::operation::bind::{self, Slots};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::store::{Order, Plan, Statement};
+
+    pub(super) struct Run {
+        kind: &'static Lookup,
+        spec: &'static OpSpec,
+        filter: Filter,
+        order: Vec<Order>,
+        /// `returns = "one"` with every parameter given: the statement is ready.
+        one: Option<(Arc<Statement>, Slots)>,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Lookup, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+            let mut filter = bind::equalities(kind.fields);
+            if let Some(further) = &kind.filter {
+                filter = filter.and(further.into());
+            }
+            let sort = kind.sort.unwrap_or(table.desc.sort);
+            let order = table.order(sort.field, sort.desc);
+            let one = if kind.many {
+                None
+            } else {
+                let mut slots = Slots::default();
+                let bound = slots.filter(table.desc, filter.clone());
+                // A filter that pins a unique needs no order; the store sees one row at most.
+                let pinned = table.pins_one(kind.fields);
+                let order = if pinned { Vec::new() } else { order.clone() };
+                let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
+                let plan = Plan::Select { filter: bound, order, after: None, limit };
+                Some((table.store.prepare(table.desc, plan)?, slots))
+            };
+            Ok(Self { kind, spec, filter, order, one })
+        }
+
+        async fn one(&self, table: &Table, call: &Call<'_>, statement: &Arc<Statement>, slots: &Slots) -> Result<Outcome> {
+            if call.args.iter().all(Option::is_some) {
+                let args = slots.values(call.cx, &call.args)?;
+                return table.store.run(statement, args, table.rows(call.form)).rows().await.map(Outcome::Record);
+            }
+            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+            table.first(call.cx, filter, self.order.clone(), call.form).await.map(Outcome::Record)
+        }
+
+        async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+            let pagination = &table.desc.pagination;
+            let limit = match call.page.limit {
+                Some(limit) => Some(self.kind.limit.map_or(limit, |cap| limit.min(cap))),
+                None if self.kind.paginate || !pagination.unbounded_lookup => {
+                    Some(self.kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
+                }
+                None => self.kind.limit,
+            };
+            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+            table.page(call.cx, self.spec.name, filter, self.order.clone(), limit, call.page.cursor.as_deref(), call.form).await
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move {
+                bind::check(self.spec, table, &call, &[])?;
+                bind::check_operands(self.spec, &self.filter, &call.args)?;
+                match &self.one {
+                    Some((statement, slots)) => self.one(table, &call, statement, slots).await,
+                    None => self.many(table, &call).await,
+                }
+            })
+        }
+    }
 }

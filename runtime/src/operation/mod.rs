@@ -2,7 +2,11 @@
 //!
 //! One file per kind. A kind is a static struct that implements [`Kind`]: it plans once at start-up and runs per call.
 
+#[cfg(feature = "server")]
+mod bind;
 mod exists;
+#[cfg(feature = "server")]
+mod guarded;
 mod increment;
 mod lookup;
 mod spec;

@@ -1,6 +1,6 @@
 //! `transition`: moves a field from one of some values to another, in one statement.
 
-use super::AssignSpec;
+use super::{Answer, AssignSpec, Kind};
 use crate::Value;
 
 /// Options of a transition.
@@ -18,4 +18,85 @@ pub struct Transition {
     pub set: &'static [AssignSpec],
     /// Answer `true` instead of the record.
     pub boolean: bool,
+}
+
+impl Kind for Transition {
+    fn name(&self) -> &'static str {
+        "transition"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.transition"
+    }
+
+    fn returns(&self) -> Answer {
+        if self.boolean { Answer::Boolean } else { Answer::Record }
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)?))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use super::Transition;
+    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::operation::OpSpec;
+    use crate::operation::guarded::{Guarded, Refusal};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::store::{Assign, AssignValue};
+    use crate::{Code, Error, Problem, Result, Value};
+
+    pub(super) struct Run {
+        kind: &'static Transition,
+        from: Vec<Value>,
+        guarded: Guarded,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+            let from: Vec<Value> = kind.from.iter().map(|value| value()).collect();
+            let states = from.iter().cloned().map(Source::Value).collect();
+            let guard = Filter::cond(kind.field, Op::In, Operand::List(states));
+            let to = Assign { field: kind.field, value: AssignValue::Set(Source::Value((kind.to)())) };
+            Ok(Self { kind, from, guarded: Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)? })
+        }
+
+        fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
+            let current = &record[self.kind.field];
+            if self.from.contains(current) {
+                return Refusal::Retry;
+            }
+            let path = table.desc.fields[self.kind.field].wire;
+            let mut details = vec![Problem::new(path, "current", display(current))];
+            details.extend(self.from.iter().map(|value| Problem::new(path, "expected", display(value))));
+            Refusal::Error(Error::new(Code::InvalidTransition, "The record is in another state").with_details(details))
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move {
+                let rows = self.guarded.run(table, &call, |record| self.refuse(table, record)).await?;
+                Ok(if self.kind.boolean { Outcome::Boolean(true) } else { Outcome::Record(rows) })
+            })
+        }
+    }
+
+    fn display(value: &Value) -> String {
+        match value {
+            Value::Text(text) => text.clone(),
+            other => {
+                let mut out = Vec::new();
+                crate::json::write_value(other.as_ref(), &mut out);
+                String::from_utf8_lossy(&out).into_owned()
+            }
+        }
+    }
 }

@@ -9,10 +9,10 @@ use super::cursor::encode;
 use super::{Call, CursorKey, Draft, Executor, Form, Outcome};
 use crate::entity::{DefaultDesc, Direction, EntityDesc, Flags, Kind, PageArgs};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::operation::OpSpec;
+use crate::operation::{AssignSpec, OpSpec};
 use crate::store::{After, Assign, AssignValue, Order, Plan, Projection, Row, Rows, Statement, Store};
 use crate::validate::Validator;
-use crate::{Code, Cx, Error, Problem, Result, Value};
+use crate::{Code, Cx, Error, Problem, Result, Timestamp, Value};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
 const SHAPES: usize = 512;
@@ -363,7 +363,7 @@ impl Table {
     #[allow(clippy::too_many_arguments)] // a page has this many parts; a struct for one private caller each would hide them
     pub async fn page(
         &self,
-        _cx: &Cx,
+        cx: &Cx,
         route: &str,
         filter: Filter,
         order: Vec<Order>,
@@ -377,7 +377,7 @@ impl Table {
         let limit = limit.map(|l| l.min(self.desc.pagination.max_limit));
         let mut args = Vec::new();
         let mut shape = vec![b's'];
-        let filter = lift(filter, &mut args, &mut shape);
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
         let mut context = Vec::with_capacity(128);
         context.extend_from_slice(self.desc.storage_name.as_bytes());
         context.push(0);
@@ -387,7 +387,8 @@ impl Table {
             shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
         }
         context.extend_from_slice(&shape);
-        for value in &args {
+        // A later page reads a later clock, so the fingerprint knows where `now` stands but not what it was.
+        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
             encode(value, &mut context);
         }
         let after = match cursor {
@@ -421,6 +422,30 @@ impl Table {
         let rows = self.store.run(&statement, args, rows).rows().await?;
         let next_cursor = rows.more.then(|| self.cursors.seal(&rows.last, &context));
         Ok(Outcome::Page { rows, next_cursor })
+    }
+
+    /// The first record that matches a filter with fixed values, in an order.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn first(&self, cx: &Cx, filter: Filter, order: Vec<Order>, form: &Form) -> Result<Rows> {
+        let mut args = Vec::new();
+        let mut shape = vec![b'f'];
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        for key in &order {
+            shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
+        }
+        let limit = Some(Source::Value(Value::Int(1)));
+        let statement = self.shape(&shape, || Plan::Select { filter, order, after: None, limit })?;
+        self.store.run(&statement, args, self.rows(form)).rows().await
+    }
+
+    /// Whether equality on these fields names at most one record: the primary key, or all fields of a unique that are
+    /// never null.
+    pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
+        let named = |field: usize| fields.iter().any(|a| a.field == field);
+        let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
+        named(self.desc.primary) || self.desc.uniques.iter().any(|u| u.fields.iter().all(certain))
     }
 
     /// The statement of a shape, prepared on first use.
@@ -481,17 +506,17 @@ fn valid_key(text: &str) -> bool {
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.
-fn lift(filter: Filter, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
+fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
     match filter {
         Filter::All(list) => {
             shape.push(b'&');
-            let list = list.into_iter().map(|f| lift(f, args, shape)).collect();
+            let list = list.into_iter().map(|f| lift(f, now, args, shape)).collect();
             shape.push(b')');
             Filter::All(list)
         }
         Filter::Any(list) => {
             shape.push(b'|');
-            let list = list.into_iter().map(|f| lift(f, args, shape)).collect();
+            let list = list.into_iter().map(|f| lift(f, now, args, shape)).collect();
             shape.push(b')');
             Filter::Any(list)
         }
@@ -505,6 +530,11 @@ fn lift(filter: Filter, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
                 Source::Value(value) => {
                     shape.push(1);
                     args.push(value);
+                    Source::Arg { index: args.len() - 1, nullable: false }
+                }
+                Source::Now => {
+                    shape.push(2);
+                    args.push(Value::Date(now));
                     Source::Arg { index: args.len() - 1, nullable: false }
                 }
                 other => other,

@@ -1,0 +1,164 @@
+//! From declared sources to statement arguments.
+//!
+//! At planning, every parameter, context value and `now` gets an argument slot; per call, the slots are filled. Values a
+//! statement compares or writes therefore never touch its text.
+
+use super::{AssignSpec, OpSpec, ParamSpec, Place};
+use crate::entity::EntityDesc;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::resource::{Call, Table};
+use crate::store::{Assign, AssignValue};
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// The argument slots of one statement.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Slots {
+    sources: Vec<Source>,
+}
+
+impl Slots {
+    /// The slot of a source; fixed values stay where they are.
+    pub(crate) fn slot(&mut self, entity: &EntityDesc, field: usize, source: Source) -> Source {
+        if matches!(source, Source::Value(_) | Source::Arg { .. }) {
+            return source;
+        }
+        let nullable = entity.fields[field].optional && matches!(source, Source::Param(_));
+        let index = self.index(source);
+        Source::Arg { index, nullable }
+    }
+
+    /// The slot of the call's instant.
+    pub(crate) fn now(&mut self) -> usize {
+        self.index(Source::Now)
+    }
+
+    /// A slot of its own, filled by the caller after the declared ones.
+    pub(crate) fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    fn index(&mut self, source: Source) -> usize {
+        if let Some(index) = self.sources.iter().position(|s| *s == source) {
+            return index;
+        }
+        self.sources.push(source);
+        self.sources.len() - 1
+    }
+
+    /// Declared sources of a filter, as slots.
+    pub(crate) fn filter(&mut self, entity: &EntityDesc, filter: Filter) -> Filter {
+        filter.map_sources(&mut |field, _, source| self.slot(entity, field, source))
+    }
+
+    /// The values of the slots for a call.
+    ///
+    /// # Errors
+    /// 401 or 403 when a context value is null.
+    pub(crate) fn values(&self, cx: &Cx, args: &[Option<Value>]) -> Result<Vec<Value>> {
+        let mut values = Vec::with_capacity(self.sources.len() + 2);
+        for source in &self.sources {
+            values.push(value_of(source, cx, args)?);
+        }
+        Ok(values)
+    }
+}
+
+fn value_of(source: &Source, cx: &Cx, args: &[Option<Value>]) -> Result<Value> {
+    Ok(match source {
+        Source::Param(index) => args.get(*index).cloned().flatten().unwrap_or_default(),
+        Source::Ctx(path) => cx.bind(*path)?,
+        Source::Now => Value::Date(cx.now()),
+        Source::Value(value) => value.clone(),
+        Source::Arg { .. } => Value::Null,
+    })
+}
+
+/// `field == source` for each, ANDed.
+pub(crate) fn equalities(list: &[AssignSpec]) -> Filter {
+    let conditions = list.iter().map(|a| Filter::cond(a.field, Op::Eq, Operand::One(Source::from(&a.value))));
+    Filter::All(conditions.collect())
+}
+
+/// Assignments with their sources in slots.
+pub(crate) fn assignments(slots: &mut Slots, entity: &EntityDesc, list: &[&AssignSpec]) -> Vec<Assign> {
+    list.iter().map(|a| Assign { field: a.field, value: AssignValue::Set(slots.slot(entity, a.field, Source::from(&a.value))) }).collect()
+}
+
+/// A filter with every source but `now` replaced by its value for this call, omitted parameters' conditions dropped.
+///
+/// # Errors
+/// 401 or 403 when a context value is null.
+pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result<Filter> {
+    let omitted = |p: usize| args.get(p).is_none_or(Option::is_none);
+    let Some(filter) = filter.without_params(&omitted) else { return Ok(Filter::TRUE) };
+    let mut failed = None;
+    // `now` stays: a page's cursor must not depend on it, so the table fills it in.
+    let filter = filter.map_sources(&mut |_, _, source| match value_of(&source, cx, args) {
+        _ if source == Source::Now => source,
+        Ok(value) => Source::Value(value),
+        Err(error) => {
+            failed.get_or_insert(error);
+            Source::Value(Value::Null)
+        }
+    });
+    failed.map_or(Ok(filter), Err)
+}
+
+/// Where a problem with a parameter is reported.
+pub(crate) fn param_path(param: &ParamSpec) -> String {
+    match param.place {
+        Place::Body => param.name.to_owned(),
+        Place::Id => format!("path:{}", param.name),
+        Place::Segment | Place::Query => format!("query:{}", param.name),
+    }
+}
+
+/// Checks what a call's arguments must satisfy before any statement: presence, null, and the constraints of fields they are
+/// written to.
+///
+/// # Errors
+/// `validation_failed` with every problem.
+pub(crate) fn check(spec: &OpSpec, table: &Table, call: &Call<'_>, written: &[AssignSpec]) -> Result<()> {
+    let mut problems = Vec::new();
+    for (index, param) in spec.params.iter().enumerate() {
+        match call.args.get(index).and_then(Option::as_ref) {
+            None if param.required => problems.push(Problem::new(param_path(param), "required", "is required")),
+            Some(Value::Null) if !param.nullable => {
+                problems.push(Problem::new(param_path(param), "null_not_allowed", "must not be null"));
+            }
+            Some(value) if !value.is_null() => {
+                let is_written = |a: &AssignSpec| matches!(a.value, crate::filter::SourceSpec::Param(p) if p == index);
+                for target in written.iter().filter(|a| is_written(a)) {
+                    table.validator.check(target.field, value, &param_path(param), &mut problems);
+                }
+            }
+            _ => {}
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+}
+
+/// Checks operands a filter cannot take: an empty or null `$contains`, a null `$has`.
+///
+/// # Errors
+/// `validation_failed` with every problem.
+pub(crate) fn check_operands(spec: &OpSpec, filter: &Filter, args: &[Option<Value>]) -> Result<()> {
+    let mut problems = Vec::new();
+    let _ = filter.clone().map_sources(&mut |_, op, source| {
+        if let Source::Param(index) = source
+            && let Some(param) = spec.params.get(index)
+        {
+            match (op, args.get(index).and_then(Option::as_ref)) {
+                (Op::Contains, Some(Value::Text(text))) if text.is_empty() => {
+                    problems.push(Problem::new(param_path(param), "empty", "must not be empty"));
+                }
+                (Op::Contains | Op::Has, Some(Value::Null)) => {
+                    problems.push(Problem::new(param_path(param), "null_not_allowed", "must not be null"));
+                }
+                _ => {}
+            }
+        }
+        source
+    });
+    if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+}
