@@ -1,9 +1,39 @@
-//! HTTP: policy, and (with the `server` feature) everything between a socket and an adapter.
+//! HTTP: policy, and (with the `server` feature) everything between a socket and a [`Table`](crate::resource::Table).
+//!
+//! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service answers for all of them; no route has code of its own.
 
 #[cfg(feature = "server")]
+mod auth;
+#[cfg(feature = "server")]
+mod dispatch;
+#[cfg(feature = "server")]
+mod endpoint;
+#[cfg(feature = "server")]
 mod extra;
+#[cfg(feature = "server")]
+mod extract;
+#[cfg(feature = "server")]
+mod guard;
+#[cfg(feature = "server")]
+mod path;
 mod policy;
+#[cfg(feature = "server")]
+mod request_id;
+#[cfg(feature = "server")]
+mod response;
+#[cfg(feature = "server")]
+mod router;
+#[cfg(feature = "server")]
+mod serve;
 
+#[cfg(feature = "server")]
+pub use auth::{ActorResolver, AuthCheck, Resolution, RoleCheck, RouteAuth};
+#[cfg(feature = "server")]
+pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec};
 pub use policy::{AuthDesc, PolicyDesc};
+#[cfg(feature = "server")]
+pub use request_id::RequestId;
+#[cfg(feature = "server")]
+pub use router::{Clock, HttpService, HttpState, router, service};

@@ -1,0 +1,214 @@
+//! Endpoints: every route an application mounts, as data.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::path;
+use super::{AuthDesc, ExtraRouteSpec, PolicyDesc};
+use crate::entity::{PageArgs, SourceLine};
+use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg};
+use crate::package::{EntityEntry, Package};
+use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
+use crate::{Cx, Result, Value};
+
+/// One route: where it is, who may call it, what it does.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// The method. A `GET` answers `HEAD` as well.
+    pub method: Method,
+    /// The full path in axum's form, with the parameters' own names: `/posts/{id}`.
+    pub path: String,
+    /// The entity it works on.
+    pub table: Option<Arc<Table>>,
+    /// What it does.
+    pub action: Action,
+    /// Who may call it, and its limits.
+    pub policy: Policy,
+    /// `create`, `list`, `get`, `update`, `delete`, or the name of the operation or extra route.
+    pub name: String,
+    /// Where it is declared.
+    pub at: SourceLine,
+    /// Replaces the executor; parsing, validation and projection stay.
+    pub run: Option<Override>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("name", &self.name)
+            .field("action", &self.action)
+            .field("policy", &self.policy)
+            .field("overridden", &self.run.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an endpoint does.
+#[derive(Clone, Copy, Debug)]
+pub enum Action {
+    /// `POST /{e}`
+    Create,
+    /// `GET /{e}`
+    List,
+    /// `GET /{e}/{id}`
+    Get,
+    /// `PATCH /{e}/{id}`
+    Update,
+    /// `DELETE /{e}/{id}`
+    Delete,
+    /// An operation; `true` for the form that carries parameters as path segments.
+    Operation(&'static OpSpec, bool),
+    /// A function of the user.
+    Extra(ExtraRouteSpec),
+}
+
+/// The policy of a route after all merging.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Closed unless `none` was written.
+    pub auth: AuthDesc,
+    /// Any one of them suffices; empty: none is asked for.
+    pub roles: &'static [&'static str],
+    /// Largest body in bytes.
+    pub max_body: u64,
+    /// After this, 504.
+    pub timeout: Duration,
+}
+
+impl Policy {
+    /// The contract's defaults: a user, 1 MiB, 30 s.
+    pub const DEFAULT: Self = Self { auth: AuthDesc::Named("userAuth"), roles: &[], max_body: 1 << 20, timeout: Duration::from_secs(30) };
+
+    /// What a declared policy means once `routes.defaults` has been merged in.
+    pub fn effective(declared: PolicyDesc) -> Self {
+        Self {
+            auth: declared.auth.unwrap_or(Self::DEFAULT.auth),
+            roles: declared.roles.unwrap_or(Self::DEFAULT.roles),
+            max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
+            timeout: declared.timeout.map_or(Self::DEFAULT.timeout, Duration::from_millis),
+        }
+    }
+
+    /// Whether anybody may call the route, so that its answers may be cached by others.
+    pub fn is_public(&self) -> bool {
+        self.auth == AuthDesc::None
+    }
+}
+
+/// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and projection have run or will run.
+pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcome>> + Send + Sync>;
+
+/// What an override gets.
+#[derive(Debug)]
+pub struct OverrideCall {
+    /// Who, when, under which request.
+    pub cx: Cx,
+    /// The entity the route works on.
+    pub table: Arc<Table>,
+    /// Typed access to every other entity.
+    pub adapters: Adapters,
+    /// The typed inputs.
+    pub inputs: Inputs,
+    /// How records are wanted: hand it to the table.
+    pub form: Form,
+}
+
+/// The typed inputs of a route.
+#[derive(Debug)]
+pub enum Inputs {
+    /// Of `create`.
+    Create(Draft),
+    /// Of `list`.
+    List(ListRequest),
+    /// Of `get`.
+    Get(Value),
+    /// Of `update`: the key, the changes, the expected version.
+    Update(Value, Draft, Option<i64>),
+    /// Of `delete`: the key, the expected version.
+    Delete(Value, Option<i64>),
+    /// Of an operation: its arguments, page and expected version.
+    Operation(Vec<Option<Value>>, PageArgs, Option<i64>),
+}
+
+/// Everything a package mounts below `mount`, in the order of declaration.
+///
+/// Entities without a table in `adapters` are left out: they are mounted nowhere.
+pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<Endpoint> {
+    let mut out = Vec::new();
+    for entry in package.entities {
+        if let Some(table) = adapters.table(entry.desc.storage_name) {
+            entity_endpoints(entry, mount, table, &mut out);
+        }
+    }
+    out
+}
+
+fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
+    let desc = entry.desc;
+    let base = path::join(mount, desc.path);
+    let crud = [
+        (Method::Post, false, Action::Create, "create"),
+        (Method::Get, false, Action::List, "list"),
+        (Method::Get, true, Action::Get, "get"),
+        (Method::Patch, true, Action::Update, "update"),
+        (Method::Delete, true, Action::Delete, "delete"),
+    ];
+    for ((method, by_id, action, name), declared) in crud.into_iter().zip(desc.routes) {
+        if declared.disabled {
+            continue;
+        }
+        let segments: &[Seg] = if by_id { &[Seg::Param("id")] } else { &[] };
+        out.push(Endpoint {
+            method,
+            path: path::append(&base, segments),
+            table: Some(Arc::clone(table)),
+            action,
+            policy: Policy::effective(declared.or(desc.defaults)),
+            name: name.to_owned(),
+            at: desc.at,
+            run: None,
+        });
+    }
+    for spec in entry.operations {
+        if spec.policy.disabled {
+            continue;
+        }
+        for route in spec.routes {
+            out.push(Endpoint {
+                method: route.method,
+                path: path::append(&base, route.segments),
+                table: Some(Arc::clone(table)),
+                action: Action::Operation(spec, is_path_form(spec, route)),
+                policy: Policy::effective(spec.policy.or(desc.defaults)),
+                name: spec.name.to_owned(),
+                at: spec.at,
+                run: None,
+            });
+        }
+    }
+    for extra in entry.routes {
+        if extra.policy.disabled {
+            continue;
+        }
+        out.push(Endpoint {
+            method: extra.route.method,
+            path: path::append(&base, extra.route.segments),
+            table: Some(Arc::clone(table)),
+            action: Action::Extra(*extra),
+            policy: Policy::effective(extra.policy.or(desc.defaults)),
+            name: extra.name.to_owned(),
+            at: extra.at,
+            run: None,
+        });
+    }
+}
+
+fn is_path_form(spec: &OpSpec, route: &RouteSpec) -> bool {
+    route.segments.iter().any(|segment| match segment {
+        Seg::Param(name) => spec.params.iter().any(|p| p.name == *name && p.place == Place::Segment),
+        Seg::Lit(_) => false,
+    })
+}

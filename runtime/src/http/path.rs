@@ -1,0 +1,125 @@
+//! Paths: built from descriptors once, taken apart per request.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use crate::operation::Seg;
+
+/// What cannot stand in a path segment as it is (RFC 3986 `pchar`, and braces, which routers read as parameters).
+const SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b']')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// A mount and a path below it, with single slashes and none at the end.
+pub(super) fn join(mount: &str, below: &str) -> String {
+    let mut out = String::with_capacity(mount.len() + below.len() + 2);
+    for segment in mount.split('/').chain(below.split('/')).filter(|s| !s.is_empty()) {
+        out.push('/');
+        // A parameter of the mount stays one; all other text is literal.
+        if segment.starts_with('{') && segment.ends_with('}') {
+            out.push_str(segment);
+        } else {
+            push_segment(&mut out, segment);
+        }
+    }
+    out
+}
+
+/// A path with further segments, in axum's form.
+pub(super) fn append(base: &str, segments: &[Seg]) -> String {
+    let mut out = base.to_owned();
+    for segment in segments {
+        out.push('/');
+        match segment {
+            Seg::Lit(text) => push_segment(&mut out, text),
+            Seg::Param(name) => {
+                out.push('{');
+                out.push_str(name);
+                out.push('}');
+            }
+        }
+    }
+    if out.is_empty() {
+        out.push('/');
+    }
+    out
+}
+
+/// Appends text as one segment, percent-encoded.
+pub(super) fn push_segment(out: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{}", utf8_percent_encode(text, SEGMENT));
+}
+
+/// A path with its parameters named by position, and their own names in order.
+///
+/// Routers refuse `/posts/{id}` beside `/posts/{slug}/feed`; by position both are `/posts/{p0}`. A wildcard stays one.
+pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
+    let mut names = Vec::new();
+    let mut out = String::with_capacity(path.len());
+    for segment in path.split('/').skip(1) {
+        out.push('/');
+        match segment.strip_prefix('{').and_then(|s| s.strip_suffix('}')) {
+            Some(name) if !name.starts_with('{') => {
+                let star = if name.starts_with('*') { "*" } else { "" };
+                // Writing to a String cannot fail.
+                let _ = write!(out, "{{{star}p{}}}", names.len());
+                names.push(name.trim_start_matches('*').to_owned());
+            }
+            _ => out.push_str(segment),
+        }
+    }
+    (out, names)
+}
+
+/// A segment percent-decoded once; `None` when that is not UTF-8.
+pub(super) fn decode(segment: &str) -> Option<Cow<'_, str>> {
+    if !segment.as_bytes().contains(&b'%') {
+        return Some(Cow::Borrowed(segment));
+    }
+    percent_decode_str(segment).decode_utf8().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_and_segments_join() {
+        assert_eq!(join("/", "posts"), "/posts");
+        assert_eq!(join("/api//v1/", "blog/posts"), "/api/v1/blog/posts");
+        assert_eq!(append(&join("/", ""), &[]), "/");
+        assert_eq!(append("/posts", &[Seg::Param("id"), Seg::Lit("pub lish")]), "/posts/{id}/pub%20lish");
+    }
+
+    #[test]
+    fn parameters_are_named_by_position() {
+        assert_eq!(canonical("/posts/{id}"), ("/posts/{p0}".to_owned(), vec!["id".to_owned()]));
+        assert_eq!(canonical("/a/{x}/b/{*rest}"), ("/a/{p0}/b/{*p1}".to_owned(), vec!["x".to_owned(), "rest".to_owned()]));
+        assert_eq!(canonical("/"), ("/".to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn segments_are_decoded_once() {
+        assert_eq!(decode("a%2Fb").as_deref(), Some("a/b"));
+        assert_eq!(decode("%2541").as_deref(), Some("%41"));
+        assert_eq!(decode("%ff"), None);
+        assert_eq!(decode("100%").as_deref(), Some("100%"));
+    }
+}

@@ -1,0 +1,252 @@
+//! From endpoints to a service: the route table, and everything about a route that can be known before its first request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response};
+use axum::response::IntoResponse;
+use tower_service::Service;
+
+use super::auth::{ActorResolver, RouteAuth};
+use super::dispatch::Mounted;
+use super::endpoint::Endpoint;
+use super::path;
+use super::serve::{self, Unrouted};
+use crate::operation;
+use crate::resource::{Adapters, BoxFuture};
+use crate::{Actor, Code, Error, Result, Timestamp};
+
+/// The application clock: where `now` of a call comes from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What all routes of an application share.
+#[derive(Clone)]
+pub struct HttpState {
+    /// Finds the actor of a request; without one, everybody is anonymous.
+    pub resolver: Option<Arc<dyn ActorResolver>>,
+    /// What `auth` and `roles` mean.
+    pub auth: RouteAuth,
+    /// Every adapter.
+    pub adapters: Adapters,
+    /// Read once per request.
+    pub clock: Clock,
+    /// Routes with no policy of ours: those of plugins, `/health`, `/openapi.json`. They get the request id, the log, the
+    /// timeout and the protection from panics, and find `RequestId`, [`Cx`](crate::Cx) and [`Adapters`] in the extensions.
+    pub extra: axum::Router,
+    /// The paths in `extra`, so that static segments there win over parameters of entities (`/posts/export` over
+    /// `/posts/{id}`). A path left out is reached only when no entity's route matches.
+    pub extra_paths: Vec<String>,
+}
+
+impl HttpState {
+    /// Anonymous callers only, the system clock, nothing but entities.
+    pub fn new(adapters: Adapters) -> Self {
+        Self {
+            resolver: None,
+            auth: RouteAuth::default(),
+            adapters,
+            clock: Arc::new(Timestamp::system_now),
+            extra: axum::Router::new(),
+            extra_paths: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for HttpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpState")
+            .field("auth", &self.auth)
+            .field("adapters", &self.adapters)
+            .field("resolver", &self.resolver.is_some())
+            .field("extra_paths", &self.extra_paths)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The router of an application: [`service`] as the fallback of an otherwise empty axum router, ready to be served, nested
+/// or layered.
+///
+/// # Errors
+/// As [`service`].
+pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router> {
+    Ok(axum::Router::new().fallback_service(service(endpoints, state)?))
+}
+
+/// The service of an application.
+///
+/// # Errors
+/// When two endpoints have one method and path, a path is malformed, or an `auth` name has no check.
+pub fn service(endpoints: Vec<Endpoint>, state: HttpState) -> Result<HttpService> {
+    Ok(HttpService(Arc::new(App::new(endpoints, state)?)))
+}
+
+/// Answers every request of an application; cheap to clone.
+#[derive(Clone)]
+pub struct HttpService(Arc<App>);
+
+impl fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpService").finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<Request<B>> for HttpService
+where
+    B: axum::body::HttpBody<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<'static, std::result::Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let app = Arc::clone(&self.0);
+        Box::pin(async move { Ok(serve::serve(&app, request.map(Body::new)).await) })
+    }
+}
+
+/// What the service is made of.
+pub(super) struct App {
+    paths: matchit::Router<usize>,
+    shapes: Vec<Shape>,
+    /// `None` when there are no such routes, so that a miss is answered at once.
+    pub(super) extra: Option<axum::Router>,
+    pub(super) resolver: Option<Arc<dyn ActorResolver>>,
+    pub(super) auth: RouteAuth,
+    pub(super) adapters: Adapters,
+    pub(super) clock: Clock,
+    pub(super) anonymous: Arc<Actor>,
+}
+
+/// A path with its methods.
+#[derive(Default)]
+struct Shape {
+    methods: [Option<Box<Mounted>>; METHODS.len()],
+    allow: Option<HeaderValue>,
+}
+
+const METHODS: [operation::Method; 5] =
+    [operation::Method::Get, operation::Method::Post, operation::Method::Put, operation::Method::Patch, operation::Method::Delete];
+
+fn slot(method: &Method) -> Option<usize> {
+    Some(match *method {
+        Method::GET | Method::HEAD => 0,
+        Method::POST => 1,
+        Method::PUT => 2,
+        Method::PATCH => 3,
+        Method::DELETE => 4,
+        _ => return None,
+    })
+}
+
+/// Where a request goes.
+pub(super) enum Found<'r, 'p> {
+    /// To an endpoint, with its path parameters.
+    Endpoint(&'r Mounted, matchit::Params<'r, 'p>),
+    /// The path has other methods.
+    Other(&'r HeaderValue),
+    /// Nowhere we know; perhaps to a plugin.
+    Nowhere,
+}
+
+impl App {
+    fn new(endpoints: Vec<Endpoint>, state: HttpState) -> Result<Self> {
+        let mut paths = matchit::Router::new();
+        let mut shapes: Vec<Shape> = Vec::new();
+        let mut known = std::collections::BTreeMap::new();
+        for endpoint in &endpoints {
+            let (canonical, names) = path::canonical(&endpoint.path);
+            let mounted = Mounted::new(endpoint, &names, &endpoints, &state)?;
+            let at = shape_at(&canonical, &mut known, &mut paths, &mut shapes)?;
+            let method = METHODS.iter().position(|m| *m == endpoint.method).unwrap_or_default();
+            if let Some(first) = &shapes[at].methods[method] {
+                return Err(Error::internal(format!(
+                    "duplicate route {} {}: {} ({}:{}) and {} ({}:{})",
+                    endpoint.method.as_str(),
+                    endpoint.path,
+                    first.endpoint.name,
+                    first.endpoint.at.file,
+                    first.endpoint.at.line,
+                    endpoint.name,
+                    endpoint.at.file,
+                    endpoint.at.line,
+                )));
+            }
+            shapes[at].methods[method] = Some(Box::new(mounted));
+        }
+        for shape in &mut shapes {
+            shape.allow = Some(allow(&shape.methods));
+        }
+        for path in &state.extra_paths {
+            shape_at(&path::canonical(path).0, &mut known, &mut paths, &mut shapes)?;
+        }
+        let extra = state.extra.has_routes().then(|| {
+            state
+                .extra
+                .fallback(|| async {
+                    let mut response = Error::not_found().into_response();
+                    response.extensions_mut().insert(Unrouted);
+                    response
+                })
+                .method_not_allowed_fallback(|| async { method_not_allowed().into_response() })
+        });
+        Ok(Self {
+            paths,
+            shapes,
+            extra,
+            resolver: state.resolver,
+            auth: state.auth,
+            adapters: state.adapters,
+            clock: state.clock,
+            anonymous: Arc::new(Actor::anonymous()),
+        })
+    }
+
+    pub(super) fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
+        let Ok(found) = self.paths.at(path) else { return Found::Nowhere };
+        let shape = &self.shapes[*found.value];
+        if let Some(Some(mounted)) = slot(method).map(|s| &shape.methods[s]) {
+            return Found::Endpoint(mounted, found.params);
+        }
+        shape.allow.as_ref().map_or(Found::Nowhere, Found::Other)
+    }
+}
+
+fn shape_at(
+    canonical: &str,
+    known: &mut std::collections::BTreeMap<String, usize>,
+    paths: &mut matchit::Router<usize>,
+    shapes: &mut Vec<Shape>,
+) -> Result<usize> {
+    if let Some(at) = known.get(canonical) {
+        return Ok(*at);
+    }
+    let at = shapes.len();
+    paths.insert(canonical, at).map_err(|e| Error::internal(format!("route {canonical}: {e}")))?;
+    shapes.push(Shape::default());
+    known.insert(canonical.to_owned(), at);
+    Ok(at)
+}
+
+fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
+    let mut text = String::new();
+    for (method, mounted) in METHODS.iter().zip(methods) {
+        if mounted.is_some() {
+            text.push_str(method.as_str());
+            text.push_str(if *method == operation::Method::Get { ", HEAD, " } else { ", " });
+        }
+    }
+    text.push_str("OPTIONS");
+    // Method names and commas are a header value always.
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("OPTIONS"))
+}
+
+pub(super) fn method_not_allowed() -> Error {
+    Error::new(Code::MethodNotAllowed, "The path has no such method")
+}

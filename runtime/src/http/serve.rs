@@ -1,0 +1,187 @@
+//! The one layer around every request: request id, log, timeout, panics, 404, 405, `HEAD` and `OPTIONS`.
+//!
+//! One function instead of a stack of layers: each of those would box a future and look at the headers again.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::header::{ALLOW, CACHE_CONTROL};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use tower_service::Service;
+
+use super::dispatch::{self, Mounted};
+use super::endpoint::Policy;
+use super::guard::guarded;
+use super::request_id::{self, RequestId};
+use super::response::{self, Raised};
+use super::router::{App, Found, method_not_allowed};
+use crate::{Code, Cx, Error, Result};
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Longest query string, in bytes.
+const MAX_QUERY: usize = 8192;
+
+/// Marks the answer of the plugins' router to a path it does not have.
+#[derive(Clone)]
+pub(super) struct Unrouted;
+
+/// Why a request to a plugin's route has no actor; the [`Cx`] extractor answers it.
+#[derive(Clone)]
+pub(super) struct Denied(pub(super) Arc<Error>);
+
+pub(super) async fn serve(app: &App, request: Request<Body>) -> Response<Body> {
+    let started = Instant::now();
+    let (parts, body) = request.into_parts();
+    let id = RequestId::of(&parts.headers);
+    let method = parts.method.clone();
+    if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
+        let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
+        return finish(Err(error), None, &method, &id, started);
+    }
+    let allow = match app.find(&method, parts.uri.path()) {
+        Found::Endpoint(mounted, params) => {
+            let work = dispatch::run(app, mounted, &params, &parts, body, &id);
+            let answer = guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done);
+            return finish(answer, Some(mounted), &method, &id, started);
+        }
+        Found::Other(allow) => Some(allow),
+        Found::Nowhere => None,
+    };
+    let answer = match allow {
+        Some(allow) => other_method(app, allow, parts, body, &id).await,
+        None => elsewhere(app, parts, body, &id).await,
+    };
+    finish(answer, None, &method, &id, started)
+}
+
+/// A path of ours without this method: a plugin may have it.
+async fn other_method(app: &App, allow: &HeaderValue, parts: Parts, body: Body, id: &RequestId) -> Result<Response<Body>> {
+    let options = parts.method == Method::OPTIONS;
+    let mut allow = allow.clone();
+    if app.extra.is_some() {
+        let answer = elsewhere(app, parts, body, id).await?;
+        if answer.extensions().get::<Unrouted>().is_none() {
+            if !matches!(answer.status(), StatusCode::METHOD_NOT_ALLOWED | StatusCode::NO_CONTENT) {
+                return Ok(answer);
+            }
+            if let Some(theirs) = answer.headers().get(ALLOW) {
+                allow = merge_allow(&allow, Some(theirs));
+            }
+        }
+    }
+    if options {
+        return Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &allow));
+    }
+    Ok(response::allow(response::error(&method_not_allowed(), id.as_str()), &allow))
+}
+
+/// The plugins' routes, or 404.
+async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId) -> Result<Response<Body>> {
+    let Some(extra) = &app.extra else { return Err(Error::not_found()) };
+    let options = parts.method == Method::OPTIONS;
+    let work = async {
+        let mut request = Request::from_parts(parts, body);
+        request.extensions_mut().insert(id.clone());
+        request.extensions_mut().insert(app.adapters.clone());
+        let (mut parts, body) = request.into_parts();
+        match dispatch::actor(app, &parts).await {
+            Ok(actor) => drop(parts.extensions.insert(Cx::new(actor, (app.clock)(), id.shared()))),
+            Err(error) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
+        }
+        let Ok(answer) = extra.clone().call(Request::from_parts(parts, body)).await;
+        answer
+    };
+    let answer = guarded(Policy::DEFAULT.timeout, work).await?;
+    if answer.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return Ok(answer);
+    }
+    let allow = merge_allow(&HeaderValue::from_static("OPTIONS"), answer.headers().get(ALLOW));
+    if options {
+        return Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &allow));
+    }
+    Ok(response::allow(answer, &allow))
+}
+
+/// The methods of both, in a fixed order.
+fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue {
+    let texts = [Some(ours), theirs];
+    let has = |method: &str| texts.iter().flatten().filter_map(|v| v.to_str().ok()).flat_map(|t| t.split(',')).any(|m| m.trim() == method);
+    let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    let text = methods.into_iter().filter(|m| has(m)).collect::<Vec<_>>().join(", ");
+    HeaderValue::try_from(text).unwrap_or_else(|_| ours.clone())
+}
+
+/// Turns an answer or error into the response, and logs it.
+fn finish(answer: Result<Response<Body>>, mounted: Option<&Mounted>, method: &Method, id: &RequestId, started: Instant) -> Response<Body> {
+    let mut raised = None;
+    let mut response = match answer {
+        Ok(mut response) => {
+            // Errors that a user's handler returned come as responses without a request id.
+            if !response.extensions().is_empty()
+                && let Some(Raised(error)) = response.extensions_mut().remove::<Raised>()
+            {
+                let (mut parts, _) = response.into_parts();
+                let body = response::error(&error, id.as_str()).into_body();
+                parts.headers.remove(axum::http::header::CONTENT_LENGTH);
+                response = Response::from_parts(parts, body);
+                raised = Some(error);
+            }
+            response
+        }
+        Err(error) => {
+            let response = response::error(&error, id.as_str());
+            raised = Some(Arc::new(error));
+            response
+        }
+    };
+    if *method == Method::HEAD {
+        response = response::without_body(response);
+    }
+    let headers = response.headers_mut();
+    headers.insert(request_id::HEADER, id.header());
+    if mounted.is_some_and(|m| !m.endpoint.policy.is_public()) && !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, NO_STORE);
+    }
+    let route = mounted.map_or("", |m| &m.endpoint.path);
+    log(response.status(), raised.as_deref(), method, route, id, started);
+    response
+}
+
+/// One event per request. The route's template is named, never the path: parameters may be sensitive.
+fn log(status: StatusCode, error: Option<&Error>, method: &Method, route: &str, id: &RequestId, started: Instant) {
+    macro_rules! event {
+        ($level:ident, $text:literal $(, $name:ident = $value:expr)*) => {
+            tracing::$level!(
+                request_id = id.as_str(),
+                method = method.as_str(),
+                route,
+                status = status.as_u16(),
+                code = error.map(|e| e.code().as_str()),
+                duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+                $($name = $value,)*
+                $text
+            )
+        };
+    }
+    if status.is_server_error() {
+        let cause = error.map(causes).unwrap_or_default();
+        event!(error, "request failed", cause = cause.as_str());
+    } else if status.is_client_error() {
+        event!(info, "request refused");
+    } else {
+        event!(debug, "request served");
+    }
+}
+
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
