@@ -8,6 +8,8 @@ mod error;
 pub mod filter;
 pub mod http;
 mod json;
+#[cfg(feature = "server")]
+pub mod openapi;
 pub mod operation;
 mod package;
 #[cfg(feature = "server")]

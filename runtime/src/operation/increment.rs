@@ -1,6 +1,7 @@
 //! `increment`: adds to a numeric field in the statement itself.
 
 use super::{Answer, AssignSpec, Kind};
+use crate::Code;
 use crate::entity::Bound;
 
 /// Options of an increment.
@@ -25,6 +26,10 @@ impl Kind for Increment {
 
     fn returns(&self) -> Answer {
         Answer::Record
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
     }
 
     #[cfg(feature = "server")]

@@ -34,6 +34,10 @@ impl Kind for Lookup {
         if self.many { Answer::Page } else { Answer::RecordOrNull }
     }
 
+    fn filter(&self) -> Option<&FilterSpec> {
+        self.filter.as_ref()
+    }
+
     #[cfg(feature = "server")]
     fn plan(
         &'static self,

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::entity::{Entity, SourceLine};
-use crate::filter::SourceSpec;
+use crate::filter::{FilterSpec, SourceSpec};
 use crate::http::PolicyDesc;
 
 /// An operation on `E`: the type of the consts under `#[operation]`.
@@ -158,6 +158,16 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
 
     /// What a successful call answers, for OpenAPI and the HTTP layer.
     fn returns(&self) -> Answer;
+
+    /// What a call can be refused with beyond what every route can: its own refusals, for OpenAPI.
+    fn errors(&self) -> &'static [crate::Code] {
+        &[]
+    }
+
+    /// The declared filter, for introspection.
+    fn filter(&self) -> Option<&FilterSpec> {
+        None
+    }
 
     /// Builds everything that does not depend on a call.
     ///

@@ -1,7 +1,7 @@
 //! `transition`: moves a field from one of some values to another, in one statement.
 
 use super::{Answer, AssignSpec, Kind};
-use crate::Value;
+use crate::{Code, Value};
 
 /// Options of a transition.
 #[derive(Debug)]
@@ -31,6 +31,10 @@ impl Kind for Transition {
 
     fn returns(&self) -> Answer {
         if self.boolean { Answer::Boolean } else { Answer::Record }
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::InvalidTransition, Code::NotFound, Code::Conflict]
     }
 
     #[cfg(feature = "server")]

@@ -1,0 +1,210 @@
+//! The error body, the headers of answers, and which errors a route can give.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Components, names, reference};
+use crate::Code;
+use crate::entity::FieldDesc;
+use crate::http::{Action, AuthDesc, Endpoint};
+use crate::operation::{Answer, Method, Place};
+
+/// Every code that can stand in `details`.
+const PROBLEMS: [&str; 26] = [
+    "check",
+    "current",
+    "duplicate",
+    "duplicate_item",
+    "empty",
+    "enum",
+    "expected",
+    "format",
+    "immutable",
+    "max_items",
+    "max_length",
+    "min_items",
+    "min_length",
+    "not_allowed",
+    "null_not_allowed",
+    "pattern",
+    "range",
+    "read_only",
+    "reference",
+    "referenced",
+    "required",
+    "reserved",
+    "too_many",
+    "type",
+    "unique",
+    "unknown_field",
+];
+
+pub(super) fn error_schema() -> Json {
+    json!({
+        "type": "object",
+        "description": "Why a request was refused. `code` is stable; `error` is text for people and may change.",
+        "required": ["error", "code", "requestId"],
+        "properties": {
+            "error": { "type": "string" },
+            "code": { "type": "string", "pattern": "^[a-z][a-z0-9_]*$" },
+            "requestId": { "type": "string", "description": "Also in the header `x-request-id`; quote it when you report a fault." },
+            "details": { "type": "array", "items": reference("schemas", "Problem"), "description": "Everything that is wrong, ordered by path." },
+        },
+    })
+}
+
+pub(super) fn problem_schema() -> Json {
+    let mut codes: Vec<&str> = PROBLEMS.to_vec();
+    codes.push("unknown_parameter");
+    json!({
+        "type": "object",
+        "description": "One thing that is wrong with a request.",
+        "required": ["path", "code", "message"],
+        "properties": {
+            "path": { "type": "string", "description": "`title`, `tags[2]`, `query:limit`, `header:If-Match`; empty for the whole body." },
+            "code": { "type": "string", "examples": codes },
+            "message": { "type": "string" },
+        },
+    })
+}
+
+/// Headers of answers, as components.
+pub(super) fn headers() -> Json {
+    let text = |description: &str| json!({ "schema": { "type": "string" }, "description": description });
+    json!({
+        "RequestId": {
+            "schema": { "type": "string", "minLength": 8, "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$" },
+            "description": "The request's id: the one sent in `x-request-id`, or a fresh one.",
+            "required": true,
+        },
+        "ETag": text("The record's version, for `If-Match` and `If-None-Match`."),
+        "Location": text("The path of the new record."),
+        "RetryAfter": { "schema": { "type": "integer", "minimum": 1 }, "description": "Seconds to wait before another attempt." },
+        "WWWAuthenticate": text("How to authenticate."),
+    })
+}
+
+/// Headers of a response: `x-request-id` always, and these (name on the wire, component).
+pub(super) fn header_map(more: &[(&str, &str)]) -> Json {
+    let mut out = Map::from_iter([("x-request-id".to_owned(), reference("headers", "RequestId"))]);
+    out.extend(more.iter().map(|(wire, component)| ((*wire).to_owned(), reference("headers", component))));
+    Json::Object(out)
+}
+
+/// Adds the responses of every error a route can give. `bodiless` leaves their bodies out, for HEAD.
+pub(super) fn add(endpoint: &Endpoint, bodiless: bool, responses: &mut Map<String, Json>, components: &mut Components) {
+    let mut by_status: BTreeMap<u16, BTreeSet<&'static str>> = BTreeMap::new();
+    for code in codes(endpoint) {
+        by_status.entry(code.status()).or_default().insert(code.as_str());
+    }
+    for (status, codes) in by_status {
+        let response = if bodiless {
+            json!({ "description": description(status), "headers": response_headers(status) })
+        } else {
+            let words: Vec<String> = codes.iter().map(|code| names::pascal(code)).collect();
+            let name = words.join("Or");
+            components.responses.entry(name.clone()).or_insert_with(|| response(status, &codes));
+            reference("responses", &name)
+        };
+        responses.insert(status.to_string(), response);
+    }
+}
+
+fn response(status: u16, codes: &BTreeSet<&'static str>) -> Json {
+    let narrowed = json!({ "properties": { "code": { "enum": codes } } });
+    json!({
+        "description": description(status),
+        "headers": response_headers(status),
+        "content": { "application/json": { "schema": { "allOf": [reference("schemas", "Error"), narrowed] } } },
+    })
+}
+
+fn response_headers(status: u16) -> Json {
+    match status {
+        401 => header_map(&[("WWW-Authenticate", "WWWAuthenticate")]),
+        429 | 503 => header_map(&[("Retry-After", "RetryAfter")]),
+        _ => header_map(&[]),
+    }
+}
+
+fn description(status: u16) -> &'static str {
+    match status {
+        400 => "The request is not valid.",
+        401 => "No valid identity.",
+        403 => "The caller may not do this.",
+        404 => "There is no such record, or the caller may not see it.",
+        409 => "The request conflicts with what is stored.",
+        412 => "The record has another version.",
+        413 => "The body is too large.",
+        414 => "The query string is too long.",
+        415 => "The body is not `application/json`.",
+        428 => "`If-Match` is required.",
+        429 => "Too many requests.",
+        503 => "The service is not available right now.",
+        504 => "The request took too long.",
+        _ => "Something went wrong in the service.",
+    }
+}
+
+/// Every error code a route can answer with.
+fn codes(endpoint: &Endpoint) -> Vec<Code> {
+    let mut out = vec![Code::Internal, Code::Timeout];
+    match endpoint.policy.auth {
+        AuthDesc::None => {}
+        AuthDesc::Named("userAuth") => out.push(Code::Unauthorized),
+        AuthDesc::Named(_) => out.extend([Code::Unauthorized, Code::Forbidden]),
+    }
+    if !endpoint.policy.roles.is_empty() {
+        out.push(Code::Forbidden);
+    }
+    if let Action::Extra(_) = endpoint.action {
+        return out;
+    }
+    out.extend([Code::UnknownParameter, Code::UriTooLong, Code::Unavailable]);
+    if takes_body(endpoint) {
+        out.extend([Code::MalformedJson, Code::ValidationFailed, Code::BodyTooLarge, Code::UnsupportedMediaType]);
+    }
+    let versioned = endpoint.table.as_ref().and_then(|t| t.desc.version);
+    match endpoint.action {
+        Action::Create => out.push(Code::Conflict),
+        Action::List => out.extend([Code::ValidationFailed, Code::InvalidCursor]),
+        Action::Get => out.push(Code::NotFound),
+        Action::Update | Action::Delete => {
+            out.extend([Code::NotFound, Code::Conflict]);
+            if let Some(version) = versioned {
+                out.extend([Code::ValidationFailed, Code::PreconditionFailed]);
+                out.extend(version.required_on_write.then_some(Code::PreconditionRequired));
+            }
+        }
+        Action::Operation(spec, _) => {
+            out.extend_from_slice(spec.kind.errors());
+            let by_id = spec.params.iter().any(|p| p.place == Place::Id);
+            if by_id && versioned.is_some() && endpoint.method != Method::Get {
+                out.extend([Code::ValidationFailed, Code::PreconditionFailed]);
+            }
+            if spec.kind.returns() == Answer::Page {
+                out.extend([Code::ValidationFailed, Code::InvalidCursor]);
+            }
+            if spec.params.iter().any(|p| p.place != Place::Id) {
+                out.push(Code::ValidationFailed);
+            }
+        }
+        Action::Extra(_) => {}
+    }
+    out
+}
+
+/// Whether a body sent to the route is read, if only to refuse its members.
+pub(super) fn takes_body(endpoint: &Endpoint) -> bool {
+    match endpoint.action {
+        Action::Create | Action::Update => true,
+        Action::Operation(..) => matches!(endpoint.method, Method::Post | Method::Put | Method::Patch),
+        _ => false,
+    }
+}
+
+/// The field a parameter has its type from.
+pub(super) fn field_of(endpoint: &Endpoint, position: usize) -> Option<&'static FieldDesc> {
+    endpoint.table.as_ref()?.desc.fields.get(position)
+}

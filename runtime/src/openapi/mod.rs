@@ -1,0 +1,123 @@
+//! The OpenAPI 3.1 document of an application, and the page that shows it.
+//!
+//! The document is made from the very list of [`Endpoint`]s that is mounted, so no route can be missing from it. The same
+//! build gives the same bytes: keys are sorted, and there is no time or host in it.
+
+mod docs;
+mod errors;
+mod names;
+mod operation;
+mod parameters;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+
+pub use docs::{PATHS, docs_router, openapi_router};
+
+use crate::http::{AuthDesc, Endpoint};
+use crate::operation::Method;
+use names::Names;
+
+/// What the document says about the application as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Its name.
+    pub title: String,
+    /// Its version, not that of OpenAPI.
+    pub version: String,
+    /// What it is for; Markdown.
+    pub description: Option<String>,
+}
+
+impl Info {
+    /// A title and a version, without a description.
+    pub fn new(title: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { title: title.into(), version: version.into(), description: None }
+    }
+}
+
+/// The OpenAPI 3.1 document of these endpoints, as JSON text.
+pub fn document(info: &Info, endpoints: &[Endpoint]) -> String {
+    let mut names = Names::new(endpoints);
+    let mut components = Components::default();
+    let mut paths = Map::new();
+    // Paths that differ only in the names of their parameters are one path to OpenAPI: the first spelling stands.
+    let mut spellings = BTreeMap::new();
+    for endpoint in endpoints {
+        if let Some(table) = &endpoint.table {
+            components.entity(names.schema(table.desc), table.desc);
+        }
+        let spelling = spellings.entry(names::shape(&endpoint.path)).or_insert_with(|| names::template(&endpoint.path));
+        let wire_names = names::parameters(spelling);
+        let item = paths.entry(spelling.clone()).or_insert_with(|| json!({}));
+        let parts = operation::Parts { endpoint, wire_names: &wire_names };
+        item[endpoint.method.as_str().to_ascii_lowercase()] = operation::operation(&parts, false, &mut names, &mut components);
+        if endpoint.method == Method::Get && operation::answers_head(endpoint) {
+            item["head"] = operation::operation(&parts, true, &mut names, &mut components);
+        }
+        if let AuthDesc::Named(name) = endpoint.policy.auth {
+            components.security.entry(name.to_owned()).or_insert_with(|| security_scheme(name));
+        }
+    }
+    let mut out = json!({
+        "openapi": "3.1.0",
+        "info": { "title": info.title, "version": info.version },
+        "paths": paths,
+        "components": components.finish(),
+        "tags": names.tags(endpoints),
+    });
+    if let Some(description) = &info.description {
+        out["info"]["description"] = json!(description);
+    }
+    // Another crate of the build may switch on serde_json's insertion order.
+    out.sort_all_objects();
+    out.to_string()
+}
+
+fn security_scheme(name: &str) -> Json {
+    match name {
+        "userAuth" => json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a user." }),
+        "bearer" => json!({ "type": "http", "scheme": "bearer", "description": "A static API credential." }),
+        _ => json!({ "type": "http", "scheme": "bearer" }),
+    }
+}
+
+/// Everything that is said once and referred to.
+#[derive(Default)]
+struct Components {
+    schemas: Map<String, Json>,
+    responses: Map<String, Json>,
+    security: Map<String, Json>,
+}
+
+impl Components {
+    /// The schemas of an entity, under its name.
+    fn entity(&mut self, name: &str, desc: &'static crate::entity::EntityDesc) {
+        if self.schemas.contains_key(name) {
+            return;
+        }
+        for (suffix, schema) in schema::entity(name, desc) {
+            self.schemas.insert(format!("{name}{suffix}"), schema);
+        }
+    }
+
+    fn finish(mut self) -> Json {
+        self.schemas.insert("Error".to_owned(), errors::error_schema());
+        self.schemas.insert("Problem".to_owned(), errors::problem_schema());
+        let mut out = json!({ "schemas": self.schemas, "headers": errors::headers() });
+        if !self.responses.is_empty() {
+            out["responses"] = Json::Object(self.responses);
+        }
+        if !self.security.is_empty() {
+            out["securitySchemes"] = Json::Object(self.security);
+        }
+        out
+    }
+}
+
+/// A reference to a component.
+fn reference(kind: &str, name: &str) -> Json {
+    json!({ "$ref": format!("#/components/{kind}/{name}") })
+}

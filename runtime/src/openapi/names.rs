@@ -1,0 +1,138 @@
+//! Names: unique ones for schemas and operations, and paths as OpenAPI writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value as Json, json};
+
+use crate::entity::EntityDesc;
+use crate::http::Endpoint;
+
+/// Hands out names; each is given once.
+pub(super) struct Names {
+    /// By storage name, which is unique within an application.
+    schemas: BTreeMap<&'static str, String>,
+    operations: BTreeSet<String>,
+}
+
+/// What the schemas of one entity, besides those of its operations, end in.
+const SUFFIXES: [&str; 4] = ["", "Create", "Update", "Page"];
+
+impl Names {
+    /// Names every entity: its own name, unless another one has it already (two packages may both have a `Post`); then
+    /// its namespace goes before it, and if that is taken too, a number behind it.
+    pub(super) fn new(endpoints: &[Endpoint]) -> Self {
+        let mut taken: BTreeSet<String> = ["Error", "Problem"].map(String::from).into();
+        let mut schemas = BTreeMap::new();
+        for desc in endpoints.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc) {
+            if schemas.contains_key(desc.storage_name) {
+                continue;
+            }
+            let prefixed = format!("{}{}", pascal(desc.namespace.unwrap_or_default()), desc.name);
+            let numbered = (2..).map(|n: u32| format!("{prefixed}{n}"));
+            let free = |name: &String| SUFFIXES.iter().all(|suffix| !taken.contains(&format!("{name}{suffix}")));
+            let mut candidates = [desc.name.to_owned(), prefixed.clone()].into_iter().chain(numbered);
+            let Some(name) = candidates.find(free) else { continue }; // the numbers do not end
+            taken.extend(SUFFIXES.iter().map(|suffix| format!("{name}{suffix}")));
+            schemas.insert(desc.storage_name, name);
+        }
+        Self { schemas, operations: BTreeSet::new() }
+    }
+
+    /// The schema name of an entity: `Post`.
+    pub(super) fn schema(&self, desc: &EntityDesc) -> &str {
+        self.schemas.get(desc.storage_name).map_or(desc.name, String::as_str)
+    }
+
+    /// A fresh operation id: `post_bySlug`, `post_bySlug_byPath`.
+    pub(super) fn operation(&mut self, endpoint: &Endpoint, suffix: &str) -> String {
+        let route = camel(&endpoint.name);
+        let name = match &endpoint.table {
+            Some(table) => format!("{}_{route}{suffix}", lower_first(self.schema(table.desc))),
+            None => format!("{route}{suffix}"),
+        };
+        let numbered = (2..).map(|n: u32| format!("{name}_{n}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|n| !self.operations.contains(n)).unwrap_or(name);
+        self.operations.insert(free.clone());
+        free
+    }
+
+    /// One tag per entity, in the order of mounting.
+    pub(super) fn tags(&self, endpoints: &[Endpoint]) -> Json {
+        let mut seen = BTreeSet::new();
+        let descs = endpoints.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc);
+        let tags = descs.filter(|desc| seen.insert(desc.storage_name)).map(|desc| {
+            let mut tag = json!({ "name": self.schema(desc) });
+            if !desc.doc.trim().is_empty() {
+                tag["description"] = json!(desc.doc.trim());
+            }
+            tag
+        });
+        tags.collect()
+    }
+}
+
+/// `by_slug` and `BY_SLUG` as `bySlug`; a name without `_` as it is.
+pub(super) fn camel(name: &str) -> String {
+    if !name.contains('_') {
+        return lower_first(name);
+    }
+    lower_first(&pascal(name))
+}
+
+/// `by_slug` as `BySlug`.
+pub(super) fn pascal(name: &str) -> String {
+    name.split('_')
+        .filter_map(|word| {
+            let mut chars = word.chars();
+            chars.next().map(|c| c.to_uppercase().chain(chars.flat_map(char::to_lowercase)).collect::<String>())
+        })
+        .collect()
+}
+
+fn lower_first(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// A path without the names of its parameters: equal for paths that OpenAPI takes for one.
+pub(super) fn shape(path: &str) -> String {
+    segments(path, |_| "{}".to_owned())
+}
+
+/// A path as OpenAPI writes it: it knows no wildcards.
+pub(super) fn template(path: &str) -> String {
+    segments(path, |name| format!("{{{name}}}"))
+}
+
+/// The names of a path's parameters, in order.
+pub(super) fn parameters(path: &str) -> Vec<String> {
+    path.split('/').filter_map(parameter).map(str::to_owned).collect()
+}
+
+fn segments(path: &str, write: impl Fn(&str) -> String) -> String {
+    let segments: Vec<String> = path.split('/').map(|s| parameter(s).map_or_else(|| s.to_owned(), &write)).collect();
+    segments.join("/")
+}
+
+fn parameter(segment: &str) -> Option<&str> {
+    segment.strip_prefix('{')?.strip_suffix('}').map(|name| name.trim_start_matches('*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_camel_case() {
+        for (name, expected) in [("by_slug", "bySlug"), ("publish", "publish"), ("listAll", "listAll"), ("PUBLISH_NOW", "publishNow")] {
+            assert_eq!(camel(name), expected);
+        }
+    }
+
+    #[test]
+    fn paths_lose_what_openapi_does_not_know() {
+        assert_eq!(shape("/posts/{id}/publish"), "/posts/{}/publish");
+        assert_eq!(template("/files/{*rest}"), "/files/{rest}");
+        assert_eq!(parameters("/a/{x}/b/{*rest}"), ["x", "rest"]);
+    }
+}

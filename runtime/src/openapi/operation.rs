@@ -1,0 +1,200 @@
+//! One operation object: what a route takes and answers.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::errors::{field_of, header_map};
+use super::names::{self, Names};
+use super::schema::{self, Object, describe};
+use super::{Components, errors, parameters, reference};
+use crate::http::{Action, AuthDesc, Endpoint};
+use crate::operation::{Answer, OpSpec, Place};
+
+/// A route, and how the document spells the parameters of its path.
+pub(super) struct Parts<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) wire_names: &'a [String],
+}
+
+/// Whether a route's HEAD says something of its own.
+pub(super) fn answers_head(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.returns() == Answer::Exists)
+}
+
+/// The operation object of a route, or of its HEAD.
+pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, components: &mut Components) -> Json {
+    let endpoint = parts.endpoint;
+    let by_path = if matches!(endpoint.action, Action::Operation(_, true)) { "_byPath" } else { "" };
+    let id = names.operation(endpoint, &format!("{by_path}{}", if head { "_head" } else { "" }));
+    let mut out = json!({
+        "operationId": id,
+        "responses": responses(endpoint, head, names, components),
+        "security": security(endpoint),
+        "x-linchpin-kind": kind(endpoint),
+    });
+    if let Some(table) = &endpoint.table {
+        out["tags"] = json!([names.schema(table.desc)]);
+    }
+    document(&mut out, endpoint, names);
+    let parameters = parameters::parameters(parts);
+    if !parameters.is_empty() {
+        out["parameters"] = Json::Array(parameters);
+    }
+    if let (false, Some(body)) = (head, request_body(endpoint, names, components)) {
+        out["requestBody"] = body;
+    }
+    if !endpoint.policy.roles.is_empty() {
+        out["x-linchpin-roles"] = json!(endpoint.policy.roles);
+    }
+    out
+}
+
+fn kind(endpoint: &Endpoint) -> &'static str {
+    match endpoint.action {
+        Action::Create => "create",
+        Action::List => "list",
+        Action::Get => "get",
+        Action::Update => "update",
+        Action::Delete => "delete",
+        Action::Operation(spec, _) => spec.kind.name(),
+        Action::Extra(_) => "route",
+    }
+}
+
+fn security(endpoint: &Endpoint) -> Json {
+    match endpoint.policy.auth {
+        AuthDesc::None => json!([]),
+        AuthDesc::Named(name) => json!([{ name: [] }]),
+    }
+}
+
+/// The first line of a doc comment is the summary, all of it the description.
+fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
+    let entity = endpoint.table.as_ref().map_or("record", |t| names.schema(t.desc));
+    let doc = match endpoint.action {
+        Action::Create => format!("Creates a record of {entity}."),
+        Action::List => format!("Lists records of {entity}, a page at a time."),
+        Action::Get => format!("Reads a record of {entity}."),
+        Action::Update => format!("Changes a record of {entity}."),
+        Action::Delete => format!("Removes a record of {entity}."),
+        Action::Operation(spec, _) => spec.doc.trim().to_owned(),
+        Action::Extra(spec) => spec.doc.trim().to_owned(),
+    };
+    if let Some(first) = doc.lines().next() {
+        out["summary"] = json!(first.trim());
+    }
+    if doc.lines().count() > 1 {
+        out["description"] = json!(doc);
+    }
+}
+
+fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components) -> Option<Json> {
+    let table = endpoint.table.as_ref()?;
+    let entity = names.schema(table.desc).to_owned();
+    let (schema, required) = match endpoint.action {
+        Action::Create => (format!("{entity}Create"), true),
+        Action::Update => (format!("{entity}Update"), true),
+        Action::Operation(spec, _) => {
+            let (schema, required) = input(endpoint, spec)?;
+            let name = format!("{entity}{}Input", names::pascal(spec.name));
+            components.schemas.insert(name.clone(), schema);
+            (name, required)
+        }
+        _ => return None,
+    };
+    let content = json!({ "application/json": { "schema": reference("schemas", &schema) } });
+    Some(json!({ "required": required, "content": content }))
+}
+
+/// The body of an operation, and whether it may be left out; `None` when there is none.
+fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
+    let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
+    for param in spec.params.iter().filter(|p| p.place == Place::Body) {
+        let Some(field) = field_of(endpoint, param.field) else { continue };
+        let mut value = schema::value(field);
+        if param.list {
+            value = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), Json::Object(value))]);
+        }
+        if param.nullable {
+            schema::nullable(&mut value);
+        }
+        let mut value = Json::Object(value);
+        describe(&mut value, field.doc);
+        object.properties.insert(param.name.to_owned(), value);
+        if param.required {
+            object.required.push(param.name);
+        }
+    }
+    if object.properties.is_empty() {
+        return None;
+    }
+    let required = !object.required.is_empty();
+    Some((object.finish(), required))
+}
+
+fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Components) -> Json {
+    let mut out = Map::new();
+    if let Action::Extra(_) = endpoint.action {
+        out.insert("default".to_owned(), json!({ "description": "As the function answers.", "headers": header_map(&[]) }));
+        errors::add(endpoint, head, &mut out, components);
+        return Json::Object(out);
+    }
+    let Some(table) = &endpoint.table else { return Json::Object(out) };
+    let entity = names.schema(table.desc);
+    let versioned = table.desc.version.is_some();
+    let record = if versioned { header_map(&[("ETag", "ETag")]) } else { header_map(&[]) };
+    let answer = |description: &str, headers: Json, schema: Json| json!({ "description": description, "headers": headers, "content": { "application/json": { "schema": schema } } });
+    let (status, success) = match endpoint.action {
+        Action::Create => {
+            let mut headers = record;
+            headers["Location"] = reference("headers", "Location");
+            ("201", answer("The new record.", headers, reference("schemas", entity)))
+        }
+        Action::List => ("200", answer("A page of records.", header_map(&[]), reference("schemas", &format!("{entity}Page")))),
+        Action::Get => ("200", answer("The record.", record, reference("schemas", entity))),
+        Action::Update => ("200", answer("The changed record.", record, reference("schemas", entity))),
+        Action::Delete => ("204", json!({ "description": "Removed.", "headers": header_map(&[]) })),
+        Action::Operation(spec, _) => {
+            let output = format!("{entity}{}Output", names::pascal(spec.name));
+            let schema = match spec.kind.returns() {
+                Answer::Record => reference("schemas", entity),
+                Answer::Page => reference("schemas", &format!("{entity}Page")),
+                Answer::Boolean => json!({ "type": "boolean" }),
+                Answer::RecordOrNull => {
+                    let schema = json!({ "anyOf": [reference("schemas", entity), { "type": "null" }] });
+                    components.schemas.insert(output.clone(), schema);
+                    reference("schemas", &output)
+                }
+                Answer::Exists => {
+                    let properties = json!({ "exists": { "type": "boolean" } });
+                    let schema =
+                        json!({ "type": "object", "required": ["exists"], "properties": properties, "additionalProperties": false });
+                    components.schemas.insert(output.clone(), schema);
+                    reference("schemas", &output)
+                }
+            };
+            let (description, headers) = match spec.kind.returns() {
+                Answer::Record => ("The changed record.", record),
+                Answer::RecordOrNull => ("The record, or null.", record),
+                Answer::Page => ("A page of records.", header_map(&[])),
+                Answer::Boolean => ("Whether it was done.", header_map(&[])),
+                Answer::Exists => ("Whether there is one.", header_map(&[])),
+            };
+            ("200", answer(description, headers, schema))
+        }
+        Action::Extra(_) => return Json::Object(out),
+    };
+    if head {
+        out.insert("200".to_owned(), json!({ "description": "There is one.", "headers": header_map(&[]) }));
+        out.insert("404".to_owned(), json!({ "description": "There is none.", "headers": header_map(&[]) }));
+    } else {
+        out.insert(status.to_owned(), success);
+    }
+    if matches!(endpoint.action, Action::Get) && versioned {
+        out.insert(
+            "304".to_owned(),
+            json!({ "description": "The record still has the `ETag` of `If-None-Match`.", "headers": header_map(&[("ETag", "ETag")]) }),
+        );
+    }
+    errors::add(endpoint, head, &mut out, components);
+    Json::Object(out)
+}

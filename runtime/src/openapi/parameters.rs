@@ -1,0 +1,180 @@
+//! Parameters of a route: path, query and headers, one by one.
+
+use serde_json::{Value as Json, json};
+
+use super::errors::field_of;
+use super::operation::Parts;
+use super::schema;
+use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
+use crate::http::Action;
+use crate::operation::{Answer, Method, ParamSpec, Place};
+
+/// Every parameter of a route.
+pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
+    let endpoint = parts.endpoint;
+    let mut out = path(parts);
+    let Some(table) = &endpoint.table else { return out };
+    match endpoint.action {
+        Action::List => {
+            out.extend(page(table.desc, table.desc.pagination.max_limit, Some(table.desc.pagination.default_limit)));
+            out.extend(sort(table.desc));
+            let filterable = table.desc.fields.iter().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)));
+            out.extend(filterable.filter(|f| f.readable()).flat_map(filters));
+        }
+        Action::Operation(spec, path_form) => {
+            for param in spec.params {
+                let in_query = param.place == Place::Query || (param.place == Place::Segment && !path_form);
+                if let (true, Some(field)) = (in_query, field_of(endpoint, param.field)) {
+                    out.extend(query(param, field));
+                }
+            }
+            if spec.kind.returns() == Answer::Page && endpoint.method == Method::Get {
+                out.extend(page(table.desc, table.desc.pagination.max_limit, None));
+            }
+        }
+        _ => {}
+    }
+    out.extend(precondition(parts));
+    out
+}
+
+/// The segments of the path that vary.
+fn path(parts: &Parts<'_>) -> Vec<Json> {
+    let endpoint = parts.endpoint;
+    let own = super::names::parameters(&endpoint.path);
+    let schema = |name: &str| -> Json {
+        let Some(table) = &endpoint.table else { return json!({ "type": "string" }) };
+        match endpoint.action {
+            Action::Get | Action::Update | Action::Delete => Json::Object(schema::bare(table.desc.primary_field())),
+            Action::Operation(spec, _) => spec
+                .params
+                .iter()
+                .find(|p| p.name == name)
+                .and_then(|p| field_of(endpoint, p.field))
+                .map_or_else(|| json!({ "type": "string" }), |field| Json::Object(schema::bare(field))),
+            _ => json!({ "type": "string" }),
+        }
+    };
+    let names = own.iter().zip(parts.wire_names);
+    names.map(|(own, wire)| json!({ "name": wire, "in": "path", "required": true, "schema": schema(own) })).collect()
+}
+
+/// A declared parameter in the query.
+fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
+    let mut out = Vec::new();
+    let value = Json::Object(schema::bare(field));
+    if param.list {
+        out.push(list(param.name, &value, param.required));
+    } else {
+        let mut parameter = json!({ "name": param.name, "in": "query", "schema": value });
+        // With a null form beside it, neither of the two is required by itself.
+        if param.required && !param.nullable {
+            parameter["required"] = json!(true);
+        }
+        schema::describe(&mut parameter, field.doc);
+        out.push(parameter);
+    }
+    if param.nullable {
+        out.push(null_test(param.name));
+    }
+    out
+}
+
+/// `limit` and `cursor`.
+fn page(desc: &EntityDesc, max: u32, default: Option<u32>) -> [Json; 2] {
+    let mut limit = json!({ "type": "integer", "minimum": 1 });
+    let default = default.or_else(|| (!desc.pagination.unbounded_lookup).then_some(desc.pagination.default_limit));
+    if let Some(default) = default {
+        limit["default"] = json!(default);
+    }
+    let description = format!("Most records wanted; more than {max} are never given.");
+    [
+        json!({ "name": "limit", "in": "query", "schema": limit, "description": description }),
+        json!({ "name": "cursor", "in": "query", "schema": { "type": "string", "maxLength": 2048 }, "description": "`nextCursor` of the page before." }),
+    ]
+}
+
+/// `sort` and `sortDir`.
+fn sort(desc: &EntityDesc) -> [Json; 2] {
+    let sortable = |f: &&FieldDesc| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) && f.readable();
+    let default = desc.fields.get(desc.sort.field).map(|f| f.wire);
+    let mut fields: Vec<&str> = desc.fields.iter().filter(sortable).map(|f| f.wire).collect();
+    if let Some(default) = default.filter(|d| !fields.contains(d)) {
+        fields.push(default);
+    }
+    let direction = if desc.sort.desc { "desc" } else { "asc" };
+    let described = format!("Without it: {} {direction}.", default.unwrap_or("id"));
+    [
+        json!({ "name": "sort", "in": "query", "schema": { "type": "string", "enum": fields }, "description": described }),
+        json!({ "name": "sortDir", "in": "query", "schema": { "type": "string", "enum": ["asc", "desc"] } }),
+    ]
+}
+
+/// The list route's conditions on one field.
+fn filters(field: &FieldDesc) -> Vec<Json> {
+    let value = Json::Object(schema::bare(field));
+    let one = |suffix: &str| json!({ "name": format!("{}{suffix}", field.wire), "in": "query", "schema": value });
+    let mut out = Vec::new();
+    if field.kind.is_scalar() {
+        out.extend([one(""), one("[ne]")]);
+    }
+    if matches!(field.kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date) {
+        out.extend(["[gt]", "[gte]", "[lt]", "[lte]"].map(one));
+    }
+    if field.kind.is_scalar() && !matches!(field.kind, Kind::Boolean) {
+        for suffix in ["[in]", "[nin]"] {
+            out.push(list(&format!("{}{suffix}", field.wire), &value, false));
+        }
+    }
+    let part = json!({ "type": "string", "minLength": 1 });
+    match field.kind {
+        Kind::String => out.push(json!({
+            "name": format!("{}[contains]", field.wire), "in": "query", "schema": part, "description": "Substring, in any case.",
+        })),
+        Kind::StringArray => {
+            out.push(json!({ "name": format!("{}[has]", field.wire), "in": "query", "schema": { "type": "string" } }));
+        }
+        _ => {}
+    }
+    if field.optional {
+        out.push(null_test(field.wire));
+    }
+    out
+}
+
+/// A comma list; a comma within a value is written `\,`.
+fn list(name: &str, item: &Json, required: bool) -> Json {
+    let mut out = json!({
+        "name": name, "in": "query", "style": "form", "explode": false,
+        "schema": { "type": "array", "items": item, "minItems": 1, "maxItems": 100 },
+    });
+    if required {
+        out["required"] = json!(true);
+    }
+    out
+}
+
+fn null_test(name: &str) -> Json {
+    json!({ "name": format!("{name}[null]"), "in": "query", "schema": { "type": "boolean" }, "description": "Whether it is null." })
+}
+
+/// `If-Match` and `If-None-Match`, where versions are kept.
+fn precondition(parts: &Parts<'_>) -> Option<Json> {
+    let endpoint = parts.endpoint;
+    let version = endpoint.table.as_ref()?.desc.version?;
+    let header = |name: &str, required: bool, description: &str| {
+        json!({
+            "name": name, "in": "header", "required": required, "description": description,
+            "schema": { "type": "string", "pattern": "^\"[1-9][0-9]*\"$" },
+        })
+    };
+    let write = "The `ETag` of the version that is to be changed.";
+    match endpoint.action {
+        Action::Get => Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`.")),
+        Action::Update | Action::Delete => Some(header("If-Match", version.required_on_write, write)),
+        Action::Operation(spec, _) if spec.params.iter().any(|p| p.place == Place::Id) && endpoint.method != Method::Get => {
+            Some(header("If-Match", false, write))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,245 @@
+//! JSON Schema of fields and entities.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rules};
+use crate::{Timestamp, Value};
+
+/// The greatest integer every client can hold: 2^53 − 1.
+const SAFE: i64 = 9_007_199_254_740_991;
+
+/// The schemas of an entity, by the suffix of their names.
+pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4] {
+    let mut record = Object::new(desc.fields.iter().filter(|f| !f.flags.has(Flags::PRIVATE)), output);
+    record.required = desc.fields.iter().filter(|f| f.readable()).map(|f| f.wire).collect();
+    record.doc = desc.doc;
+    let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable()), created);
+    create.required = desc.fields.iter().filter(|f| f.creatable() && is_required(f)).map(|f| f.wire).collect();
+    create.closed = true;
+    let mut update = Object::new(desc.fields.iter().filter(|f| f.updatable()), input);
+    update.closed = true;
+    update.doc = "Members left out stay unchanged.";
+    let page = json!({
+        "type": "object",
+        "required": ["items", "nextCursor", "hasMore"],
+        "properties": {
+            "items": { "type": "array", "items": super::reference("schemas", name) },
+            "nextCursor": { "type": ["string", "null"], "description": "Continues behind the last item, as `cursor`." },
+            "hasMore": { "type": "boolean", "description": "Whether there is a next page." },
+        },
+        "additionalProperties": false,
+    });
+    [("", record.finish()), ("Create", create.finish()), ("Update", update.finish()), ("Page", page)]
+}
+
+/// Whether a create body must hold the field.
+fn is_required(field: &FieldDesc) -> bool {
+    let empty_list = matches!(field.kind, Kind::StringArray | Kind::Items(_));
+    !field.optional && !field.default.is_some() && !empty_list
+}
+
+/// An object schema under construction.
+pub(super) struct Object {
+    pub(super) properties: Map<String, Json>,
+    pub(super) required: Vec<&'static str>,
+    pub(super) closed: bool,
+    pub(super) doc: &'static str,
+}
+
+impl Object {
+    pub(super) fn new<'a>(fields: impl Iterator<Item = &'a FieldDesc>, schema: impl Fn(&FieldDesc) -> Map<String, Json>) -> Self {
+        let properties = fields.map(|f| (f.wire.to_owned(), Json::Object(schema(f)))).collect();
+        Self { properties, required: Vec::new(), closed: false, doc: "" }
+    }
+
+    pub(super) fn finish(self) -> Json {
+        let mut out = json!({ "type": "object", "properties": self.properties });
+        if !self.required.is_empty() {
+            out["required"] = json!(self.required);
+        }
+        if self.closed {
+            out["additionalProperties"] = json!(false);
+        }
+        describe(&mut out, self.doc);
+        out
+    }
+}
+
+/// Adds a doc comment, if there is one.
+pub(super) fn describe(schema: &mut Json, doc: &str) {
+    if !doc.trim().is_empty() {
+        schema["description"] = json!(doc.trim());
+    }
+}
+
+/// A field of a record.
+fn output(field: &FieldDesc) -> Map<String, Json> {
+    let mut out = input(field);
+    if field.flags.has(Flags::WRITE_ONLY) {
+        out.insert("writeOnly".to_owned(), json!(true));
+    } else if field.server_owned() {
+        out.insert("readOnly".to_owned(), json!(true));
+    }
+    out
+}
+
+/// A field of a create body: with its default, as far as a client may see it.
+fn created(field: &FieldDesc) -> Map<String, Json> {
+    let mut out = input(field);
+    if let DefaultDesc::Literal(value) = field.default
+        && !field.flags.has(Flags::SENSITIVE.or(Flags::WRITE_ONLY))
+    {
+        out.insert("default".to_owned(), literal(&value()));
+    }
+    out
+}
+
+/// A field of any body: its values, null among them if it is optional, and its doc comment.
+pub(super) fn input(field: &FieldDesc) -> Map<String, Json> {
+    let mut out = value(field);
+    if field.optional {
+        nullable(&mut out);
+    }
+    if field.flags.has(Flags::WRITE_ONLY) {
+        out.insert("writeOnly".to_owned(), json!(true));
+    }
+    if !field.doc.trim().is_empty() {
+        out.insert("description".to_owned(), json!(field.doc.trim()));
+    }
+    out
+}
+
+/// Adds null to the allowed values. A schema without a type allows it anyway.
+pub(super) fn nullable(schema: &mut Map<String, Json>) {
+    if let Some(kind) = schema.get_mut("type") {
+        *kind = json!([kind.take(), "null"]);
+    }
+    if let Some(Json::Array(values)) = schema.get_mut("enum") {
+        values.push(Json::Null);
+    }
+}
+
+/// The values that have a field's type, whether or not they keep its rules: what may be asked for.
+pub(super) fn bare(field: &FieldDesc) -> Map<String, Json> {
+    value(&FieldDesc { rules: &Rules::NONE, ..*field })
+}
+
+/// The values of a field, null apart.
+pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
+    let rules = field.rules;
+    let mut out = Map::new();
+    let mut set = |key: &str, value: Json| {
+        out.insert(key.to_owned(), value);
+    };
+    match field.kind {
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => {
+            set("type", json!("string"));
+            set("pattern", json!("^(0|-?[1-9][0-9]*)$"));
+        }
+        Kind::String => {
+            text(rules, &mut set);
+            match field.default {
+                DefaultDesc::Uuid if rules.format.is_none() && !field.flags.has(Flags::CLIENT_SET) => set("format", json!("uuid")),
+                _ if field.flags.has(Flags::PRIMARY) && rules.length.0.is_none() => set("minLength", json!(1)),
+                _ => {}
+            }
+        }
+        Kind::Boolean => set("type", json!("boolean")),
+        Kind::Integer => {
+            set("type", json!("integer"));
+            set("format", json!("int64"));
+            if rules.one_of_int.is_empty() {
+                let least = if field.flags.has(Flags::VERSION) { 1 } else { -SAFE };
+                set("minimum", rules.range.0.map_or(json!(least), bound));
+                set("maximum", rules.range.1.map_or(json!(SAFE), bound));
+            } else {
+                set("enum", json!(rules.one_of_int));
+            }
+        }
+        Kind::Number => {
+            set("type", json!("number"));
+            set("format", json!("double"));
+            for (key, limit) in [("minimum", rules.range.0), ("maximum", rules.range.1)] {
+                if let Some(limit) = limit {
+                    set(key, bound(limit));
+                }
+            }
+        }
+        Kind::Date => {
+            set("type", json!("string"));
+            set("format", json!("date-time"));
+            // JSON Schema has no keyword for the range of a date.
+            for (key, limit) in [("x-linchpin-minimum", rules.range.0), ("x-linchpin-maximum", rules.range.1)] {
+                if let Some(Bound::Int(millis)) = limit {
+                    set(key, literal(&Value::Date(Timestamp::from_millis(millis))));
+                }
+            }
+        }
+        Kind::Enum(desc) => {
+            set("type", json!("string"));
+            set("enum", json!(desc.variants));
+        }
+        Kind::StringArray => {
+            let mut item = Map::new();
+            text(rules.each.unwrap_or(&Rules::NONE), &mut |key, value| {
+                item.insert(key.to_owned(), value);
+            });
+            list(rules, Json::Object(item), &mut set);
+        }
+        Kind::Json => {}
+        Kind::Items(fields) => {
+            let mut item = Object::new(fields.iter(), input);
+            item.required = fields.iter().filter(|f| is_required(f)).map(|f| f.wire).collect();
+            item.closed = true;
+            list(rules, item.finish(), &mut set);
+        }
+    }
+    out
+}
+
+fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
+    set("type", json!("string"));
+    for (key, limit) in [("minLength", rules.length.0), ("maxLength", rules.length.1)] {
+        if let Some(limit) = limit {
+            set(key, json!(limit));
+        }
+    }
+    if let Some(pattern) = rules.pattern {
+        // Ours matches the whole value, JSON Schema's any part of it.
+        set("pattern", json!(format!("^(?:{pattern})$")));
+    }
+    if let Some(format) = rules.format {
+        set("format", json!(if format == "url" { "uri" } else { format }));
+    }
+    if !rules.one_of.is_empty() {
+        set("enum", json!(rules.one_of));
+    }
+}
+
+fn list(rules: &Rules, item: Json, set: &mut impl FnMut(&str, Json)) {
+    set("type", json!("array"));
+    set("items", item);
+    for (key, limit) in [("minItems", rules.items.0), ("maxItems", rules.items.1)] {
+        if let Some(limit) = limit {
+            set(key, json!(limit));
+        }
+    }
+    if rules.unique_items {
+        set("uniqueItems", json!(true));
+    }
+}
+
+fn bound(bound: Bound) -> Json {
+    match bound {
+        Bound::Int(i) => json!(i),
+        Bound::Float(f) => json!(f),
+    }
+}
+
+/// A value as it stands on the wire.
+pub(super) fn literal(value: &Value) -> Json {
+    let mut out = Vec::new();
+    crate::json::write_value(value.as_ref(), &mut out);
+    // Our own writer makes JSON; were it ever not to, null is harmless here.
+    serde_json::from_slice(&out).unwrap_or(Json::Null)
+}
