@@ -1,1 +1,0 @@
-//! The in-memory store: the model of all others.

@@ -1,0 +1,301 @@
+//! One table in memory.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::entity::{EntityDesc, Kind};
+use crate::filter::eval::{compare, matches};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{After, Assign, AssignValue, Order, Rows};
+use crate::{Error, Result, Value};
+
+/// Greatest integer a field may hold.
+const MAX_INT: i64 = (1 << 53) - 1;
+
+type Record = Arc<[Value]>;
+
+/// A value with the order of sorts.
+#[derive(Clone, Debug)]
+struct Key(Value);
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.0.as_ref(), other.0.as_ref())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Key {}
+
+/// The records of one entity behind one lock.
+#[derive(Debug)]
+pub(super) struct Table {
+    entity: &'static EntityDesc,
+    data: RwLock<Data>,
+}
+
+#[derive(Debug)]
+struct Data {
+    records: BTreeMap<Key, Record>,
+    /// Per declared unique: its values to the key of the record that holds them.
+    uniques: Vec<BTreeMap<Box<[Key]>, Key>>,
+}
+
+impl Table {
+    pub(super) fn new(entity: &'static EntityDesc) -> Self {
+        let uniques = entity.uniques.iter().map(|_| BTreeMap::new()).collect();
+        Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }) }
+    }
+
+    /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller does not know it.
+    pub(super) fn insert(&self, mut values: Vec<Value>, rows: &mut Rows) -> Result<()> {
+        if values.len() != self.entity.fields.len() {
+            return Err(Error::internal("an insert takes one value per field"));
+        }
+        let primary = self.entity.primary;
+        let mut data = self.data.write();
+        let generated = values[primary].is_null();
+        if generated {
+            values[primary] = self.next_key(&data)?;
+        }
+        let record: Record = values.into();
+        self.check_free(&data, &record)?;
+        self.link(&mut data, &record);
+        if generated {
+            rows.push(&record[..]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn select(
+        &self,
+        filter: &Filter,
+        order: &[Order],
+        after: Option<&After>,
+        limit: Option<&Source>,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let limit = match limit {
+            None => usize::MAX,
+            Some(source) => match fixed(source, args) {
+                Some(Value::Int(n)) => usize::try_from(*n).unwrap_or(0),
+                _ => return Err(Error::internal("a limit is an integer")),
+            },
+        };
+        let position = after.map(|after| position(after, args)).transpose()?;
+        let behind = |record: &Record| match &position {
+            None => true,
+            Some(position) => order_against(order, record, position).is_gt(),
+        };
+        let data = self.data.read();
+        let found = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args) && behind(r));
+        match order {
+            // The map is in the order of keys already, so the first records are the answer.
+            [] | [Order { desc: false, .. }] if order.iter().all(|o| o.field == self.entity.primary) => {
+                for record in found.take(limit) {
+                    if !rows.push(&record[..]) {
+                        break;
+                    }
+                }
+            }
+            _ => {
+                let mut found: Vec<&Record> = found.collect();
+                found.sort_by(|a, b| order_by(order, a, b));
+                for record in found.into_iter().take(limit) {
+                    if !rows.push(&record[..]) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn exists(&self, filter: &Filter, args: &[Value], rows: &mut Rows) {
+        let data = self.data.read();
+        if self.candidates(&data, filter, args).any(|r| matches(filter, &r[..], args)) {
+            let empty: &[Value] = &[];
+            rows.push(empty);
+        }
+    }
+
+    /// Changes what matches; a violated unique leaves everything as it was.
+    pub(super) fn update(&self, filter: &Filter, set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
+        let mut data = self.data.write();
+        let old: Vec<Record> = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+        let new: Vec<Record> = old.iter().map(|record| assign(record, set, args)).collect::<Result<_>>()?;
+        // All old records leave before new ones enter, so that values may move between records of one statement.
+        for record in &old {
+            self.unlink(&mut data, record);
+        }
+        for (done, record) in new.iter().enumerate() {
+            if let Err(error) = self.check_free(&data, record) {
+                for record in &new[..done] {
+                    self.unlink(&mut data, record);
+                }
+                for record in &old {
+                    self.link(&mut data, record);
+                }
+                return Err(error);
+            }
+            self.link(&mut data, record);
+        }
+        for record in &new {
+            rows.push(&record[..]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete(&self, filter: &Filter, args: &[Value], rows: &mut Rows) {
+        let mut data = self.data.write();
+        let gone: Vec<Record> = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+        for record in gone {
+            self.unlink(&mut data, &record);
+            rows.push(&record[..]);
+        }
+    }
+
+    /// The records that can match at all: one when the filter names a key, else every one.
+    fn candidates<'a>(&self, data: &'a Data, filter: &Filter, args: &[Value]) -> impl Iterator<Item = &'a Record> + use<'a> {
+        let range = match pinned(filter, self.entity.primary, args) {
+            Some(key) => (Bound::Included(Key(key.clone())), Bound::Included(Key(key.clone()))),
+            None => (Bound::Unbounded, Bound::Unbounded),
+        };
+        data.records.range(range).map(|(_, record)| record)
+    }
+
+    fn next_key(&self, data: &Data) -> Result<Value> {
+        if !matches!(self.entity.primary_field().kind, Kind::Integer) {
+            return Err(Error::internal("a record without a key"));
+        }
+        let last = match data.records.last_key_value() {
+            Some((Key(Value::Int(last)), _)) => (*last).max(0),
+            _ => 0,
+        };
+        if last < MAX_INT { Ok(Value::Int(last + 1)) } else { Err(Error::internal("all integer keys are taken")) }
+    }
+
+    fn check_free(&self, data: &Data, record: &Record) -> Result<()> {
+        let wire = |field: usize| self.entity.fields[field].wire;
+        if data.records.contains_key(&self.key(record)) {
+            return Err(Error::unique([wire(self.entity.primary)]));
+        }
+        for (unique, taken) in self.entity.uniques.iter().zip(&data.uniques) {
+            if unique_key(unique.fields, record).is_some_and(|key| taken.contains_key(&key)) {
+                return Err(Error::unique(unique.fields.iter().map(|f| wire(*f))));
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, data: &mut Data, record: &Record) {
+        for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
+            if let Some(key) = unique_key(unique.fields, record) {
+                taken.insert(key, self.key(record));
+            }
+        }
+        data.records.insert(self.key(record), Arc::clone(record));
+    }
+
+    fn unlink(&self, data: &mut Data, record: &Record) {
+        for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
+            if let Some(key) = unique_key(unique.fields, record) {
+                taken.remove(&key);
+            }
+        }
+        data.records.remove(&self.key(record));
+    }
+
+    fn key(&self, record: &Record) -> Key {
+        Key(record[self.entity.primary].clone())
+    }
+}
+
+/// The values of a unique; `None` when one is null, since null never collides.
+fn unique_key(fields: &[usize], record: &Record) -> Option<Box<[Key]>> {
+    fields.iter().map(|f| (!record[*f].is_null()).then(|| Key(record[*f].clone()))).collect()
+}
+
+/// The key a filter demands, when it demands one.
+fn pinned<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&'a Value> {
+    match filter {
+        Filter::All(list) => list.iter().find_map(|f| pinned(f, primary, args)),
+        Filter::Cond { field, op: Op::Eq, value: Operand::One(source) } if *field == primary => fixed(source, args),
+        Filter::Any(_) | Filter::Cond { .. } => None,
+    }
+}
+
+fn fixed<'a>(source: &'a Source, args: &'a [Value]) -> Option<&'a Value> {
+    match source {
+        Source::Arg { index, .. } => args.get(*index),
+        Source::Value(value) => Some(value),
+        Source::Param(_) | Source::Ctx(_) | Source::Now => None,
+    }
+}
+
+fn position<'a>(after: &After, args: &'a [Value]) -> Result<Vec<&'a Value>> {
+    let key = |slot: &Option<usize>| match slot {
+        None => Ok(&Value::Null),
+        Some(index) => args.get(*index).ok_or_else(|| Error::internal("a page position without its argument")),
+    };
+    after.keys.iter().map(key).collect()
+}
+
+fn order_by(order: &[Order], a: &Record, b: &Record) -> Ordering {
+    let directed = |o: &Order| {
+        let ascending = compare(a[o.field].as_ref(), b[o.field].as_ref());
+        if o.desc { ascending.reverse() } else { ascending }
+    };
+    order.iter().map(directed).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// Where a record stands relative to a page position.
+fn order_against(order: &[Order], record: &Record, position: &[&Value]) -> Ordering {
+    let directed = |(o, key): (&Order, &&Value)| {
+        let ascending = compare(record[o.field].as_ref(), key.as_ref());
+        if o.desc { ascending.reverse() } else { ascending }
+    };
+    order.iter().zip(position).map(directed).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// The record with all assignments made; each sees the old values.
+fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
+    let mut new = old.to_vec();
+    for Assign { field, value } in set {
+        let (AssignValue::Set(source) | AssignValue::Add(source)) = value;
+        let given = fixed(source, args).ok_or_else(|| Error::internal("an assignment without its argument"))?;
+        new[*field] = match value {
+            AssignValue::Set(_) => given.clone(),
+            AssignValue::Add(_) => add(&old[*field], given)?,
+        };
+    }
+    Ok(new.into())
+}
+
+/// Bounds are conditions of the statement, so a sum beyond them does not get here from a request.
+fn add(old: &Value, by: &Value) -> Result<Value> {
+    let beyond = || Error::internal("a sum is beyond the range of its field");
+    match (old, by) {
+        (Value::Null, by) => Ok(by.clone()),
+        (Value::Int(a), Value::Int(b)) => a.checked_add(*b).map(Value::Int).ok_or_else(beyond),
+        (Value::Float(a), Value::Float(b)) => Some(a + b).filter(|sum| sum.is_finite()).map(Value::Float).ok_or_else(beyond),
+        (Value::Float(a), Value::Int(b)) => Ok(Value::Float(a + *b as f64)),
+        _ => Err(Error::internal("only numbers can be added")),
+    }
+}
