@@ -1,25 +1,20 @@
-//! Constraints: every rule on values, checked in one place.
+//! Input: bytes to values, and every rule on values, each in one place.
+//!
+//! [`read_object`] and [`read_draft`] turn a body into a draft, [`parse_scalar`] reads queries and path segments, and the
+//! [`Validator`] judges values wherever they come from.
 
-use crate::entity::EntityDesc;
-use crate::{Problem, Result, Value};
+mod format;
+#[cfg(feature = "server")]
+mod input;
+mod path;
+mod read;
+mod rules;
+mod scalar;
+mod tree;
 
-/// The compiled rules of an entity.
-#[derive(Debug)]
-pub struct Validator {
-    entity: &'static EntityDesc,
-}
-
-impl Validator {
-    /// Compiles patterns and formats once.
-    ///
-    /// # Errors
-    /// When a pattern does not compile.
-    pub fn new(entity: &'static EntityDesc) -> Result<Self> {
-        Ok(Self { entity })
-    }
-
-    /// Checks one present value of a field against type-independent rules; problems are pushed at `path`.
-    pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
-        let _ = (&self.entity.fields[field], value, path, problems);
-    }
-}
+pub use format::FORMATS;
+#[cfg(feature = "server")]
+pub use input::{Body, Mode, read_draft, read_object, read_param_members};
+pub use rules::Validator;
+pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
+pub use tree::Json;

@@ -1,0 +1,143 @@
+//! JSON to typed values, with problems where the types do not fit.
+
+use super::path::Path;
+use super::scalar::{IS_NULL, NOT_FINITE, NOT_LIST, NOT_OBJECT, NOT_STRING, from_json};
+use super::tree::Json;
+use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind};
+use crate::{Problem, Timestamp, Value};
+
+/// Reads values; what is wrong with them is pushed where it stands.
+pub(super) struct Reader<'p> {
+    pub(super) problems: &'p mut Vec<Problem>,
+    /// The instant of `now` defaults inside items.
+    pub(super) now: Timestamp,
+}
+
+impl Reader<'_> {
+    /// A value of a field's type; `None` when it has another. Null is a value here.
+    ///
+    /// A list of items comes back without its bad members, so that the rules can judge the rest.
+    pub(super) fn value(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+        match (field.kind, json) {
+            (_, Json::Null) => Some(Value::Null),
+            (Kind::StringArray, json) => self.strings(json, path),
+            (Kind::Json, json) => self.json(json, path),
+            (Kind::Items(fields), json) => self.items(fields, json, path),
+            _ => match from_json(field, json) {
+                Ok(value) => Some(value),
+                Err(flaw) => {
+                    path.report(self.problems, flaw.code, flaw.message);
+                    None
+                }
+            },
+        }
+    }
+
+    fn strings(&mut self, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+        let Json::Array(list) = json else {
+            path.report(self.problems, NOT_LIST.code, "must be a list of strings");
+            return None;
+        };
+        let mut texts = Vec::with_capacity(list.len());
+        for (i, item) in list.iter().enumerate() {
+            match item {
+                Json::Text(text) => texts.push(text.clone().into_owned()),
+                _ => Path::Index(&path, i).report(self.problems, NOT_STRING.code, NOT_STRING.message),
+            }
+        }
+        (texts.len() == list.len()).then_some(Value::Strings(texts))
+    }
+
+    fn json(&mut self, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+        let mut out = Vec::with_capacity(64);
+        if !json.write_canonical(&mut out) {
+            path.report(self.problems, NOT_FINITE.code, "must hold no number beyond the range of a double");
+            return None;
+        }
+        String::from_utf8(out).ok().map(Value::Json)
+    }
+
+    fn items(&mut self, fields: &'static [FieldDesc], json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+        let Json::Array(list) = json else {
+            path.report(self.problems, NOT_LIST.code, "must be a list of objects");
+            return None;
+        };
+        let mut out = vec![b'['];
+        for (i, item) in list.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            let path = Path::Index(&path, i);
+            match item {
+                Json::Object(_) => self.item(fields, item, path, &mut out),
+                _ => {
+                    path.report(self.problems, NOT_OBJECT.code, NOT_OBJECT.message);
+                    out.extend_from_slice(b"null");
+                }
+            }
+        }
+        out.push(b']');
+        String::from_utf8(out).ok().map(Value::Json)
+    }
+
+    /// Appends one item with its defaults, members sorted by name.
+    ///
+    /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent back keeps its id.
+    fn item(&mut self, fields: &'static [FieldDesc], item: &Json<'_>, path: Path<'_>, out: &mut Vec<u8>) {
+        let Json::Object(members) = item else { return };
+        for (key, _) in members {
+            let path = Path::Member(&path, key);
+            match fields.iter().find(|f| f.wire == key) {
+                Some(field) if field.flags.has(Flags::READ_ONLY) => {
+                    path.report(self.problems, "read_only", "cannot be written");
+                }
+                Some(field) if !field.flags.has(Flags::PRIVATE) => {}
+                _ => path.report(self.problems, "unknown_field", "is not a field"),
+            }
+        }
+        let mut values: Vec<(&str, Value)> = Vec::with_capacity(fields.len());
+        for field in fields {
+            let member_path = Path::Member(&path, field.wire);
+            let given = members.iter().find(|(key, _)| key == field.wire && !field.flags.has(Flags::READ_ONLY.or(Flags::PRIVATE)));
+            let value = match given {
+                Some((_, Json::Null)) if !field.optional => {
+                    member_path.report(self.problems, IS_NULL.code, IS_NULL.message);
+                    None
+                }
+                Some((_, json)) => self.value(field, json, member_path),
+                None => {
+                    let value = self.absent(field);
+                    if value.is_none() {
+                        member_path.report(self.problems, "required", "is required");
+                    }
+                    value
+                }
+            };
+            values.extend(value.map(|value| (field.wire, value)));
+        }
+        values.sort_unstable_by_key(|(wire, _)| *wire);
+        out.push(b'{');
+        for (i, (wire, value)) in values.into_iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            crate::json::write_str(wire, out);
+            out.push(b':');
+            crate::json::write_value(value.as_ref(), out);
+        }
+        out.push(b'}');
+    }
+
+    fn absent(&self, field: &FieldDesc) -> Option<Value> {
+        Some(match (field.default, field.kind) {
+            (DefaultDesc::Uuid, _) => Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string()),
+            (DefaultDesc::Cuid, _) => Value::Text(cuid2::create_id()),
+            (DefaultDesc::Now, _) => Value::Date(self.now),
+            (DefaultDesc::Literal(value), _) => value(),
+            (DefaultDesc::None, _) if field.optional => Value::Null,
+            (DefaultDesc::None, Kind::StringArray) => Value::Strings(Vec::new()),
+            (DefaultDesc::None, Kind::Items(_)) => Value::Json("[]".to_owned()),
+            _ => return None,
+        })
+    }
+}
