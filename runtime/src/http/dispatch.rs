@@ -1,45 +1,30 @@
-//! What every route of an entity shares: policy, inputs, the call, the answer. Not generic: a route is data.
+//! What every route of an entity shares: policy, inputs, the call, the answer.
+//!
+//! The order of checks is the contract's: actor, auth, roles, body, unknown parameters, content type, syntax, validation,
+//! precondition, statement. A request that fails one of them has changed nothing.
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
+use axum::http::header::LOCATION;
 use axum::http::request::Parts;
-use axum::http::{Response, StatusCode};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::Limited;
+use tower_service::Service;
 
-use super::AuthDesc;
-use super::auth::{AuthCheck, Resolution};
-use super::endpoint::{Action, Endpoint};
+use super::answer::{self, Shape};
+use super::auth::Resolution;
+use super::endpoint::{Inputs, OverrideCall};
+use super::mounted::{Mounted, Plan, Target};
+use super::operation::OperationPlan;
 use super::request_id::RequestId;
-use super::response;
-use super::router::{App, HttpState};
-use crate::resource::{Form, Table};
-use crate::{Actor, Cx, Error, Result};
-
-/// An endpoint with all that can be known before its first request.
-pub(super) struct Mounted {
-    pub(super) endpoint: Endpoint,
-    check: Option<AuthCheck>,
-    form: Form,
-}
-
-impl Mounted {
-    pub(super) fn new(endpoint: &Endpoint, _names: &[String], _all: &[Endpoint], state: &HttpState) -> Result<Self> {
-        let check = match endpoint.policy.auth {
-            AuthDesc::None => None,
-            AuthDesc::Named(name) => Some(Arc::clone(state.auth.check(name).ok_or_else(|| {
-                let (route, at) = (&endpoint.path, endpoint.at);
-                Error::internal(format!(
-                    "route {} {route} ({}:{}) asks for auth `{name}`, which nobody registered",
-                    endpoint.method.as_str(),
-                    at.file,
-                    at.line
-                ))
-            })?)),
-        };
-        let form = endpoint.table.as_ref().map_or(Form::Records, |t| Form::Json(Arc::clone(&t.projection)));
-        Ok(Self { endpoint: endpoint.clone(), check, form })
-    }
-}
+use super::router::App;
+use super::{body, input, path, precondition, query};
+use crate::operation::Answer;
+use crate::resource::{Call, Draft, Outcome};
+use crate::validate::{Mode, read_draft};
+use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 
 /// The actor behind a request.
 pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
@@ -52,13 +37,13 @@ pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
     }
 }
 
-/// Answers one request to an endpoint, in the contract's order of checks.
+/// Answers one request to an endpoint.
 pub(super) async fn run(
     app: &App,
     mounted: &Mounted,
     params: &matchit::Params<'_, '_>,
     parts: &Parts,
-    _body: Body,
+    body: Body,
     id: &RequestId,
 ) -> Result<Response<Body>> {
     let policy = &mounted.endpoint.policy;
@@ -70,19 +55,227 @@ pub(super) async fn run(
         (app.auth.require_role)(&actor, policy.roles)?;
     }
     let cx = Cx::new(actor, (app.clock)(), id.shared());
-    let table = mounted.endpoint.table.as_ref().ok_or_else(|| Error::internal("an endpoint without a table"))?;
-    match mounted.endpoint.action {
-        Action::Get => get(table, mounted, params, &cx).await,
-        _ => Err(Error::internal("only `get` is dispatched so far")),
+    if let Plan::Extra(router) = &mounted.plan {
+        return extra(app, mounted, router, parts, body, cx, id).await;
+    }
+    // Most requests have no body; the others are boxed away so that the future of these stays small.
+    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(body, policy.max_body)).await? };
+    let asked = Asked { app, mounted, params, parts, body, cx };
+    match &mounted.plan {
+        Plan::Get(on) => asked.get(on).await,
+        Plan::List(on, list) => {
+            let request = list.read(parts.uri.query())?;
+            asked.no_body()?;
+            let outcome = match &mounted.endpoint.run {
+                Some(run) => run(asked.inputs(on, Inputs::List(request))).await?,
+                None => on.table.list(&asked.cx, request, &on.form).await?,
+            };
+            asked.answer(on, outcome, Answer::Page)
+        }
+        Plan::Create { on, location, reserved } => Box::pin(asked.create(on, location, reserved)).await,
+        Plan::Update(on) => Box::pin(asked.update(on)).await,
+        Plan::Delete(on) => Box::pin(asked.delete(on)).await,
+        Plan::Operation(on, plan) => asked.operation(on, plan).await,
+        Plan::Extra(_) => Err(Error::internal("answered above")),
     }
 }
 
-async fn get(table: &Table, mounted: &Mounted, params: &matchit::Params<'_, '_>, cx: &Cx) -> Result<Response<Body>> {
-    let id = params.iter().next().and_then(|(_, text)| super::path::decode(text)).and_then(|text| table.parse_id(&text));
-    let Some(id) = id else { return Err(Error::not_found()) };
-    let rows = table.get(cx, id, &mounted.form).await?;
-    if rows.count == 0 {
-        return Err(Error::not_found());
+/// One request on its way to an endpoint: known, allowed, its body read.
+struct Asked<'a, 'p> {
+    app: &'a App,
+    mounted: &'a Mounted,
+    params: &'a matchit::Params<'p, 'p>,
+    parts: &'a Parts,
+    body: Bytes,
+    cx: Cx,
+}
+
+impl Asked<'_, '_> {
+    async fn get(&self, on: &Target) -> Result<Response<Body>> {
+        self.no_query()?;
+        self.no_body()?;
+        let id = self.id(on).ok_or_else(Error::not_found)?;
+        let outcome = match &self.mounted.endpoint.run {
+            Some(run) => run(self.inputs(on, Inputs::Get(id))).await?,
+            None => Outcome::Record(on.table.get(&self.cx, id, &on.form).await?),
+        };
+        self.answer(on, outcome, Answer::Record)
     }
-    Ok(response::json(StatusCode::OK, rows.json))
+
+    async fn create(&self, on: &Target, location: &str, reserved: &[String]) -> Result<Response<Body>> {
+        self.no_query()?;
+        let mut draft = self.draft(on, Mode::Create)?;
+        let primary = on.table.desc.primary;
+        if let Some(Some(Value::Text(id))) = draft.values.get(primary)
+            && reserved.contains(id)
+        {
+            let at = on.table.desc.fields[primary].wire;
+            draft.problems.push(Problem::new(at, "reserved", "is the path of another route"));
+        }
+        let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
+            let outcome = run(self.inputs(on, Inputs::Create(draft))).await?;
+            let id = answer::id_of(&on.table, &outcome);
+            (outcome, id)
+        } else {
+            let (rows, id) = on.table.create(&self.cx, draft, &on.form).await?;
+            (Outcome::Record(rows), Some(id))
+        };
+        let mut response = self.answer(on, outcome, Answer::Record)?;
+        *response.status_mut() = StatusCode::CREATED;
+        let mut at = location.to_owned();
+        match &id {
+            Some(Value::Text(id)) => path::push_segment(&mut at, id),
+            Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
+            _ => return Ok(response),
+        }
+        // Percent-encoded text is a header value always.
+        if let Ok(value) = HeaderValue::try_from(at) {
+            response.headers_mut().insert(LOCATION, value);
+        }
+        Ok(response)
+    }
+
+    async fn update(&self, on: &Target) -> Result<Response<Body>> {
+        self.no_query()?;
+        let mut draft = self.draft(on, Mode::Update)?;
+        let version = self.expected(on, &mut draft.problems);
+        let missing = version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write);
+        let id = match self.id(on) {
+            Some(id) if !missing => id,
+            _ => return Err(refuse_update(on, draft, missing)),
+        };
+        let outcome = match &self.mounted.endpoint.run {
+            Some(run) => run(self.inputs(on, Inputs::Update(id, draft, version))).await?,
+            None => Outcome::Record(on.table.update(&self.cx, id, draft, version, &on.form).await?),
+        };
+        self.answer(on, outcome, Answer::Record)
+    }
+
+    async fn delete(&self, on: &Target) -> Result<Response<Body>> {
+        self.no_query()?;
+        self.no_body()?;
+        let mut problems = Vec::new();
+        let version = self.expected(on, &mut problems);
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        if version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write) {
+            return Err(precondition_required());
+        }
+        let id = self.id(on).ok_or_else(Error::not_found)?;
+        match &self.mounted.endpoint.run {
+            Some(run) => drop(run(self.inputs(on, Inputs::Delete(id, version))).await?),
+            None => on.table.delete(&self.cx, id, version).await?,
+        }
+        Ok(super::response::empty(StatusCode::NO_CONTENT))
+    }
+
+    async fn operation(&self, on: &Target, plan: &OperationPlan) -> Result<Response<Body>> {
+        let mut problems = Vec::new();
+        let version = if plan.guarded { self.expected(on, &mut problems) } else { None };
+        let read = plan.read(&on.table, &self.cx, self.params, self.parts, &self.body, problems)?;
+        let outcome = if let Some(run) = &self.mounted.endpoint.run {
+            run(self.inputs(on, Inputs::Operation(read.args, read.page, version))).await?
+        } else {
+            let call = Call { cx: &self.cx, args: read.args, page: read.page, form: &on.form, version };
+            plan.executor.run(&on.table, call).await?
+        };
+        self.answer(on, outcome, plan.answer)
+    }
+
+    /// The record's id; `None` when the segment can be no key of the entity.
+    fn id(&self, on: &Target) -> Option<Value> {
+        // The record's id is the last parameter of a CRUD path.
+        let (_, text) = self.params.iter().last()?;
+        on.table.parse_id(&path::decode(text)?)
+    }
+
+    /// The version of `If-Match`; problems with it are pushed.
+    fn expected(&self, on: &Target, problems: &mut Vec<Problem>) -> Option<i64> {
+        let version = precondition::if_match(&self.parts.headers).unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
+        if version.is_some() && on.table.desc.version.is_none() {
+            // Passing over it would lose the update it is there to prevent.
+            problems.push(Problem::new("header:If-Match", "not_allowed", "records of this entity have no version"));
+        }
+        version
+    }
+
+    fn draft(&self, on: &Target, mode: Mode) -> Result<Draft> {
+        let object = input::object(&self.parts.headers, &self.body)?;
+        Ok(read_draft(on.table.desc, &object, mode, self.cx.now()))
+    }
+
+    fn no_query(&self) -> Result<()> {
+        match self.parts.uri.query() {
+            None | Some("") => Ok(()),
+            query => query::refuse_unknown(query::pairs(query).iter().map(|p| &*p.key)),
+        }
+    }
+
+    fn no_body(&self) -> Result<()> {
+        if self.body.is_empty() { Ok(()) } else { input::nothing(&self.parts.headers, &self.body) }
+    }
+
+    /// What an override of this route gets.
+    fn inputs(&self, on: &Target, inputs: Inputs) -> OverrideCall {
+        OverrideCall {
+            cx: self.cx.clone(),
+            table: Arc::clone(&on.table),
+            adapters: self.app.adapters.clone(),
+            inputs,
+            form: on.form.clone(),
+        }
+    }
+
+    fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+        answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &self.parts.headers })
+    }
+}
+
+/// Why an update goes no further: its own problems first, then the missing precondition, then the record.
+fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
+    let Draft { values, mut problems } = draft;
+    for (field, value) in on.table.desc.fields.iter().enumerate().zip(&values).filter_map(|(f, v)| Some((f, v.as_ref()?))) {
+        match (field, value) {
+            ((_, desc), Value::Null) if !desc.optional => {
+                problems.push(Problem::new(desc.wire, "null_not_allowed", "must not be null"));
+            }
+            ((index, desc), value) => on.table.validator.check(index, value, desc.wire, &mut problems),
+        }
+    }
+    match (problems.is_empty(), no_precondition) {
+        (false, _) => Error::validation(problems),
+        (true, true) => precondition_required(),
+        (true, false) => Error::not_found(),
+    }
+}
+
+fn precondition_required() -> Error {
+    Error::new(Code::PreconditionRequired, "If-Match must name the version of the record")
+}
+
+/// Hands a request to the user's function.
+async fn extra(
+    app: &App,
+    mounted: &Mounted,
+    router: &axum::Router,
+    parts: &Parts,
+    body: Body,
+    cx: Cx,
+    id: &RequestId,
+) -> Result<Response<Body>> {
+    let max = mounted.endpoint.policy.max_body;
+    if body.size_hint().lower() > max {
+        return Err(body::too_large());
+    }
+    let mut parts = parts.clone();
+    parts.extensions.insert(cx);
+    parts.extensions.insert(app.adapters.clone());
+    parts.extensions.insert(id.clone());
+    let body = Body::new(Limited::new(body, usize::try_from(max).unwrap_or(usize::MAX)));
+    let Ok(response) = router.clone().call(Request::from_parts(parts, body)).await;
+    Ok(response)
 }

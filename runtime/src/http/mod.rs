@@ -3,7 +3,11 @@
 //! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service answers for all of them; no route has code of its own.
 
 #[cfg(feature = "server")]
+mod answer;
+#[cfg(feature = "server")]
 mod auth;
+#[cfg(feature = "server")]
+mod body;
 #[cfg(feature = "server")]
 mod dispatch;
 #[cfg(feature = "server")]
@@ -15,8 +19,20 @@ mod extract;
 #[cfg(feature = "server")]
 mod guard;
 #[cfg(feature = "server")]
+mod input;
+#[cfg(feature = "server")]
+mod list;
+#[cfg(feature = "server")]
+mod mounted;
+#[cfg(feature = "server")]
+mod operation;
+#[cfg(feature = "server")]
 mod path;
 mod policy;
+#[cfg(feature = "server")]
+mod precondition;
+#[cfg(feature = "server")]
+mod query;
 #[cfg(feature = "server")]
 mod request_id;
 #[cfg(feature = "server")]

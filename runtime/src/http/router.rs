@@ -10,8 +10,8 @@ use axum::response::IntoResponse;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
-use super::dispatch::Mounted;
 use super::endpoint::Endpoint;
+use super::mounted::Mounted;
 use super::path;
 use super::serve::{self, Unrouted};
 use crate::operation;
@@ -78,8 +78,9 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 ///
 /// # Errors
 /// When two endpoints have one method and path, a path is malformed, or an `auth` name has no check.
+#[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
 pub fn service(endpoints: Vec<Endpoint>, state: HttpState) -> Result<HttpService> {
-    Ok(HttpService(Arc::new(App::new(endpoints, state)?)))
+    Ok(HttpService(Arc::new(App::new(&endpoints, state)?)))
 }
 
 /// Answers every request of an application; cheap to clone.
@@ -156,13 +157,13 @@ pub(super) enum Found<'r, 'p> {
 }
 
 impl App {
-    fn new(endpoints: Vec<Endpoint>, state: HttpState) -> Result<Self> {
+    fn new(endpoints: &[Endpoint], state: HttpState) -> Result<Self> {
         let mut paths = matchit::Router::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::BTreeMap::new();
-        for endpoint in &endpoints {
+        for endpoint in endpoints {
             let (canonical, names) = path::canonical(&endpoint.path);
-            let mounted = Mounted::new(endpoint, &names, &endpoints, &state)?;
+            let mounted = Mounted::new(endpoint, &names, endpoints, &state)?;
             let at = shape_at(&canonical, &mut known, &mut paths, &mut shapes)?;
             let method = METHODS.iter().position(|m| *m == endpoint.method).unwrap_or_default();
             if let Some(first) = &shapes[at].methods[method] {
@@ -210,6 +211,10 @@ impl App {
 
     pub(super) fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
         let Ok(found) = self.paths.at(path) else { return Found::Nowhere };
+        // The router lets a parameter in the middle of a path be empty; the contract does not.
+        if found.params.iter().any(|(_, value)| value.is_empty()) {
+            return Found::Nowhere;
+        }
         let shape = &self.shapes[*found.value];
         if let Some(Some(mounted)) = slot(method).map(|s| &shape.methods[s]) {
             return Found::Endpoint(mounted, found.params);

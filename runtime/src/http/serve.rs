@@ -11,9 +11,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tower_service::Service;
 
-use super::dispatch::{self, Mounted};
+use super::dispatch;
 use super::endpoint::Policy;
 use super::guard::guarded;
+use super::mounted::Mounted;
 use super::request_id::{self, RequestId};
 use super::response::{self, Raised};
 use super::router::{App, Found, method_not_allowed};

@@ -1,0 +1,84 @@
+//! From what a call answers to what the client sees.
+
+use axum::body::Body;
+use axum::http::header::ETAG;
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+
+use super::mounted::Target;
+use super::{precondition, response};
+use crate::operation::Answer;
+use crate::resource::{Outcome, Table};
+use crate::store::Rows;
+use crate::{Error, Result, Value};
+
+/// In which shape, for which request.
+pub(super) struct Shape<'a> {
+    pub(super) answer: Answer,
+    pub(super) method: &'a Method,
+    pub(super) headers: &'a HeaderMap,
+}
+
+/// The response of a successful call.
+///
+/// # Errors
+/// `not_found` when a record was asked for and there is none; `internal` when an override answered in another shape.
+pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result<Response<Body>> {
+    match (outcome, shape.answer) {
+        (Outcome::Record(rows), Answer::Record | Answer::RecordOrNull) => record(on, rows, shape),
+        (Outcome::Page { rows, next_cursor }, Answer::Page) => {
+            let page = response::page(&json(on, rows), next_cursor.as_deref());
+            Ok(response::json(StatusCode::OK, page))
+        }
+        (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
+            (false, true) => response::empty(StatusCode::NOT_FOUND),
+            (true, _) => response::json(StatusCode::OK, b"{\"exists\":true}".to_vec()),
+            (false, false) => response::json(StatusCode::OK, b"{\"exists\":false}".to_vec()),
+        }),
+        (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(StatusCode::OK, value.to_string().into_bytes())),
+        (outcome, expected) => Err(Error::internal(format!("{expected:?} was to be answered, not {outcome:?}"))),
+    }
+}
+
+fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> {
+    if rows.count == 0 {
+        return match shape.answer {
+            Answer::RecordOrNull => Ok(response::json(StatusCode::OK, b"null".to_vec())),
+            _ => Err(Error::not_found()),
+        };
+    }
+    let Some(version) = rows.version else { return Ok(response::json(StatusCode::OK, json(on, rows))) };
+    let tag = response::etag(version);
+    let reads = matches!(*shape.method, Method::GET | Method::HEAD);
+    let mut response = if reads && precondition::none_match(shape.headers, &tag) {
+        response::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        response::json(StatusCode::OK, json(on, rows))
+    };
+    response.headers_mut().insert(ETAG, tag);
+    Ok(response)
+}
+
+/// Records as JSON; those an override read as values are projected here, so that nothing hidden gets out.
+fn json(on: &Target, rows: Rows) -> Vec<u8> {
+    if rows.records.is_empty() {
+        return rows.json;
+    }
+    let mut out = Vec::with_capacity(512);
+    for (i, record) in rows.records.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        on.projection.write(&**record, &mut out);
+    }
+    out
+}
+
+/// The key of the record an override created.
+pub(super) fn id_of(table: &Table, outcome: &Outcome) -> Option<Value> {
+    let Outcome::Record(rows) = outcome else { return None };
+    if let Some(record) = rows.records.first() {
+        return record.get(table.desc.primary).cloned();
+    }
+    let record: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&rows.json).ok()?;
+    record.get(table.desc.primary_field().wire)?.as_str().map(|id| Value::Text(id.to_owned()))
+}

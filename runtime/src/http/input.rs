@@ -1,0 +1,31 @@
+//! Bodies as inputs: content type, then syntax, then members.
+
+use axum::http::HeaderMap;
+
+use super::body;
+use crate::validate::{Body, read_object};
+use crate::{Error, Problem, Result};
+
+/// The members of a body. No bytes at all are an object without members, whatever their declared type.
+///
+/// # Errors
+/// `unsupported_media_type`, `malformed_json`, `validation_failed` for JSON that is not an object.
+pub(super) fn object<'b>(headers: &HeaderMap, bytes: &'b [u8]) -> Result<Body<'b>> {
+    if !bytes.is_empty() {
+        body::check_type(headers)?;
+    }
+    read_object(bytes)
+}
+
+/// Checks that a route without input was sent none: no body, or `{}`.
+///
+/// # Errors
+/// As [`object`]; `validation_failed` with every member as `unknown_field`.
+pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
+    let object = object(headers, bytes)?;
+    if object.is_empty() {
+        return Ok(());
+    }
+    let names = object.members().iter().map(|(name, _)| name.to_string());
+    Err(Error::validation(names.map(|name| Problem::new(name, "unknown_field", "is not a field")).collect()))
+}

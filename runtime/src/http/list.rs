@@ -1,0 +1,261 @@
+//! The query of a list route: page, sort and filters.
+
+use super::query::{self, Pair};
+use crate::entity::{Direction, EntityDesc, Flags, Kind, PageArgs};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::resource::ListRequest;
+use crate::validate::list_value;
+use crate::{Problem, Result, Value};
+
+/// Most conditions in one request.
+const MAX_CONDITIONS: usize = 20;
+/// Most values of one `[in]` or `[nin]`.
+const MAX_VALUES: usize = 100;
+
+/// What a list route of an entity accepts; built once.
+#[derive(Debug)]
+pub(super) struct ListParams {
+    entity: &'static EntityDesc,
+    filterable: Box<[usize]>,
+    sortable: Box<[usize]>,
+}
+
+/// The operators of the query, as they stand in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Operator {
+    Eq,
+    Ne,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    In,
+    Nin,
+    Contains,
+    Has,
+    Null,
+}
+
+impl Operator {
+    fn of(text: &str) -> Option<Self> {
+        Some(match text {
+            "ne" => Self::Ne,
+            "gt" => Self::Gt,
+            "gte" => Self::Gte,
+            "lt" => Self::Lt,
+            "lte" => Self::Lte,
+            "in" => Self::In,
+            "nin" => Self::Nin,
+            "contains" => Self::Contains,
+            "has" => Self::Has,
+            "null" => Self::Null,
+            _ => return None,
+        })
+    }
+
+    fn op(self) -> Op {
+        match self {
+            Self::Eq | Self::Null => Op::Eq,
+            Self::Ne => Op::Ne,
+            Self::Gt => Op::Gt,
+            Self::Gte => Op::Gte,
+            Self::Lt => Op::Lt,
+            Self::Lte => Op::Lte,
+            Self::In => Op::In,
+            Self::Nin => Op::Nin,
+            Self::Contains => Op::Contains,
+            Self::Has => Op::Has,
+        }
+    }
+
+    /// Whether a field of this kind has the operator.
+    fn fits(self, kind: Kind, optional: bool) -> bool {
+        match self {
+            Self::Eq | Self::Ne => kind.is_scalar(),
+            Self::Gt | Self::Gte | Self::Lt | Self::Lte => matches!(kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date),
+            Self::In | Self::Nin => kind.is_scalar() && !matches!(kind, Kind::Boolean),
+            Self::Contains => matches!(kind, Kind::String),
+            Self::Has => matches!(kind, Kind::StringArray),
+            Self::Null => optional,
+        }
+    }
+}
+
+/// A declared parameter.
+#[derive(Clone, Copy)]
+enum Key {
+    Limit,
+    Cursor,
+    Sort,
+    SortDir,
+    Filter(usize, Operator),
+}
+
+impl ListParams {
+    pub(super) fn new(entity: &'static EntityDesc) -> Self {
+        let fields = |keep: &dyn Fn(usize) -> bool| (0..entity.fields.len()).filter(|i| keep(*i)).collect();
+        let readable = |i: usize| entity.fields[i].readable();
+        Self {
+            entity,
+            filterable: fields(&|i| readable(i) && entity.fields[i].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))),
+            sortable: fields(&|i| {
+                readable(i) && (entity.fields[i].flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) || i == entity.sort.field)
+            }),
+        }
+    }
+
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// `unknown_parameter` with every unknown key; then `validation_failed` with every problem.
+    pub(super) fn read(&self, query: Option<&str>) -> Result<ListRequest> {
+        let pairs = query::pairs(query);
+        if pairs.is_empty() {
+            return Ok(ListRequest::default());
+        }
+        let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(&p.key)).collect();
+        query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key))?;
+        let mut reading = Reading::default();
+        for (pair, key) in pairs.iter().zip(keys) {
+            if let Some(key) = key {
+                self.take(pair, key, &mut reading);
+            }
+        }
+        reading.finish(self)
+    }
+
+    fn key(&self, key: &str) -> Option<Key> {
+        Some(match key {
+            "limit" => Key::Limit,
+            "cursor" => Key::Cursor,
+            "sort" => Key::Sort,
+            "sortDir" => Key::SortDir,
+            _ => {
+                let (name, operator) = match key.split_once('[') {
+                    Some((name, rest)) => (name, Operator::of(rest.strip_suffix(']')?)?),
+                    None => (key, Operator::Eq),
+                };
+                let field = self.filterable.iter().find(|i| self.entity.fields[**i].wire == name)?;
+                Key::Filter(*field, operator)
+            }
+        })
+    }
+
+    fn take(&self, pair: &Pair<'_>, key: Key, reading: &mut Reading) {
+        let appends = matches!(key, Key::Filter(_, Operator::In | Operator::Nin));
+        if !appends && reading.seen.iter().any(|seen| *seen == pair.key) {
+            reading.problem(pair, "duplicate", "must be given once");
+            return;
+        }
+        if !appends {
+            reading.seen.push(pair.key.clone().into_owned());
+        }
+        match key {
+            Key::Limit => reading.page.limit = query::limit(pair, &mut reading.problems),
+            Key::Cursor => reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned),
+            Key::Sort => {
+                let Some(text) = query::text(pair, &mut reading.problems) else { return };
+                reading.sort = self.sortable.iter().copied().find(|i| self.entity.fields[*i].wire == text);
+                if reading.sort.is_none() {
+                    let names: Vec<&str> = self.sortable.iter().map(|i| self.entity.fields[*i].wire).collect();
+                    reading.problem(pair, "enum", format!("must be one of {}", names.join(", ")));
+                }
+            }
+            Key::SortDir => match query::text(pair, &mut reading.problems) {
+                Some("asc") => reading.direction = Some(Direction::Asc),
+                Some("desc") => reading.direction = Some(Direction::Desc),
+                Some(_) => reading.problem(pair, "enum", "must be asc or desc"),
+                None => {}
+            },
+            Key::Filter(field, operator) => self.condition(pair, field, operator, reading),
+        }
+    }
+
+    fn condition(&self, pair: &Pair<'_>, field: usize, operator: Operator, reading: &mut Reading) {
+        reading.conditions_seen += 1;
+        if reading.conditions_seen > MAX_CONDITIONS {
+            if reading.conditions_seen == MAX_CONDITIONS + 1 {
+                reading.problem(pair, "too_many", format!("at most {MAX_CONDITIONS} conditions"));
+            }
+            return;
+        }
+        let desc = &self.entity.fields[field];
+        if !operator.fits(desc.kind, desc.optional) {
+            reading.problem(pair, "not_allowed", format!("a field of type {} does not have this operator", desc.kind.name()));
+            return;
+        }
+        let one = |value| Operand::One(Source::Value(value));
+        let (op, operand) = match operator {
+            Operator::Null => match query::boolean(pair, &mut reading.problems) {
+                Some(is_null) => (if is_null { Op::Eq } else { Op::Ne }, one(Value::Null)),
+                None => return,
+            },
+            Operator::In | Operator::Nin => {
+                let Some(items) = query::comma_list(pair, &mut reading.problems) else { return };
+                let values = items.iter().map(|item| query::scalar(desc, item, &pair.path(), &mut reading.problems));
+                let Some(values) = values.collect::<Option<Vec<_>>>() else { return };
+                match reading.lists.iter_mut().find(|(f, o, ..)| *f == field && *o == operator) {
+                    Some((_, _, list, _)) => list.extend(values),
+                    None => reading.lists.push((field, operator, values, pair.path())),
+                }
+                return;
+            }
+            Operator::Contains | Operator::Has => {
+                let Some(text) = query::text(pair, &mut reading.problems) else { return };
+                if text.is_empty() && operator == Operator::Contains {
+                    reading.problem(pair, "empty", "must not be empty");
+                    return;
+                }
+                (operator.op(), one(Value::Text(text.to_owned())))
+            }
+            _ => {
+                let Some(text) = query::text(pair, &mut reading.problems) else { return };
+                let Some(value) = query::scalar(desc, text, &pair.path(), &mut reading.problems) else { return };
+                (operator.op(), one(value))
+            }
+        };
+        reading.conditions.push((field, operator, Filter::cond(field, op, operand)));
+    }
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    page: PageArgs,
+    sort: Option<usize>,
+    direction: Option<Direction>,
+    conditions: Vec<(usize, Operator, Filter)>,
+    conditions_seen: usize,
+    lists: Vec<(usize, Operator, Vec<Value>, String)>,
+    seen: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+impl Reading {
+    fn problem(&mut self, pair: &Pair<'_>, code: &'static str, message: impl Into<String>) {
+        self.problems.push(Problem::new(pair.path(), code, message));
+    }
+
+    fn finish(mut self, params: &ListParams) -> Result<ListRequest> {
+        for (field, operator, values, path) in self.lists {
+            if values.len() > MAX_VALUES {
+                self.problems.push(Problem::new(path, "too_many", format!("at most {MAX_VALUES} values")));
+                continue;
+            }
+            let operand = Operand::One(Source::Value(list_value(&values)));
+            self.conditions.push((field, operator, Filter::cond(field, operator.op(), operand)));
+        }
+        if !self.problems.is_empty() {
+            return Err(crate::Error::validation(self.problems));
+        }
+        // In one order whatever the client wrote: a cursor fits the same conditions, and equal shapes share a statement.
+        self.conditions.sort_by_key(|(field, operator, _)| (*field, *operator));
+        let filter = (!self.conditions.is_empty()).then(|| Filter::All(self.conditions.into_iter().map(|(.., f)| f).collect()));
+        let sort = match (self.sort, self.direction) {
+            (Some(field), direction) => Some((field, direction.unwrap_or(Direction::Asc))),
+            (None, Some(direction)) => Some((params.entity.sort.field, direction)),
+            (None, None) => None,
+        };
+        Ok(ListRequest { page: self.page, sort, filter })
+    }
+}

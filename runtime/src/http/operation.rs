@@ -1,0 +1,215 @@
+//! Operations over HTTP: where each parameter comes from.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+
+use super::query::{self, Pair};
+use super::{input, path};
+use crate::entity::PageArgs;
+use crate::operation::{Answer, Method, OpSpec, ParamSpec, Place};
+use crate::resource::{Executor, Table};
+use crate::validate::{Body, Json, list_value, read_param_members};
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// An operation's route, planned.
+pub(super) struct OperationPlan {
+    pub(super) spec: &'static OpSpec,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) answer: Answer,
+    /// Whether `If-Match` guards the call: it writes one record.
+    pub(super) guarded: bool,
+    /// One per parameter.
+    sources: Box<[Carrier]>,
+    /// Where `limit` and `cursor` stand, when the answer is a page.
+    page: Option<Carrier>,
+}
+
+/// What carries a parameter in one route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carrier {
+    /// The record's id, in the path parameter at a position.
+    Id(usize),
+    /// The path parameter at a position.
+    Path(usize),
+    Query,
+    Body,
+}
+
+/// What a request says.
+pub(super) struct OperationInput {
+    pub(super) args: Vec<Option<Value>>,
+    pub(super) page: PageArgs,
+}
+
+impl OperationPlan {
+    /// # Errors
+    /// When the store refuses a statement of the operation, or the path lacks the record's id.
+    pub(super) fn new(spec: &'static OpSpec, method: Method, names: &[String], table: &Table) -> Result<Self> {
+        let carrier = |param: &ParamSpec| match (names.iter().position(|n| n == param.name), param.place) {
+            (Some(at), Place::Id) => Ok(Carrier::Id(at)),
+            (Some(at), _) => Ok(Carrier::Path(at)),
+            (None, Place::Id) => Err(Error::internal(format!("operation `{}`: no segment holds `{}`", spec.name, param.name))),
+            (None, Place::Body) => Ok(Carrier::Body),
+            (None, Place::Query | Place::Segment) => Ok(Carrier::Query),
+        };
+        let sources: Box<[Carrier]> = spec.params.iter().map(carrier).collect::<Result<_>>()?;
+        let answer = spec.kind.returns();
+        let in_query = matches!(method, Method::Get | Method::Delete);
+        Ok(Self {
+            executor: table.executor(spec)?,
+            answer,
+            guarded: method != Method::Get && matches!(answer, Answer::Record | Answer::Boolean),
+            sources,
+            page: (answer == Answer::Page).then_some(if in_query { Carrier::Query } else { Carrier::Body }),
+            spec,
+        })
+    }
+
+    /// Reads the parameters of a request, the body having been read.
+    ///
+    /// # Errors
+    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem; `not_found` for an id that can name no
+    /// record.
+    pub(super) fn read(
+        &self,
+        table: &Table,
+        cx: &Cx,
+        params: &matchit::Params<'_, '_>,
+        parts: &Parts,
+        body: &[u8],
+        mut problems: Vec<Problem>,
+    ) -> Result<OperationInput> {
+        let mut read = OperationInput { args: vec![None; self.sources.len()], page: PageArgs::default() };
+        let pairs = query::pairs(parts.uri.query());
+        query::refuse_unknown(pairs.iter().filter(|p| self.key(&p.key).is_none()).map(|p| &*p.key))?;
+        self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems);
+        let mut no_record = false;
+        for (index, param) in self.spec.params.iter().enumerate() {
+            let (Carrier::Id(at) | Carrier::Path(at)) = self.sources[index] else { continue };
+            let text = params.iter().nth(at).and_then(|(_, text)| path::decode(text));
+            if let Carrier::Id(_) = self.sources[index] {
+                read.args[index] = text.and_then(|text| table.parse_id(&text));
+                no_record |= read.args[index].is_none();
+                continue;
+            }
+            let at = format!("path:{}", param.name);
+            match text {
+                Some(text) => read.args[index] = query::scalar(&table.desc.fields[param.field], &text, &at, &mut problems),
+                None => problems.push(Problem::new(at, "format", "must be percent-encoded UTF-8")),
+            }
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for pair in &pairs {
+            if seen.contains(&&*pair.key) || self.null_and_value(pair, &pairs) {
+                problems.push(Problem::new(pair.path(), "duplicate", "must be given once"));
+                continue;
+            }
+            seen.push(&pair.key);
+            self.pair(table, pair, &mut read, &mut problems);
+        }
+        if !problems.is_empty() {
+            self.required(&read.args, &mut problems);
+            return Err(Error::validation(problems));
+        }
+        if no_record { Err(Error::not_found()) } else { Ok(read) }
+    }
+
+    /// Reads the members of the body: parameters, and the page when the answer is one and the query has no room for it.
+    fn body(&self, table: &Table, cx: &Cx, body: &Body<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
+        let own = problems.len();
+        read.args = read_param_members(table.desc, self.spec.params, body, cx.now(), problems);
+        if self.page != Some(Carrier::Body) {
+            return;
+        }
+        let is_param = |name: &str| self.spec.params.iter().any(|p| p.place == Place::Body && p.name == name);
+        for name in ["limit", "cursor"].into_iter().filter(|name| !is_param(name)) {
+            let Some(value) = body.get(name) else { continue };
+            // The reader of parameters does not know this member.
+            if let Some(at) = problems[own..].iter().position(|p| p.path == name && p.code == "unknown_field") {
+                problems.remove(own + at);
+            }
+            match (name, value) {
+                ("limit", Json::Number(text)) => match query::positive(text) {
+                    Ok(limit) => read.page.limit = Some(limit),
+                    Err((code, message)) => problems.push(Problem::new(name, code, message)),
+                },
+                ("cursor", Json::Text(text)) => read.page.cursor = Some(text.clone().into_owned()),
+                ("limit", _) => problems.push(Problem::new(name, "type", "must be a whole number")),
+                _ => problems.push(Problem::new(name, "type", "must be text")),
+            }
+        }
+    }
+
+    fn key(&self, key: &str) -> Option<Key> {
+        let in_query =
+            |name: &str| (0..self.sources.len()).find(|i| self.sources[*i] == Carrier::Query && self.spec.params[*i].name == name);
+        if let Some(index) = in_query(key) {
+            return Some(Key::Value(index));
+        }
+        if let Some(index) = key.strip_suffix("[null]").and_then(in_query) {
+            return Some(Key::Null(index));
+        }
+        match key {
+            "limit" if self.page == Some(Carrier::Query) => Some(Key::Limit),
+            "cursor" if self.page == Some(Carrier::Query) => Some(Key::Cursor),
+            _ => None,
+        }
+    }
+
+    /// Whether a parameter is given both as a value and as null; reported at the latter.
+    fn null_and_value(&self, pair: &Pair<'_>, pairs: &[Pair<'_>]) -> bool {
+        matches!(self.key(&pair.key), Some(Key::Null(index)) if pairs.iter().any(|p| p.key == self.spec.params[index].name))
+    }
+
+    fn pair(&self, table: &Table, pair: &Pair<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
+        match self.key(&pair.key) {
+            Some(Key::Limit) => read.page.limit = query::limit(pair, problems),
+            Some(Key::Cursor) => read.page.cursor = query::text(pair, problems).map(str::to_owned),
+            Some(Key::Null(index)) => match query::boolean(pair, problems) {
+                Some(true) if !self.spec.params[index].nullable => {
+                    problems.push(Problem::new(pair.path(), "null_not_allowed", "must not be null"));
+                }
+                Some(true) => read.args[index] = Some(Value::Null),
+                Some(false) => problems.push(Problem::new(pair.path(), "enum", "must be true when given")),
+                None => {}
+            },
+            Some(Key::Value(index)) => {
+                let param = &self.spec.params[index];
+                let field = &table.desc.fields[param.field];
+                if param.list {
+                    let Some(items) = query::comma_list(pair, problems) else { return };
+                    let values = items.iter().map(|item| query::scalar(field, item, &pair.path(), problems));
+                    read.args[index] = values.collect::<Option<Vec<_>>>().map(|values| list_value(&values));
+                } else if let Some(text) = query::text(pair, problems) {
+                    read.args[index] = query::scalar(field, text, &pair.path(), problems);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Missing parameters, for calls that are refused anyway: the executor says it for all others.
+    fn required(&self, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+        for (index, param) in self.spec.params.iter().enumerate() {
+            let path = match self.sources[index] {
+                Carrier::Id(_) => continue,
+                Carrier::Path(_) => format!("path:{}", param.name),
+                Carrier::Query => query::path(param.name),
+                Carrier::Body => param.name.to_owned(),
+            };
+            let reported = |p: &Problem| p.path == path || p.path.strip_prefix(&path).is_some_and(|rest| rest.starts_with('['));
+            if param.required && args[index].is_none() && !problems.iter().any(reported) {
+                problems.push(Problem::new(path, "required", "is required"));
+            }
+        }
+    }
+}
+
+/// A declared key of the query.
+enum Key {
+    Limit,
+    Cursor,
+    Value(usize),
+    Null(usize),
+}

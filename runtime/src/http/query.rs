@@ -1,0 +1,203 @@
+//! Query strings: read strictly, once.
+
+use std::borrow::Cow;
+
+use crate::entity::FieldDesc;
+use crate::validate::parse_scalar;
+use crate::{Code, Error, Problem, Result, Value};
+
+/// One `key=value` of a query string.
+#[derive(Debug)]
+pub(super) struct Pair<'a> {
+    /// Decoded; bytes that are not UTF-8 become U+FFFD, which no declared name holds.
+    pub(super) key: Cow<'a, str>,
+    /// Decoded; `None` for a broken percent sequence or bytes that are not UTF-8.
+    pub(super) value: Option<Cow<'a, str>>,
+}
+
+impl Pair<'_> {
+    /// `query:limit`, where problems with it are reported.
+    pub(super) fn path(&self) -> String {
+        path(&self.key)
+    }
+}
+
+/// `query:limit`, where problems with a parameter are reported.
+pub(super) fn path(key: &str) -> String {
+    format!("query:{key}")
+}
+
+/// The pairs of a query string, in order. Empty ones (`a=1&&b=2`) are skipped.
+pub(super) fn pairs(query: Option<&str>) -> Vec<Pair<'_>> {
+    let Some(query) = query.filter(|q| !q.is_empty()) else { return Vec::new() };
+    let parts = query.split('&').filter(|p| !p.is_empty());
+    parts
+        .map(|part| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let key = decode(key).unwrap_or_else(|| Cow::Owned(key.replace('%', "\u{fffd}")));
+            Pair { key, value: decode(value) }
+        })
+        .collect()
+}
+
+/// `application/x-www-form-urlencoded` text; `None` for a broken percent sequence or bytes that are not UTF-8.
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    let bytes = text.as_bytes();
+    let Some(first) = bytes.iter().position(|b| matches!(b, b'%' | b'+')) else { return Some(Cow::Borrowed(text)) };
+    let mut out = Vec::with_capacity(bytes.len());
+    out.extend_from_slice(&bytes[..first]);
+    let mut rest = &bytes[first..];
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let (digits, tail) = rest.split_first_chunk::<2>()?;
+                rest = tail;
+                out.push(hex(digits[0])? << 4 | hex(digits[1])?);
+            }
+            other => out.push(*other),
+        }
+    }
+    String::from_utf8(out).ok().map(Cow::Owned)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok())
+}
+
+/// 400 `unknown_parameter`, naming each key once; `Ok` when there is none.
+pub(super) fn refuse_unknown<'a>(keys: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let mut paths: Vec<String> = keys.into_iter().map(path).collect();
+    if paths.is_empty() {
+        return Ok(());
+    }
+    paths.sort();
+    paths.dedup();
+    let details = paths.into_iter().map(|p| Problem::new(p, "unknown_parameter", "is not a parameter of this route")).collect();
+    Err(Error::new(Code::UnknownParameter, "The query names unknown parameters").with_details(details))
+}
+
+/// The value of a field's type in a text; problems are pushed at `path`.
+pub(super) fn scalar(field: &FieldDesc, text: &str, path: &str, problems: &mut Vec<Problem>) -> Option<Value> {
+    parse_scalar(field, text).map_err(|flaw| problems.push(flaw.at(path))).ok()
+}
+
+/// The text of a pair; a problem when it cannot be decoded.
+pub(super) fn text<'p>(pair: &'p Pair<'_>, problems: &mut Vec<Problem>) -> Option<&'p str> {
+    if pair.value.is_none() {
+        problems.push(Problem::new(pair.path(), "format", "must be percent-encoded UTF-8"));
+    }
+    pair.value.as_deref()
+}
+
+/// `limit`: a whole number of at least 1. Whatever is beyond 32 bits is beyond every maximum as well.
+pub(super) fn limit(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<u32> {
+    let text = text(pair, problems)?;
+    positive(text).map_err(|(code, message)| problems.push(Problem::new(pair.path(), code, message))).ok()
+}
+
+/// A whole number of at least 1, or code and message of what is wrong with it.
+pub(super) fn positive(text: &str) -> Result<u32, (&'static str, &'static str)> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(("type", "must be a whole number"));
+    }
+    if digits.len() < text.len() || digits.bytes().all(|b| b == b'0') {
+        return Err(("range", "must be at least 1"));
+    }
+    Ok(text.parse().unwrap_or(u32::MAX))
+}
+
+/// `x[null]=true` or `false`.
+pub(super) fn boolean(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<bool> {
+    match text(pair, problems)? {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => {
+            problems.push(Problem::new(pair.path(), "type", "must be true or false"));
+            None
+        }
+    }
+}
+
+/// A comma list: `\,` is a comma, `\\` a backslash; any other escape is a problem.
+pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    let text = text(pair, problems)?;
+    let mut items = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let c = match c {
+            ',' => {
+                items.push(String::new());
+                continue;
+            }
+            '\\' => {
+                let Some(escaped @ (',' | '\\')) = chars.next() else {
+                    problems.push(Problem::new(pair.path(), "format", "a backslash escapes a comma or a backslash only"));
+                    return None;
+                };
+                escaped
+            }
+            plain => plain,
+        };
+        // There is always a last item: the list starts with one.
+        if let Some(last) = items.last_mut() {
+            last.push(c);
+        }
+    }
+    Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_decoded_strictly() {
+        let all = pairs(Some("a=1&&b%5Bin%5D=x+y%2C&c&d=%ff&e=%4&f=%zz&%ff=1&=v"));
+        let seen: Vec<(&str, Option<&str>)> = all.iter().map(|p| (&*p.key, p.value.as_deref())).collect();
+        let expected = [
+            ("a", Some("1")),
+            ("b[in]", Some("x y,")),
+            ("c", Some("")),
+            ("d", None),
+            ("e", None),
+            ("f", None),
+            ("\u{fffd}ff", Some("1")),
+            ("", Some("v")),
+        ];
+        assert_eq!(seen, expected);
+        assert!(pairs(None).is_empty() && pairs(Some("")).is_empty());
+    }
+
+    #[test]
+    fn comma_lists_unescape() {
+        let list = |text: &str| {
+            let query = format!("f[in]={text}");
+            comma_list(&pairs(Some(&query))[0], &mut Vec::new())
+        };
+        assert_eq!(list("a,b").unwrap(), ["a", "b"]);
+        assert_eq!(list("a\\,b,c\\\\").unwrap(), ["a,b", "c\\"]);
+        assert_eq!(list("").unwrap(), [""]);
+        assert_eq!(list("a,").unwrap(), ["a", ""]);
+        assert_eq!(list("a\\x"), None);
+        assert_eq!(list("a\\"), None);
+    }
+
+    #[test]
+    fn limits_are_whole_and_positive() {
+        let limit = |text: &str| {
+            let query = format!("limit={text}");
+            let mut problems = Vec::new();
+            super::limit(&pairs(Some(&query))[0], &mut problems).ok_or_else(|| problems[0].code)
+        };
+        assert_eq!(limit("1"), Ok(1));
+        assert_eq!(limit("99999999999999999999"), Ok(u32::MAX));
+        for (text, code) in
+            [("0", "range"), ("-1", "range"), ("", "type"), ("-", "type"), ("abc", "type"), ("1.5", "type"), ("%2B1", "type")]
+        {
+            assert_eq!(limit(text), Err(code), "{text}");
+        }
+    }
+}

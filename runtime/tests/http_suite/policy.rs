@@ -1,0 +1,135 @@
+//! Who may call, and in which order requests are refused.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use linchpin::http::{ActorResolver, AuthCheck, Resolution};
+use linchpin::{Actor, Code, Error};
+use serde_json::json;
+
+use crate::fixture::{App, blog};
+
+/// Takes the actor from headers: `x-user`, `x-roles`; `x-slow` resolves later; `x-user: bad` is refused.
+pub struct Headers;
+
+impl ActorResolver for Headers {
+    fn resolve(&self, parts: &Parts) -> Resolution {
+        let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok());
+        let actor = match header("x-user") {
+            None => Ok(Arc::new(Actor::anonymous())),
+            Some("bad") => Err(Error::new(Code::Other(401, "token_expired"), "The token has expired")),
+            Some(id) => {
+                let roles = header("x-roles").unwrap_or_default().split(',').filter(|r| !r.is_empty());
+                Ok(Arc::new(Actor::user(id).with_roles(roles)))
+            }
+        };
+        if header("x-slow").is_some() {
+            return Resolution::Later(Box::pin(async {
+                tokio::task::yield_now().await;
+                actor
+            }));
+        }
+        Resolution::Ready(actor)
+    }
+}
+
+/// A further `auth` name: only the actor `ed`.
+pub fn editor() -> AuthCheck {
+    Arc::new(|actor| match actor.id.as_deref() {
+        Some("ed") => Ok(()),
+        Some(_) => Err(Error::forbidden()),
+        None => Err(Error::unauthorized()),
+    })
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+async fn note(app: &App, id: &str) {
+    let body = json!({ "id": id, "text": "t" }).to_string();
+    let answer = app.send("POST", "/notes", &[JSON, ("x-user", "u")], body).await;
+    assert_eq!(answer.status, 201, "{}", answer.summary());
+}
+
+#[tokio::test]
+async fn routes_are_closed_unless_opened() {
+    let app = blog().await;
+    for (method, path) in [("POST", "/notes"), ("GET", "/notes"), ("PATCH", "/notes/a"), ("DELETE", "/notes/a")] {
+        let answer = app.send(method, path, &[JSON], "not json").await;
+        assert_eq!(answer.summary(), "401 unauthorized", "{method} {path}");
+        assert_eq!(answer.header("www-authenticate"), "Bearer");
+        assert_eq!(answer.header("cache-control"), "no-store");
+    }
+    assert_eq!(app.get("/notes/a").await.summary(), "404 not_found");
+    assert_eq!(app.send("GET", "/notes", &[("x-user", "u"), ("x-slow", "1")], "").await.summary(), "200");
+}
+
+#[tokio::test]
+async fn only_private_routes_forbid_storing() {
+    let app = blog().await;
+    note(&app, "a").await;
+    assert_eq!(app.send("GET", "/notes", &[("x-user", "u")], "").await.header("cache-control"), "no-store");
+    assert_eq!(app.get("/notes/a").await.header("cache-control"), "");
+    assert_eq!(app.get("/posts").await.header("cache-control"), "");
+}
+
+#[tokio::test]
+async fn a_resolver_may_refuse_a_credential() {
+    let app = blog().await;
+    let answer = app.send("GET", "/notes/a", &[("x-user", "bad")], "").await;
+    assert_eq!(answer.summary(), "401 token_expired");
+    assert_eq!(answer.header("www-authenticate"), "", "only `unauthorized` carries it");
+}
+
+#[tokio::test]
+async fn roles_and_named_checks() {
+    let app = blog().await;
+    note(&app, "a").await;
+    let delete = |headers: &'static [(&str, &str)]| app.send("DELETE", "/notes/a", headers, "");
+    assert_eq!(delete(&[("x-user", "u"), ("x-roles", "user"), ("if-match", "garbage")]).await.summary(), "403 forbidden");
+    assert_eq!(delete(&[("x-roles", "admin")]).await.summary(), "401 unauthorized");
+    let other = app.send("PATCH", "/notes/a", &[JSON, ("x-user", "u"), ("if-match", "\"1\"")], "{}").await;
+    let editor = app.send("PATCH", "/notes/a", &[JSON, ("x-user", "ed"), ("if-match", "\"1\"")], "{}").await;
+    assert_eq!((other.summary().as_str(), editor.summary().as_str()), ("403 forbidden", "200"));
+    assert_eq!(delete(&[("x-user", "u"), ("x-roles", "admin"), ("if-match", "\"1\"")]).await.summary(), "204");
+}
+
+#[tokio::test]
+async fn checks_come_in_the_contracts_order() {
+    let app = blog().await;
+    note(&app, "a").await;
+    let long = "x".repeat(100);
+    let create = |headers: Vec<(&'static str, &'static str)>, query: &'static str, body: String| {
+        let app = &app;
+        async move { app.send("POST", &format!("/notes{query}"), &headers, body).await.summary() }
+    };
+    // Each request is wrong in all ways that come later as well.
+    assert_eq!(create(vec![], "?x=1", long.clone()).await, "401 unauthorized");
+    assert_eq!(create(vec![("x-user", "u")], "?x=1", long).await, "413 body_too_large");
+    assert_eq!(create(vec![("x-user", "u")], "?x=1", "{".into()).await, "400 unknown_parameter query:x=unknown_parameter");
+    assert_eq!(create(vec![("x-user", "u")], "", "{".into()).await, "415 unsupported_media_type");
+    assert_eq!(create(vec![("x-user", "u"), JSON], "", "{".into()).await, "400 malformed_json");
+    assert_eq!(
+        create(vec![("x-user", "u"), JSON], "", r#"{"id":"a","x":1}"#.into()).await,
+        "400 validation_failed text=required x=unknown_field"
+    );
+    assert_eq!(create(vec![("x-user", "u"), JSON], "", r#"{"id":"a","text":""}"#.into()).await, "409 conflict id=unique");
+
+    let patch = |headers: Vec<(&'static str, &'static str)>, id: &'static str, body: &'static str| {
+        let app = &app;
+        async move {
+            let headers: Vec<_> = headers.into_iter().chain([("x-user", "ed"), JSON]).collect();
+            app.send("PATCH", &format!("/notes/{id}"), &headers, body).await.summary()
+        }
+    };
+    assert_eq!(patch(vec![], "none", r#"{"text":null}"#).await, "400 validation_failed text=null_not_allowed");
+    assert_eq!(patch(vec![], "none", r#"{"text":"n"}"#).await, "428 precondition_required");
+    assert_eq!(patch(vec![("if-match", "\"7\"")], "none", r#"{"text":"n"}"#).await, "404 not_found");
+    assert_eq!(patch(vec![("if-match", "\"7\"")], "a", r#"{"text":"n"}"#).await, "412 precondition_failed");
+    assert_eq!(
+        patch(vec![("if-match", "*")], "a", r#"{"text":null}"#).await,
+        "400 validation_failed header:If-Match=format text=null_not_allowed"
+    );
+    // Nothing of this changed the record.
+    let stored = app.get("/notes/a").await.json();
+    assert_eq!(stored, json!({ "id": "a", "text": "t", "version": 1 }));
+}
