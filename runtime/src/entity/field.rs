@@ -268,7 +268,8 @@ impl FieldType for f64 {
     type Inner = Self;
     const KIND: Kind = Kind::Number;
     fn into_value(self) -> Value {
-        Value::Float(self)
+        // Negative zero is stored as zero; adding zero changes nothing else.
+        Value::Float(self + 0.0)
     }
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
         match value {

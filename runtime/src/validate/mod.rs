@@ -3,6 +3,8 @@
 //! [`read_object`] and [`read_draft`] turn a body into a draft, [`parse_scalar`] reads queries and path segments, and the
 //! [`Validator`] judges values wherever they come from.
 
+#[cfg(test)]
+mod fixture;
 mod format;
 #[cfg(feature = "server")]
 mod input;

@@ -1,5 +1,7 @@
 //! JSON to typed values, with problems where the types do not fit.
 
+use std::borrow::Cow;
+
 use super::path::Path;
 use super::scalar::{IS_NULL, NOT_FINITE, NOT_LIST, NOT_OBJECT, NOT_STRING, from_json};
 use super::tree::Json;
@@ -68,12 +70,11 @@ impl Reader<'_> {
                 out.push(b',');
             }
             let path = Path::Index(&path, i);
-            match item {
-                Json::Object(_) => self.item(fields, item, path, &mut out),
-                _ => {
-                    path.report(self.problems, NOT_OBJECT.code, NOT_OBJECT.message);
-                    out.extend_from_slice(b"null");
-                }
+            if let Json::Object(members) = item {
+                self.item(fields, members, path, &mut out);
+            } else {
+                path.report(self.problems, NOT_OBJECT.code, NOT_OBJECT.message);
+                out.extend_from_slice(b"null");
             }
         }
         out.push(b']');
@@ -83,8 +84,7 @@ impl Reader<'_> {
     /// Appends one item with its defaults, members sorted by name.
     ///
     /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent back keeps its id.
-    fn item(&mut self, fields: &'static [FieldDesc], item: &Json<'_>, path: Path<'_>, out: &mut Vec<u8>) {
-        let Json::Object(members) = item else { return };
+    fn item(&mut self, fields: &'static [FieldDesc], members: &[(Cow<'_, str>, Json<'_>)], path: Path<'_>, out: &mut Vec<u8>) {
         for (key, _) in members {
             let path = Path::Member(&path, key);
             match fields.iter().find(|f| f.wire == key) {
@@ -105,6 +105,8 @@ impl Reader<'_> {
                     None
                 }
                 Some((_, json)) => self.value(field, json, member_path),
+                // Items are answered as they are stored, so an empty private member is not stored at all.
+                None if field.flags.has(Flags::PRIVATE) && field.optional && !field.default.is_some() => None,
                 None => {
                     let value = self.absent(field);
                     if value.is_none() {

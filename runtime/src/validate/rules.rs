@@ -72,7 +72,7 @@ impl FieldRules {
     fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
         let rules = self.field.rules;
         match (self.field.kind, value) {
-            (_, Value::Null) => {}
+            (_, Value::Null) | (Kind::Boolean, Value::Bool(_)) => {}
             (Kind::String, Value::Text(text)) => self.text.check(text, path, problems),
             (Kind::Enum(desc), Value::Text(text)) => {
                 if !desc.variants.contains(&text.as_str()) {
@@ -80,7 +80,6 @@ impl FieldRules {
                     path.report(problems, flaw.code, flaw.message);
                 }
             }
-            (Kind::Boolean, Value::Bool(_)) => {}
             (Kind::Integer, Value::Int(n)) => {
                 if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) {
                     path.report(problems, TOO_GREAT.code, TOO_GREAT.message);
@@ -234,7 +233,7 @@ fn check_count(rules: &Rules, count: usize, path: Path<'_>, problems: &mut Vec<P
 }
 
 /// What to say when a value is outside its bounds.
-fn beyond<T: PartialOrd>(
+fn beyond<T: PartialOrd + Copy>(
     value: T,
     (min, max): (Option<Bound>, Option<Bound>),
     bound: fn(Bound) -> T,

@@ -1,1 +1,163 @@
+//! The rules, constraint by constraint.
 
+use super::super::fixture::{POST, at};
+use super::*;
+
+fn text(t: &str) -> Value {
+    Value::Text(t.to_owned())
+}
+
+fn strings(list: &[&str]) -> Value {
+    Value::Strings(list.iter().map(|&t| t.to_owned()).collect())
+}
+
+/// `path code` of every problem, in order.
+fn check(wire: &str, value: &Value) -> Vec<String> {
+    let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut problems = Vec::new();
+    validator.check(at(wire), value, wire, &mut problems);
+    for problem in &problems {
+        assert!(!problem.message.is_empty() && !problem.message.ends_with('.'), "{problem:?}");
+    }
+    problems.into_iter().map(|p| format!("{} {}", p.path, p.code)).collect()
+}
+
+#[test]
+fn text_rules() {
+    #[rustfmt::skip]
+    let table: &[(&str, &str, &[&str])] = &[
+        ("title", "a", &[]),
+        ("title", "abcde", &[]),
+        ("title", "", &["title min_length"]),
+        ("title", "abcdef", &["title max_length"]),
+        // Counted in Unicode scalar values, not in bytes and not in graphemes.
+        ("title", "😀😀😀😀😀", &[]),
+        ("title", "e\u{301}e\u{301}e\u{301}", &["title max_length"]),
+        ("title", "a\0b", &["title format"]),
+        ("title", "\0\0\0\0\0\0\0", &["title format"]),
+        ("code", "abc", &[]),
+        ("code", "1", &[]),
+        // The whole value must match, each alternative.
+        ("code", "abc1", &["code pattern", "code enum"]),
+        ("code", "1abc", &["code pattern", "code enum"]),
+        ("code", "abc\n", &["code pattern", "code enum"]),
+        ("code", "A", &["code pattern"]),
+        ("code", "x", &["code enum"]),
+        ("email", "a@b.co", &[]),
+        ("email", "nope", &["email format"]),
+        ("status", "draft", &[]),
+        ("status", "Draft", &["status enum"]),
+        ("pin", "%_\\'\"$x.İßς\u{1f600}", &[]),
+    ];
+    for (wire, value, expected) in table {
+        assert_eq!(check(wire, &text(value)), *expected, "{wire} {value:?}");
+    }
+}
+
+#[test]
+fn number_rules() {
+    let int = |wire, n| check(wire, &Value::Int(n));
+    let none: [&str; 0] = [];
+    assert_eq!(int("rank", 5), none);
+    assert_eq!(int("rank", -5), none);
+    assert_eq!(int("rank", 6), ["rank range"]);
+    assert_eq!(int("rank", 4), ["rank enum"]);
+    assert_eq!(int("rank", -6), ["rank range", "rank enum"]);
+    assert_eq!(int("views", MAX_INTEGER), none);
+    assert_eq!(int("views", -MAX_INTEGER), none);
+    assert_eq!(int("views", MAX_INTEGER + 1), ["views range"]);
+    assert_eq!(int("views", i64::MIN), ["views range"]);
+    let float = |n| check("ratio", &Value::Float(n));
+    assert_eq!(float(-0.5), none);
+    assert_eq!(float(2.0), none);
+    assert_eq!(float(2.000_000_1), ["ratio range"]);
+    for n in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert_eq!(float(n), ["ratio range"]);
+    }
+    let date = |ms| check("dueAt", &Value::Date(Timestamp::from_millis(ms)));
+    assert_eq!(date(0), none);
+    assert_eq!(date(-1), ["dueAt range"]);
+}
+
+#[test]
+fn lists() {
+    let none: [&str; 0] = [];
+    let tags = |list: &[&str]| check("tags", &strings(list));
+    assert_eq!(tags(&["a", "b"]), none);
+    assert_eq!(tags(&[]), ["tags min_items"]);
+    assert_eq!(tags(&["a", "b", "c", "d"]), ["tags max_items"]);
+    assert_eq!(tags(&["a", "", "long", "a"]), ["tags max_items", "tags[1] min_length", "tags[2] max_length", "tags[3] duplicate_item"]);
+    assert_eq!(tags(&["a\0"]), ["tags[0] format"]);
+    // Without rules on elements, too.
+    assert_eq!(check("names", &strings(&["a", "\0"])), ["names[1] format"]);
+}
+
+#[test]
+fn json_and_items() {
+    let none: [&str; 0] = [];
+    let json = |wire, t: &str| check(wire, &Value::Json(t.to_owned()));
+    assert_eq!(json("meta", r#"{"a":"\\u0000"}"#), none);
+    assert_eq!(json("meta", r#"{"a":"\\\u0000"}"#), ["meta format"]);
+    assert_eq!(json("meta", r#"{"\u0000":1}"#), ["meta format"]);
+    assert_eq!(json("meta", "\"\\u0001\""), none);
+    let member = r#"{"id":"1","email":"a@b.co","age":3,"joinedAt":"2026-01-02T03:04:05.000Z","notes":[],"tags":[]}"#;
+    assert_eq!(json("members", &format!("[{member}]")), none);
+    assert_eq!(json("members", &format!("[{member},{member}]")), ["members[1] duplicate_item"]);
+    assert_eq!(
+        json("members", r#"[{"email":"x","age":-1},{"notes":[{"text":"ok"},{"text":"long"}]},{"tags":["\u0000"]}]"#),
+        [
+            "members max_items",
+            "members[0].email format",
+            "members[0].age range",
+            "members[1].notes[1].text max_length",
+            "members[2].tags[0] format"
+        ]
+    );
+    assert_eq!(json("members", "{}"), ["members type"]);
+}
+
+#[test]
+fn a_value_of_another_type_is_a_problem_and_null_is_none() {
+    for field in POST.fields {
+        assert_eq!(check(field.wire, &Value::Null), Vec::<String>::new());
+        let wrong = if matches!(field.kind, Kind::Boolean) { Value::Int(1) } else { Value::Bool(true) };
+        assert_eq!(check(field.wire, &wrong), [format!("{} type", field.wire)]);
+    }
+}
+
+#[test]
+fn messages_say_what_is_allowed_and_never_the_value() {
+    let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut problems = Vec::new();
+    let mut say = |wire: &str, value: Value| {
+        problems.clear();
+        validator.check(at(wire), &value, wire, &mut problems);
+        problems.first().map(|p| p.message.clone()).unwrap_or_default()
+    };
+    assert_eq!(say("title", text("")), "must be at least 1 character");
+    assert_eq!(say("title", text("hunter2")), "must be at most 5 characters");
+    assert_eq!(say("rank", Value::Int(77)), "must be between -5 and 5");
+    assert_eq!(say("ratio", Value::Float(-77.5)), "must be between -0.5 and 2");
+    assert_eq!(say("dueAt", Value::Date(Timestamp::from_millis(-77))), "must be at least 1970-01-01T00:00:00.000Z");
+    assert_eq!(say("status", text("hunter2")), "must be one of draft, published");
+    assert_eq!(say("tags", strings(&[])), "must have at least 1 item");
+}
+
+#[test]
+fn a_list_of_faults_is_cut() {
+    let many: Vec<&str> = vec!["\0"; 10_000];
+    assert_eq!(check("names", &strings(&many)).len(), 100);
+}
+
+#[test]
+fn patterns_must_be_whole_by_themselves() {
+    fn broken(pattern: &'static str) -> bool {
+        let rules: &'static Rules = Box::leak(Box::new(Rules { pattern: Some(pattern), ..Rules::NONE }));
+        let field: &'static FieldDesc = Box::leak(Box::new(FieldDesc { rules, ..FieldDesc::new("f", "f", "f", Kind::String, false) }));
+        FieldRules::compile(field).is_err()
+    }
+    assert!(broken("a)|(b"));
+    assert!(broken("("));
+    assert!(!broken("a|b"));
+    assert!(!broken("(?i)a"));
+}

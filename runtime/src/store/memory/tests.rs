@@ -77,7 +77,7 @@ impl Fixture {
 
     fn ids(&self, filter: Filter, order: Vec<Order>) -> String {
         let all = self.run(Plan::Select { filter, order, after: None, limit: None }, vec![]);
-        all.unwrap_or_else(|e| panic!("{e:?}")).iter().map(|r| r[0].as_text().unwrap_or("?").to_owned()).collect::<Vec<_>>().join("")
+        all.unwrap_or_else(|e| panic!("{e:?}")).iter().map(|r| r[0].as_text().unwrap_or("?").to_owned()).collect()
     }
 }
 
