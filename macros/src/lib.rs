@@ -1,1 +1,41 @@
-//! The procedural macros of Linchpin.
+//! The procedural macros of Linchpin. Use them through the `linchpin` crate, which re-exports them.
+//!
+//! Every macro takes four steps: parse (tokens to plain structs), model (resolved), check (all rules, all errors), expand
+//! (infallible). This file is the index.
+
+use proc_macro::TokenStream;
+
+mod diagnostics;
+mod entity;
+mod names;
+mod operation;
+mod options;
+mod package;
+mod policy;
+mod route;
+mod schema;
+
+/// Declares a const as an operation of its entity.
+#[proc_macro_attribute]
+pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {
+    operation::run(args.into(), item.into()).into()
+}
+
+/// The second step of `#[operation]`, called by the schema macro of the entity.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __operation(input: TokenStream) -> TokenStream {
+    operation::expand_with_schema(input.into()).into()
+}
+
+/// Builds a package: a list of entities with their operations.
+#[proc_macro]
+pub fn package(input: TokenStream) -> TokenStream {
+    package::run(input.into()).into()
+}
+
+/// Mounts a function as an extra route of an entity.
+#[proc_macro_attribute]
+pub fn route(args: TokenStream, item: TokenStream) -> TokenStream {
+    route::run(args.into(), item.into()).into()
+}

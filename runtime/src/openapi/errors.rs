@@ -179,8 +179,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
-            let by_id = spec.params.iter().any(|p| p.place == Place::Id);
-            if by_id && versioned.is_some() && endpoint.method != Method::Get {
+            if versioned.is_some() && guarded(endpoint) {
                 out.extend([Code::ValidationFailed, Code::PreconditionFailed]);
             }
             if spec.kind.returns() == Answer::Page {
@@ -193,6 +192,12 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         Action::Extra(_) => {}
     }
     out
+}
+
+/// Whether an operation writes one record, so that `If-Match` can guard it.
+pub(super) fn guarded(endpoint: &Endpoint) -> bool {
+    let Action::Operation(spec, _) = endpoint.action else { return false };
+    endpoint.method != Method::Get && matches!(spec.kind.returns(), Answer::Record | Answer::Boolean)
 }
 
 /// Whether a body sent to the route is read, if only to refuse its members.

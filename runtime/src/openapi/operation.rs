@@ -7,7 +7,7 @@ use super::names::{self, Names};
 use super::schema::{self, Object, describe};
 use super::{Components, errors, parameters, reference};
 use crate::http::{Action, AuthDesc, Endpoint};
-use crate::operation::{Answer, OpSpec, Place};
+use crate::operation::{Answer, Method, OpSpec, Place};
 
 /// A route, and how the document spells the parameters of its path.
 pub(super) struct Parts<'a> {
@@ -108,7 +108,7 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
 /// The body of an operation, and whether it may be left out; `None` when there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
-    for param in spec.params.iter().filter(|p| p.place == Place::Body) {
+    for param in spec.params.iter().filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p)) {
         let Some(field) = field_of(endpoint, param.field) else { continue };
         let mut value = schema::value(field);
         if param.list {
@@ -123,6 +123,11 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
         if param.required {
             object.required.push(param.name);
         }
+    }
+    // A lookup redefined as POST pages by its body.
+    if spec.kind.returns() == Answer::Page && !matches!(endpoint.method, Method::Get | Method::Delete) {
+        object.properties.insert("limit".to_owned(), json!({ "type": "integer", "minimum": 1 }));
+        object.properties.insert("cursor".to_owned(), json!({ "type": "string", "maxLength": 2048 }));
     }
     if object.properties.is_empty() {
         return None;

@@ -6,7 +6,7 @@ use super::errors::field_of;
 use super::operation::Parts;
 use super::schema;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
-use crate::http::Action;
+use crate::http::{Action, Endpoint};
 use crate::operation::{Answer, Method, ParamSpec, Place};
 
 /// Every parameter of a route.
@@ -21,14 +21,14 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
             let filterable = table.desc.fields.iter().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)));
             out.extend(filterable.filter(|f| f.readable()).flat_map(filters));
         }
-        Action::Operation(spec, path_form) => {
+        Action::Operation(spec, _) => {
             for param in spec.params {
-                let in_query = param.place == Place::Query || (param.place == Place::Segment && !path_form);
+                let in_query = matches!(param.place, Place::Query | Place::Segment) && !in_path(endpoint, param);
                 if let (true, Some(field)) = (in_query, field_of(endpoint, param.field)) {
                     out.extend(query(param, field));
                 }
             }
-            if spec.kind.returns() == Answer::Page && endpoint.method == Method::Get {
+            if spec.kind.returns() == Answer::Page && matches!(endpoint.method, Method::Get | Method::Delete) {
                 out.extend(page(table.desc, table.desc.pagination.max_limit, None));
             }
         }
@@ -36,6 +36,11 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     }
     out.extend(precondition(parts));
     out
+}
+
+/// Whether a segment of the route's path carries the parameter; then nothing else does.
+pub(super) fn in_path(endpoint: &Endpoint, param: &ParamSpec) -> bool {
+    super::names::parameters(&endpoint.path).iter().any(|name| name == param.name)
 }
 
 /// The segments of the path that vary.
@@ -75,7 +80,10 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
         out.push(parameter);
     }
     if param.nullable {
-        out.push(null_test(param.name));
+        let mut null = null_test(param.name);
+        null["schema"] = json!({ "const": true });
+        null["description"] = json!("Asks for null.");
+        out.push(null);
     }
     out
 }
@@ -172,9 +180,7 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
     match endpoint.action {
         Action::Get => Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`.")),
         Action::Update | Action::Delete => Some(header("If-Match", version.required_on_write, write)),
-        Action::Operation(spec, _) if spec.params.iter().any(|p| p.place == Place::Id) && endpoint.method != Method::Get => {
-            Some(header("If-Match", false, write))
-        }
+        Action::Operation(..) if super::errors::guarded(endpoint) => Some(header("If-Match", false, write)),
         _ => None,
     }
 }

@@ -204,16 +204,42 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
             set(key, json!(limit));
         }
     }
+    if let Some(format) = rules.format {
+        let (name, pattern) = standard(format);
+        set("format", json!(name));
+        if let Some(pattern) = pattern {
+            set("pattern", json!(pattern));
+        }
+    }
     if let Some(pattern) = rules.pattern {
         // Ours matches the whole value, JSON Schema's any part of it.
-        set("pattern", json!(format!("^(?:{pattern})$")));
-    }
-    if let Some(format) = rules.format {
-        set("format", json!(if format == "url" { "uri" } else { format }));
+        let key = if is_portable(pattern) { "pattern" } else { "x-linchpin-pattern" };
+        set(key, json!(format!("^(?:{pattern})$")));
     }
     if !rules.one_of.is_empty() {
         set("enum", json!(rules.one_of));
     }
+}
+
+/// A format as JSON Schema and the registry of OpenAPI call it, and as a pattern where neither knows it.
+fn standard(format: &'static str) -> (&'static str, Option<&'static str>) {
+    match format {
+        "url" => ("uri", None),
+        "time" => ("time-local", Some(r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?$")),
+        "slug" => ("slug", Some("^[a-z0-9]+(-[a-z0-9]+)*$")),
+        "cuid" => ("cuid", Some("^[a-z][a-z0-9]{1,31}$")),
+        "e164" => ("e164", Some(r"^\+[1-9][0-9]{1,14}$")),
+        "color" => ("color", Some("^#[0-9A-Fa-f]{6}$")),
+        other => (other, None),
+    }
+}
+
+/// Whether JavaScript, whose patterns JSON Schema uses, reads a pattern as we do.
+fn is_portable(pattern: &str) -> bool {
+    let groups = pattern.match_indices("(?").all(|(at, _)| pattern[at..].starts_with("(?:"));
+    let foreign =
+        ["\\A", "\\z", "\\x{", "\\p", "\\P", "\\b{", "\\<", "\\>", "[[", "&&", "--", "~~", "\\d", "\\w", "\\s", "\\D", "\\W", "\\S"];
+    groups && !foreign.iter().any(|part| pattern.contains(part))
 }
 
 fn list(rules: &Rules, item: Json, set: &mut impl FnMut(&str, Json)) {
@@ -242,4 +268,29 @@ pub(super) fn literal(value: &Value) -> Json {
     crate::json::write_value(value.as_ref(), &mut out);
     // Our own writer makes JSON; were it ever not to, null is harmless here.
     serde_json::from_slice(&out).unwrap_or(Json::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_portable_patterns_are_called_patterns() {
+        for pattern in ["[a-z]+", "(?:a|b)c?", "a{2,3}", r"\.txt"] {
+            assert!(is_portable(pattern), "{pattern}");
+        }
+        // Flags, names, and classes that mean all of Unicode to us and ASCII to JavaScript.
+        for pattern in ["(?i)a", "(?P<n>a)", r"\p{L}", r"\d+", "[a-z&&[^x]]", r"\Aa\z"] {
+            assert!(!is_portable(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn formats_are_patterns_where_nobody_knows_them() {
+        let mut out = Map::new();
+        text(&Rules { format: Some("time"), ..Rules::NONE }, &mut |key, value| drop(out.insert(key.to_owned(), value)));
+        assert_eq!(out["format"], "time-local");
+        let pattern = regex::Regex::new(out["pattern"].as_str().unwrap_or_default()).unwrap();
+        assert!(pattern.is_match("09:30") && pattern.is_match("09:30:00.5") && !pattern.is_match("24:00") && !pattern.is_match("09:30Z"));
+    }
 }

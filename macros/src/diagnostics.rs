@@ -1,0 +1,174 @@
+//! Errors of a declaration: collected from all phases, reported together.
+//!
+//! A message says what is wrong; its help says what to write instead. Both stand at the smallest token that must change.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+
+/// A sink for errors, passed through all phases as `&mut Diagnostics` and consumed at the end by [`Diagnostics::finish`].
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Diagnostics {
+    problems: Vec<Problem>,
+    consumed: bool,
+}
+
+/// One error on its way; [`Problem::help`] completes it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    at: TokenStream,
+    message: String,
+    help: Option<String>,
+}
+
+impl Problem {
+    /// Adds what to write instead. Write code in backticks.
+    pub(crate) fn help(&mut self, help: impl Into<String>) {
+        self.help = Some(help.into());
+    }
+
+    /// Suggests the candidate that is nearest to `wrong`, or lists all of them when none is near and they are few.
+    pub(crate) fn suggest<'a>(&mut self, wrong: &str, candidates: impl IntoIterator<Item = &'a str>) {
+        let candidates: Vec<&str> = candidates.into_iter().collect();
+        if let Some(nearest) = nearest(wrong, candidates.iter().copied()) {
+            self.help(format!("`{nearest}`"));
+        } else if (1..=24).contains(&candidates.len()) {
+            self.help(format!("known: {}", list(candidates)));
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.help {
+            Some(help) => format!("linchpin: {}\nhelp: {help}", self.message),
+            None => format!("linchpin: {}", self.message),
+        }
+    }
+}
+
+impl Diagnostics {
+    /// An empty sink.
+    pub(crate) fn new() -> Self {
+        Self { problems: Vec::new(), consumed: false }
+    }
+
+    /// Reports a problem at the tokens that must change.
+    pub(crate) fn error(&mut self, at: &dyn ToTokens, message: impl Into<String>) -> &mut Problem {
+        self.push(at.to_token_stream(), message.into())
+    }
+
+    /// Reports a problem at a span.
+    pub(crate) fn error_at(&mut self, at: Span, message: impl Into<String>) -> &mut Problem {
+        self.push(proc_macro2::Ident::new("_x", at).into_token_stream(), message.into())
+    }
+
+    /// Takes over what syn could not read.
+    pub(crate) fn syntax(&mut self, error: &syn::Error) {
+        for error in error.clone() {
+            self.error_at(error.span(), error.to_string());
+        }
+    }
+
+    /// The value, or `None` with its error reported.
+    pub(crate) fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
+        result.map_err(|error| self.syntax(&error)).ok()
+    }
+
+    /// Whether nothing has been reported so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// All problems as `compile_error!`s; nothing when there are none.
+    pub(crate) fn finish(mut self) -> TokenStream {
+        self.consumed = true;
+        let mut seen = std::collections::HashSet::new();
+        // One mistake, one error: the same sentence at the same token is said once.
+        self.problems
+            .iter()
+            .filter(|p| seen.insert((p.text(), format!("{:?}", p.at.clone().into_iter().next().map(|t| t.span())))))
+            .map(|p| syn::Error::new_spanned(&p.at, p.text()).into_compile_error())
+            .collect()
+    }
+
+    /// Forgets all problems: somebody else reports them. An operation re-reads its entity, whose own macro has the say.
+    pub(crate) fn ignore(mut self) {
+        self.consumed = true;
+    }
+
+    /// The messages, for unit tests.
+    #[cfg(test)]
+    pub(crate) fn into_texts(mut self) -> Vec<String> {
+        self.consumed = true;
+        self.problems.iter().map(Problem::text).collect()
+    }
+
+    fn push(&mut self, at: TokenStream, message: String) -> &mut Problem {
+        // An empty stream has no span of its own; syn then points at the macro's call site.
+        self.problems.push(Problem { at, message, help: None });
+        let last = self.problems.len() - 1;
+        &mut self.problems[last]
+    }
+}
+
+impl Drop for Diagnostics {
+    fn drop(&mut self) {
+        // An error that nobody reports would let a wrong program compile: make that bug impossible to miss.
+        if !self.consumed && !std::thread::panicking() {
+            panic!("linchpin bug: diagnostics dropped unread: {:?}", self.problems);
+        }
+    }
+}
+
+/// The candidate nearest to `wrong`, when it is near enough to be meant.
+pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = wrong.to_lowercase();
+    let limit = (wrong.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (strsim::damerau_levenshtein(&wrong, &c.to_lowercase()), c))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// `` `a`, `b`, `c` ``.
+pub(crate) fn list<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
+    names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_is_near() {
+        let fields = ["title", "slug", "created_at"];
+        assert_eq!(nearest("titel", fields), Some("title"));
+        assert_eq!(nearest("createdAt", fields), Some("created_at"));
+        assert_eq!(nearest("owner", fields), None);
+        assert_eq!(nearest("xy", fields), None);
+    }
+
+    #[test]
+    fn messages_carry_prefix_and_help() {
+        let mut d = Diagnostics::new();
+        d.error_at(Span::call_site(), "unknown field `titel` in index").suggest("titel", ["title", "slug"]);
+        d.error_at(Span::call_site(), "another");
+        assert_eq!(d.into_texts(), ["linchpin: unknown field `titel` in index\nhelp: `title`", "linchpin: another"]);
+    }
+
+    #[test]
+    fn the_same_error_is_said_once() {
+        let mut d = Diagnostics::new();
+        d.error_at(Span::call_site(), "twice");
+        d.error_at(Span::call_site(), "twice");
+        assert_eq!(d.finish().to_string().matches("compile_error").count(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "dropped unread")]
+    fn unread_errors_are_a_bug() {
+        let mut d = Diagnostics::new();
+        d.error_at(Span::call_site(), "lost");
+    }
+}

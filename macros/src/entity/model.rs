@@ -1,0 +1,471 @@
+//! The model of an entity: everything its declaration says, resolved and infallible to read.
+//!
+//! `#[entity]` checks and expands it; operations read it from the same declaration, which the schema macro hands them verbatim.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::{Attribute, Expr, ExprLit, Ident, ItemStruct, Lit, LitStr, Meta, Path, Type, Visibility};
+
+use super::parse::{EntityArgs, FieldArgs, IndexArgs, Member, UniqueArgs};
+use crate::diagnostics::Diagnostics;
+use crate::names;
+use crate::policy::Policy;
+
+pub(crate) use super::parse::{Default, Flag, PaginationArgs};
+
+/// An entity as declared.
+#[derive(Debug)]
+pub(crate) struct EntityModel {
+    /// The user's struct with our attributes stripped and the version field appended.
+    pub(crate) item: ItemStruct,
+    /// `Post`.
+    pub(crate) ident: Ident,
+    pub(crate) vis: Visibility,
+    /// Path of the runtime crate: `::linchpin` unless `crate = path` says otherwise.
+    pub(crate) krate: TokenStream,
+    /// `Post`, or what `name = ".."` says.
+    pub(crate) name: String,
+    pub(crate) namespace: Option<LitStr>,
+    /// `posts`.
+    pub(crate) path: String,
+    /// `blog_posts`.
+    pub(crate) storage_name: String,
+    /// Where an error about the storage name belongs.
+    pub(crate) storage_at: Span,
+    pub(crate) doc: String,
+    /// In declaration order; the generated version field comes last.
+    pub(crate) fields: Vec<Field>,
+    /// Position of the (first) primary key; `None` is an error that has been reported.
+    pub(crate) primary: Option<usize>,
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) uniques: Vec<Unique>,
+    /// The declared default sort; without one it is the primary key, ascending.
+    pub(crate) sort: Option<Place>,
+    pub(crate) pagination: PaginationArgs,
+    pub(crate) version: Option<Version>,
+    /// A function `fn(&Post) -> Result<(), Problem>`.
+    pub(crate) check: Option<Path>,
+    pub(crate) rename_from: Option<LitStr>,
+    pub(crate) stores: Vec<Ident>,
+    /// `routes.defaults`.
+    pub(crate) defaults: Policy,
+    /// create, list, get, update, delete.
+    pub(crate) routes: [Policy; 5],
+    /// Names of what is generated beside the struct.
+    pub(crate) generated: Generated,
+}
+
+/// Names of the items that the expansion adds.
+#[derive(Debug)]
+pub(crate) struct Generated {
+    /// `post`: the module of the field markers.
+    pub(crate) module: Ident,
+    /// `PostAdapter`.
+    pub(crate) adapter: Ident,
+    /// `PostCreate`.
+    pub(crate) create: Ident,
+    /// `PostPatch`.
+    pub(crate) patch: Ident,
+    /// `PostListQuery`.
+    pub(crate) list_query: Ident,
+    /// `__linchpin_Post`: the schema macro.
+    pub(crate) schema: Ident,
+}
+
+/// A field as declared.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) ident: Ident,
+    /// The ident without `r#`.
+    pub(crate) name: String,
+    /// `createdAt`.
+    pub(crate) wire: String,
+    /// `created_at`, or what `column = ".."` says.
+    pub(crate) column: String,
+    pub(crate) vis: Visibility,
+    /// As written.
+    pub(crate) ty: Type,
+    /// `T` of `Option<T>`, else the type itself.
+    pub(crate) inner: Type,
+    pub(crate) optional: bool,
+    pub(crate) kind: Kind,
+    pub(crate) doc: String,
+    pub(crate) options: FieldArgs,
+    /// Whether it is the version counter, which the macro adds to the struct.
+    pub(crate) generated: bool,
+}
+
+/// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    String,
+    Uuid,
+    Boolean,
+    Integer,
+    Number,
+    Date,
+    StringArray,
+    Json,
+    Items,
+    Other,
+}
+
+/// A non-unique index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// The word `index`.
+    pub(crate) key: Ident,
+    pub(crate) places: Vec<Place>,
+}
+
+/// A unique.
+#[derive(Debug)]
+pub(crate) struct Unique {
+    /// The word `unique`.
+    pub(crate) key: Ident,
+    pub(crate) places: Vec<Place>,
+    pub(crate) global: bool,
+}
+
+/// A field named in an option, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Position in [`EntityModel::fields`].
+    pub(crate) field: usize,
+    pub(crate) desc: bool,
+    /// As written there.
+    pub(crate) ident: Ident,
+}
+
+/// Optimistic concurrency.
+#[derive(Debug)]
+pub(crate) struct Version {
+    /// Position of the counter.
+    pub(crate) field: usize,
+    pub(crate) required_on_write: bool,
+}
+
+impl EntityModel {
+    /// Reads a declaration: the arguments of the attribute and the struct under it.
+    ///
+    /// All problems go to `d`; the model is there as long as the item is a struct with named fields, so that the expansion
+    /// can go on with what could be read.
+    pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
+        let mut item =
+            d.take(syn::parse2::<ItemStruct>(item).map_err(|e| syn::Error::new(e.span(), format!("#[entity] needs a struct: {e}"))))?;
+        let args = EntityArgs::parse(args, d);
+        if !matches!(item.fields, syn::Fields::Named(_)) {
+            d.error(&item.ident, format!("entity `{}` needs named fields", item.ident)).help(format!("`struct {} {{ .. }}`", item.ident));
+            return None;
+        }
+        if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
+            d.error(&item.generics, format!("entity `{}` cannot be generic: it is one table", item.ident));
+            item.generics = syn::Generics::default();
+        }
+
+        let mut fields: Vec<Field> = item.fields.iter_mut().map(|field| Field::parse(field, d)).collect();
+        let version = args.version.as_ref().map(|version| {
+            let ident = version.field.clone().unwrap_or_else(|| Ident::new("version", version.key.span()));
+            // A collision is rule 14; the struct keeps the user's field then.
+            let field = fields.iter().position(|f| f.ident == ident).unwrap_or(fields.len());
+            if field == fields.len() {
+                push_version(&mut item, &ident);
+                fields.push(Field::version(ident));
+            }
+            Version { field, required_on_write: version.required_on_write }
+        });
+
+        let ident = item.ident.clone();
+        let bare = ident.unraw().to_string();
+        let name = args.name.as_ref().map_or_else(|| bare.clone(), LitStr::value);
+        let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| places(&fields, members, of, d);
+        let indexes =
+            args.indexes.iter().map(|IndexArgs { key, members }| Index { key: key.clone(), places: resolve(members, "index", d) });
+        let indexes = indexes.collect();
+        let uniques = args.uniques.iter().map(|UniqueArgs { key, members, global }| Unique {
+            key: key.clone(),
+            places: resolve(members, "unique", d),
+            global: *global,
+        });
+        let uniques = uniques.collect();
+        let sort = args.sort.as_ref().and_then(|member| resolve(std::slice::from_ref(member), "sort", d).pop());
+        Some(Self {
+            krate: args.krate.map_or_else(|| quote!(::linchpin), |path| quote!(#path)),
+            path: args.path.as_ref().map_or_else(|| names::segment(&name), LitStr::value),
+            storage_name: args
+                .storage_name
+                .as_ref()
+                .map_or_else(|| names::storage(args.namespace.as_ref().map(LitStr::value).as_deref(), &name), LitStr::value),
+            storage_at: args.storage_name.as_ref().map_or_else(|| ident.span(), LitStr::span),
+            namespace: args.namespace,
+            doc: doc_of(&item.attrs),
+            primary: fields.iter().position(|f| f.has(Flag::Primary)),
+            indexes,
+            uniques,
+            sort,
+            pagination: args.pagination,
+            version,
+            check: args.check,
+            rename_from: args.rename_from,
+            stores: args.stores,
+            defaults: args.defaults,
+            routes: args.routes,
+            generated: Generated {
+                module: module_ident(&bare, ident.span()),
+                adapter: format_ident!("{bare}Adapter", span = ident.span()),
+                create: format_ident!("{bare}Create", span = ident.span()),
+                patch: format_ident!("{bare}Patch", span = ident.span()),
+                list_query: format_ident!("{bare}ListQuery", span = ident.span()),
+                schema: format_ident!("__linchpin_{bare}", span = ident.span()),
+            },
+            vis: item.vis.clone(),
+            name,
+            ident,
+            fields,
+            item,
+        })
+    }
+
+    /// The field of this Rust name.
+    pub(crate) fn field(&self, ident: &Ident) -> Option<&Field> {
+        self.index_of(ident).map(|i| &self.fields[i])
+    }
+
+    /// Position of the field of this Rust name.
+    pub(crate) fn index_of(&self, ident: &Ident) -> Option<usize> {
+        let name = ident.unraw().to_string();
+        self.fields.iter().position(|f| f.name == name)
+    }
+
+    /// All field names, for suggestions.
+    pub(crate) fn field_names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|f| f.name.as_str())
+    }
+
+    /// The default sort: declared, or the primary key ascending.
+    pub(crate) fn default_sort(&self) -> (usize, bool) {
+        self.sort.as_ref().map_or((self.primary.unwrap_or(0), false), |place| (place.field, place.desc))
+    }
+
+    /// Whether these fields pin one record: they cover the primary key or a whole unique.
+    pub(crate) fn pins_one(&self, fields: &[usize]) -> bool {
+        self.primary.is_some_and(|p| fields.contains(&p))
+            || self.uniques.iter().any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
+    }
+
+    /// Whether the list route filters by the field without a mark (contract 5.2). Enums and booleans behind other names
+    /// are added by the runtime, which knows the type.
+    pub(crate) fn filterable(&self, index: usize) -> bool {
+        let field = &self.fields[index];
+        let automatic = field.has(Flag::Primary)
+            || field.kind == Kind::Boolean
+            || self.indexes.iter().flat_map(|i| &i.places).chain(self.uniques.iter().flat_map(|u| &u.places)).any(|p| p.field == index);
+        field.readable() && !field.kind.is_opaque() && (automatic || field.has(Flag::Filterable))
+    }
+
+    /// Whether the list route sorts by the field without a mark (contract 5.2).
+    pub(crate) fn sortable(&self, index: usize) -> bool {
+        let field = &self.fields[index];
+        let automatic = field.has(Flag::Primary)
+            || self.indexes.iter().filter_map(|i| i.places.first()).any(|p| p.field == index)
+            || self.default_sort().0 == index;
+        field.readable() && field.kind.is_scalar() && (automatic || field.has(Flag::Sortable))
+    }
+}
+
+impl Field {
+    fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
+        let options = FieldArgs::take(&mut field.attrs, d);
+        if let Some(cfg) = field.attrs.iter().find(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr")) {
+            d.error(cfg, "a field of an entity cannot depend on `cfg`: the stored table would depend on it");
+        }
+        // Named fields have an ident; a tuple struct has been refused before.
+        let ident = field.ident.clone().unwrap_or_else(|| Ident::new("_0", Span::call_site()));
+        let name = ident.unraw().to_string();
+        let (inner, optional) = option_of(&field.ty).map_or((field.ty.clone(), false), |inner| (inner.clone(), true));
+        Self {
+            wire: names::camel(&name),
+            column: options.column.as_ref().map_or_else(|| names::snake(&name), LitStr::value),
+            vis: field.vis.clone(),
+            ty: field.ty.clone(),
+            kind: Kind::of(&inner),
+            inner,
+            optional,
+            doc: doc_of(&field.attrs),
+            options,
+            generated: false,
+            name,
+            ident,
+        }
+    }
+
+    fn version(ident: Ident) -> Self {
+        let name = ident.unraw().to_string();
+        let ty: Type = syn::parse_quote!(i64);
+        Self {
+            wire: names::camel(&name),
+            column: names::snake(&name),
+            vis: syn::parse_quote!(pub),
+            inner: ty.clone(),
+            ty,
+            optional: false,
+            kind: Kind::Integer,
+            doc: String::new(),
+            options: FieldArgs::default(),
+            generated: true,
+            name,
+            ident,
+        }
+    }
+
+    /// Whether the option is set.
+    pub(crate) fn has(&self, flag: Flag) -> bool {
+        self.options.flag(flag).is_some()
+    }
+
+    /// Whether a response may hold it.
+    pub(crate) fn readable(&self) -> bool {
+        !self.has(Flag::Private) && !self.has(Flag::WriteOnly)
+    }
+
+    /// Whether no client may write it (contract, section 1).
+    pub(crate) fn server_owned(&self) -> bool {
+        self.generated
+            || self.has(Flag::ReadOnly)
+            || self.options.on_update.is_some()
+            || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
+    }
+
+    /// Whether it keeps its first value.
+    pub(crate) fn immutable(&self) -> bool {
+        self.has(Flag::Immutable) || self.has(Flag::Primary)
+    }
+
+    /// Whether leaving it out on create selects a default: a declared one, or the empty list.
+    pub(crate) fn has_default(&self) -> bool {
+        self.options.default.is_some() || (!self.optional && matches!(self.kind, Kind::StringArray | Kind::Items))
+    }
+}
+
+impl Kind {
+    /// Judges by the last segment of the type's path.
+    pub(crate) fn of(ty: &Type) -> Self {
+        let Type::Path(path) = strip(ty) else { return Self::Other };
+        let Some(last) = path.path.segments.last() else { return Self::Other };
+        match last.ident.to_string().as_str() {
+            "String" => Self::String,
+            "Uuid" => Self::Uuid,
+            "bool" => Self::Boolean,
+            "i64" => Self::Integer,
+            "f64" => Self::Number,
+            "Timestamp" => Self::Date,
+            "Value" | "Json" => Self::Json,
+            "Vec" => match argument(last).map(Self::of) {
+                Some(Self::String) => Self::StringArray,
+                _ => Self::Items,
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// The contract's name of the type; `None` when only rustc knows.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::String | Self::Uuid => "string",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Date => "date",
+            Self::StringArray => "string_array",
+            Self::Json => "json",
+            Self::Items => "items",
+            Self::Other => return None,
+        })
+    }
+
+    /// Whether it may be text: text itself, or a type only rustc knows.
+    pub(crate) fn may_be_text(self) -> bool {
+        matches!(self, Self::String | Self::Uuid | Self::Other)
+    }
+
+    /// Whether values compare; unknown types count as such, rustc has the last word.
+    pub(crate) fn is_scalar(self) -> bool {
+        !matches!(self, Self::StringArray | Self::Json | Self::Items)
+    }
+
+    /// Never filterable, sortable, unique.
+    pub(crate) fn is_opaque(self) -> bool {
+        matches!(self, Self::Json | Self::Items)
+    }
+}
+
+/// The doc comment: lines without their leading space, joined.
+pub(crate) fn doc_of(attrs: &[Attribute]) -> String {
+    let lines = attrs.iter().filter_map(|attr| match &attr.meta {
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+                let text = text.value();
+                Some(text.strip_prefix(' ').map_or(text.clone(), str::to_owned))
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -> Vec<Place> {
+    let find = |member: &Member| {
+        let name = member.ident.unraw().to_string();
+        let field = fields.iter().position(|f| f.name == name);
+        if field.is_none() {
+            d.error(&member.ident, format!("unknown field `{name}` in {of}")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
+        }
+        field.map(|field| Place { field, desc: member.desc, ident: member.ident.clone() })
+    };
+    members.iter().filter_map(find).collect()
+}
+
+fn push_version(item: &mut ItemStruct, ident: &Ident) {
+    if let syn::Fields::Named(named) = &mut item.fields {
+        let doc = super::docs::version();
+        named.named.push(syn::parse_quote!(#[doc = #doc] pub #ident: i64));
+        if !named.named.trailing_punct() {
+            named.named.push_punct(syn::token::Comma::default());
+        }
+    }
+}
+
+fn module_ident(bare: &str, span: Span) -> Ident {
+    let snake = names::snake(bare);
+    match snake.as_str() {
+        // These cannot be raw identifiers.
+        "crate" | "self" | "super" | "_" => Ident::new(&format!("{snake}_"), span),
+        _ if syn::parse_str::<Ident>(&snake).is_err() => Ident::new_raw(&snake, span),
+        _ => Ident::new(&snake, span),
+    }
+}
+
+fn option_of(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = strip(ty) else { return None };
+    let last = path.path.segments.last()?;
+    if last.ident == "Option" { argument(last) } else { None }
+}
+
+fn argument(segment: &syn::PathSegment) -> Option<&Type> {
+    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    match arguments.args.first()? {
+        syn::GenericArgument::Type(ty) if arguments.args.len() == 1 => Some(ty),
+        _ => None,
+    }
+}
+
+// A type that went through a `macro_rules!` arrives in an invisible group.
+fn strip(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => strip(&group.elem),
+        Type::Paren(paren) => strip(&paren.elem),
+        _ => ty,
+    }
+}

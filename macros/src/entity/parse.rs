@@ -1,0 +1,458 @@
+//! The attribute syntax of `#[entity(..)]` and `#[field(..)]`: tokens to plain structs, nothing judged yet.
+
+use proc_macro2::TokenStream;
+use syn::{Attribute, Expr, Ident, LitStr, Meta, Path};
+
+use super::rules::RuleArgs;
+use crate::diagnostics::Diagnostics;
+use crate::options::{self, Opt, OptValue};
+use crate::policy::{self, Policy};
+
+const ENTITY_OPTIONS: &[&str] = &[
+    "name",
+    "namespace",
+    "path",
+    "storage_name",
+    "index",
+    "unique",
+    "sort",
+    "pagination",
+    "version",
+    "check",
+    "rename_from",
+    "stores",
+    "routes",
+    "crate",
+];
+const ENTITY_LATER: &[&str] = &[
+    "soft_delete",
+    "ttl",
+    "tenant",
+    "scope",
+    "search",
+    "belongs_to",
+    "has_many",
+    "parent_path",
+    "gate",
+    "visible",
+    "counter",
+    "tally",
+    "latest",
+    "prepare",
+    "erase",
+    "unscoped",
+    "overrides",
+    "events",
+];
+const FIELD_OPTIONS: &[&str] = &[
+    "primary",
+    "immutable",
+    "read_only",
+    "write_only",
+    "private",
+    "filterable",
+    "sortable",
+    "client_set",
+    "sensitive",
+    "default",
+    "on_update",
+    "column",
+    "rename_from",
+    "length",
+    "range",
+    "pattern",
+    "format",
+    "items",
+    "unique_items",
+    "each",
+    "one_of",
+];
+const FIELD_LATER: &[&str] = &["transform", "reverse", "computed", "erase"];
+
+/// The five routes, in the order of the descriptor.
+pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
+
+/// `#[entity(..)]` as written.
+#[derive(Debug, std::default::Default)]
+pub(crate) struct EntityArgs {
+    pub(crate) krate: Option<Path>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) namespace: Option<LitStr>,
+    pub(crate) path: Option<LitStr>,
+    pub(crate) storage_name: Option<LitStr>,
+    pub(crate) indexes: Vec<IndexArgs>,
+    pub(crate) uniques: Vec<UniqueArgs>,
+    pub(crate) sort: Option<Member>,
+    pub(crate) pagination: PaginationArgs,
+    pub(crate) version: Option<VersionArgs>,
+    pub(crate) check: Option<Path>,
+    pub(crate) rename_from: Option<LitStr>,
+    pub(crate) stores: Vec<Ident>,
+    pub(crate) defaults: Policy,
+    pub(crate) routes: [Policy; 5],
+}
+
+/// `index(a, desc(b))`.
+#[derive(Debug)]
+pub(crate) struct IndexArgs {
+    pub(crate) key: Ident,
+    pub(crate) members: Vec<Member>,
+}
+
+/// `unique(a, b, global)`.
+#[derive(Debug)]
+pub(crate) struct UniqueArgs {
+    pub(crate) key: Ident,
+    pub(crate) members: Vec<Member>,
+    pub(crate) global: bool,
+}
+
+/// A field named in a list, with its direction.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) ident: Ident,
+    pub(crate) desc: bool,
+}
+
+/// `pagination(default = 20, max = 100, unbounded_lookup = false)`; literals or paths of `u32` consts.
+#[derive(Debug, std::default::Default)]
+pub(crate) struct PaginationArgs {
+    pub(crate) default: Option<Expr>,
+    pub(crate) max: Option<Expr>,
+    pub(crate) unbounded_lookup: Option<bool>,
+}
+
+/// `version(field = rev, required_on_write = false)`.
+#[derive(Debug)]
+pub(crate) struct VersionArgs {
+    pub(crate) key: Ident,
+    pub(crate) field: Option<Ident>,
+    pub(crate) required_on_write: bool,
+}
+
+impl EntityArgs {
+    /// Reads the arguments of the attribute.
+    pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
+        let options = options::parse(tokens, d);
+        options::repeated(&options, &["index", "unique"], d);
+        let mut args = Self::default();
+        for opt in &options {
+            args.option(opt, d);
+        }
+        args
+    }
+
+    fn option(&mut self, opt: &Opt, d: &mut Diagnostics) {
+        match opt.name().as_str() {
+            "name" => self.name = opt.text("name = \"Post\"", d),
+            "namespace" => self.namespace = opt.text("namespace = \"blog\"", d),
+            "path" => self.path = opt.text("path = \"news/posts\"", d),
+            "storage_name" => self.storage_name = opt.text("storage_name = \"posts\"", d),
+            "rename_from" => self.rename_from = opt.text("rename_from = \"old_posts\"", d),
+            "index" => {
+                if let Some(list) = opt.list("index(author_id, desc(created_at))", d) {
+                    let members = members(opt, list, d);
+                    self.indexes.push(IndexArgs { key: opt.key.clone(), members });
+                }
+            }
+            "unique" => {
+                if let Some(list) = opt.list("unique(slug)", d) {
+                    let mut members = members(opt, list, d);
+                    let count = members.len();
+                    members.retain(|m| m.desc || m.ident != "global");
+                    self.uniques.push(UniqueArgs { key: opt.key.clone(), global: members.len() < count, members });
+                }
+            }
+            "sort" => self.sort = sort(opt, d),
+            "pagination" => self.pagination = pagination(opt, d),
+            "version" => self.version = Some(version(opt, d)),
+            "check" => self.check = path(opt, "check = dates_in_order", d),
+            "crate" => self.krate = path(opt, "crate = ::framework::linchpin", d),
+            "stores" => {
+                if let Some(list) = opt.list("stores(sqlite)", d) {
+                    self.stores = options::each(list, d);
+                }
+            }
+            "routes" => {
+                if let Some(list) = opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d) {
+                    self.routes(list, d);
+                }
+            }
+            _ => options::unknown(opt, "entity", ENTITY_OPTIONS, ENTITY_LATER, d),
+        }
+    }
+
+    fn routes(&mut self, list: TokenStream, d: &mut Diagnostics) {
+        let options = options::parse(list, d);
+        options::repeated(&options, &[], d);
+        for opt in &options {
+            let name = opt.name();
+            if let Some(route) = ROUTES.iter().position(|r| *r == name) {
+                let Some(list) = opt.list(&format!("{name}(roles = [\"admin\"])"), d) else { continue };
+                let keys = options::parse(list, d);
+                options::repeated(&keys, &[], d);
+                for key in &keys {
+                    if !self.routes[route].option(key, d) {
+                        options::unknown(key, "route", policy::KEYS, policy::LATER, d);
+                    }
+                }
+            } else if !self.defaults.option(opt, d) {
+                self.unknown_route(opt, d);
+            }
+        }
+        // `disabled` is never inherited; at the level of defaults it means all five.
+        if std::mem::take(&mut self.defaults.disabled) {
+            self.routes.iter_mut().for_each(|route| route.disabled = true);
+        }
+    }
+
+    fn unknown_route(&self, opt: &Opt, d: &mut Diagnostics) {
+        let name = opt.name();
+        let known = ROUTES.iter().chain(policy::KEYS).copied();
+        if policy::LATER.contains(&name.as_str()) {
+            d.error(&opt.key, format!("route option `{name}` is not supported yet"));
+        } else if matches!(opt.value, OptValue::List(_)) {
+            let problem = d.error(&opt.key, format!("unknown route `{name}`"));
+            problem.help("routes of operations take their policy in `route(..)` of #[operation]");
+            problem.suggest(&name, ROUTES);
+        } else {
+            d.error(&opt.key, format!("unknown route option `{name}`")).suggest(&name, known);
+        }
+    }
+}
+
+fn members(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Vec<Member> {
+    if list.is_empty() {
+        d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{}(created_at)`", opt.key));
+    }
+    let members = options::each::<Expr>(list, d);
+    members.iter().filter_map(|expr| member(expr, d)).collect()
+}
+
+/// `field`, `asc(field)` or `desc(field)`.
+pub(crate) fn member(expr: &Expr, d: &mut Diagnostics) -> Option<Member> {
+    if let Some(ident) = options::as_ident(expr) {
+        return Some(Member { ident: ident.clone(), desc: false });
+    }
+    if let Expr::Call(call) = expr
+        && let Some(direction) = options::as_ident(&call.func)
+        && let Some(ident) = call.args.first().and_then(options::as_ident)
+        && call.args.len() == 1
+    {
+        if direction == "asc" || direction == "desc" {
+            return Some(Member { ident: ident.clone(), desc: direction == "desc" });
+        }
+        d.error(direction, format!("unknown direction `{direction}`")).help(format!("`asc({ident})` or `desc({ident})`"));
+        return None;
+    }
+    d.error(expr, "expected the name of a field").help("`created_at` or `desc(created_at)`");
+    None
+}
+
+fn sort(opt: &Opt, d: &mut Diagnostics) -> Option<Member> {
+    if let OptValue::List(_) = opt.value {
+        d.error(&opt.key, "a default sort over several fields is not supported yet").help("`sort = desc(created_at)`");
+        return None;
+    }
+    member(opt.expr("sort = desc(created_at)", d)?, d)
+}
+
+fn pagination(opt: &Opt, d: &mut Diagnostics) -> PaginationArgs {
+    const EXAMPLE: &str = "pagination(default = 20, max = 100)";
+    let mut args = PaginationArgs::default();
+    let options = opt.list(EXAMPLE, d).map(|list| options::parse(list, d)).unwrap_or_default();
+    options::repeated(&options, &[], d);
+    for opt in &options {
+        match opt.name().as_str() {
+            "default" => args.default = opt.expr("default = 20", d).cloned(),
+            "max" => args.max = opt.expr("max = 100", d).cloned(),
+            "unbounded_lookup" => args.unbounded_lookup = opt.boolean(d),
+            _ => options::unknown(opt, "pagination", &["default", "max", "unbounded_lookup"], &[], d),
+        }
+    }
+    args
+}
+
+fn version(opt: &Opt, d: &mut Diagnostics) -> VersionArgs {
+    let mut args = VersionArgs { key: opt.key.clone(), field: None, required_on_write: true };
+    let options = match &opt.value {
+        OptValue::Flag => Vec::new(),
+        _ => opt.list("version(field = rev)", d).map(|list| options::parse(list, d)).unwrap_or_default(),
+    };
+    options::repeated(&options, &[], d);
+    for opt in &options {
+        match opt.name().as_str() {
+            "field" => args.field = opt.ident("field = rev", d),
+            "required_on_write" => args.required_on_write = opt.boolean(d).unwrap_or(true),
+            _ => options::unknown(opt, "version", &["field", "required_on_write"], &[], d),
+        }
+    }
+    args
+}
+
+fn path(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Path> {
+    match opt.expr(example, d)? {
+        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
+        other => {
+            d.error(other, format!("`{}` needs a path", opt.key)).help(format!("`{example}`"));
+            None
+        }
+    }
+}
+
+/// A boolean option of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flag {
+    Primary,
+    Immutable,
+    ReadOnly,
+    WriteOnly,
+    Private,
+    Filterable,
+    Sortable,
+    ClientSet,
+    Sensitive,
+}
+
+/// `default = ..`.
+#[derive(Debug, Clone, std::default::Default)]
+pub(crate) enum Default {
+    #[default]
+    None,
+    Uuid(Ident),
+    Cuid(Ident),
+    Now(Ident),
+    /// A literal, a variant or the path of a const.
+    Value(Expr),
+}
+
+impl Default {
+    /// `uuid`, `cuid`, `now`: values the server makes.
+    pub(crate) fn is_generated(&self) -> bool {
+        matches!(self, Self::Uuid(_) | Self::Cuid(_) | Self::Now(_))
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_some(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
+/// `#[field(..)]` as written.
+#[derive(Debug, Clone, std::default::Default)]
+pub(crate) struct FieldArgs {
+    flags: Vec<(Flag, Ident)>,
+    pub(crate) default: Default,
+    /// The word `on_update`.
+    pub(crate) on_update: Option<Ident>,
+    pub(crate) column: Option<LitStr>,
+    pub(crate) rename_from: Option<LitStr>,
+    pub(crate) rules: RuleArgs,
+}
+
+impl FieldArgs {
+    /// Takes our attributes off a field and reads them.
+    pub(crate) fn take(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Self {
+        let options = field_options(attrs, d);
+        options::repeated(&options, &[], d);
+        let mut args = Self::default();
+        for opt in &options {
+            args.option(opt, d);
+        }
+        args
+    }
+
+    /// Where the option is written, when it is.
+    pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
+        self.flags.iter().find(|(f, _)| *f == flag).map(|(_, at)| at)
+    }
+
+    fn option(&mut self, opt: &Opt, d: &mut Diagnostics) {
+        let flag = match opt.name().as_str() {
+            "primary" => Flag::Primary,
+            "immutable" => Flag::Immutable,
+            "read_only" => Flag::ReadOnly,
+            "write_only" => Flag::WriteOnly,
+            "private" => Flag::Private,
+            "filterable" => Flag::Filterable,
+            "sortable" => Flag::Sortable,
+            "client_set" => Flag::ClientSet,
+            "sensitive" => Flag::Sensitive,
+            _ => return self.valued(opt, d),
+        };
+        if opt.flag(d) {
+            self.flags.push((flag, opt.key.clone()));
+        }
+    }
+
+    fn valued(&mut self, opt: &Opt, d: &mut Diagnostics) {
+        match opt.name().as_str() {
+            "default" => self.default = default(opt, d),
+            "on_update" => match opt.ident("on_update = now", d) {
+                Some(now) if now == "now" => self.on_update = Some(opt.key.clone()),
+                Some(other) => d.error(&other, format!("`on_update` knows no `{other}`")).help("`on_update = now`"),
+                None => {}
+            },
+            "column" => self.column = opt.text("column = \"created\"", d),
+            "rename_from" => self.rename_from = opt.text("rename_from = \"old_name\"", d),
+            _ if self.rules.option(opt, d) => {}
+            name => unknown_field_option(opt, name, d),
+        }
+    }
+}
+
+fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
+    // Names of the contract that Rust syntax replaces.
+    let instead = match name {
+        "optional" => "make the type `Option<..>`",
+        "min_length" | "max_length" => "`length = 1..=200`",
+        "min" | "max" => "`range = 0..=100`",
+        "min_items" | "max_items" => "`items = 1..=10`",
+        "unique" => "`unique(..)` of #[entity]",
+        "index" => "`index(..)` of #[entity]",
+        "required" => "a field is required unless its type is `Option<..>`",
+        _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
+    };
+    d.error(&opt.key, format!("unknown field option `{name}`")).help(instead);
+}
+
+fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
+    let Some(value) = opt.expr("default = uuid", d) else { return Default::None };
+    if let Some(ident) = options::as_ident(value) {
+        match ident.to_string().as_str() {
+            "uuid" => return Default::Uuid(ident.clone()),
+            "cuid" => return Default::Cuid(ident.clone()),
+            "now" => return Default::Now(ident.clone()),
+            _ => {}
+        }
+    }
+    if let Expr::Call(call) = value
+        && let Some(function) = options::as_ident(&call.func)
+    {
+        match function.to_string().as_str() {
+            name @ ("now" | "uuid" | "cuid") => {
+                d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"))
+            }
+            "ctx" => d.error(value, "default `ctx(..)` is not supported yet").help("set the field by an operation, or in code"),
+            name => d.error(value, format!("default `{name}(..)` is not known")).help("`uuid`, `cuid`, `now`, a literal, or a const"),
+        }
+        return Default::None;
+    }
+    Default::Value(value.clone())
+}
+
+/// The options of all `#[field(..)]` attributes, which are taken off.
+pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<Opt> {
+    let mut found = Vec::new();
+    attrs.retain(|attr| {
+        if !attr.path().is_ident("field") {
+            return true;
+        }
+        match &attr.meta {
+            Meta::List(list) => found.extend(options::parse(list.tokens.clone(), d)),
+            _ => d.error(attr, "`#[field]` needs options").help("`#[field(primary)]`"),
+        }
+        false
+    });
+    found
+}

@@ -1,0 +1,207 @@
+//! Constraints of a field: `length`, `range`, `pattern`, `format`, `items`, `unique_items`, `each(..)`, `one_of(..)`.
+
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, RangeLimits};
+
+use super::date;
+use crate::diagnostics::Diagnostics;
+use crate::options::{self, Opt};
+
+/// The named formats of contract 2.4.
+pub(crate) const FORMATS: &[&str] =
+    &["email", "url", "uuid", "cuid", "slug", "hostname", "ipv4", "ipv6", "e164", "date", "time", "color", "base64url", "iana_tz", "bcp47"];
+
+/// Constraints as written; each keeps the word that names it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RuleArgs {
+    pub(crate) length: Option<Rule<Bounds<u32>>>,
+    pub(crate) range: Option<Rule<Bounds<Bound>>>,
+    pub(crate) pattern: Option<Rule<LitStr>>,
+    pub(crate) format: Option<Rule<LitStr>>,
+    pub(crate) items: Option<Rule<Bounds<u32>>>,
+    pub(crate) unique_items: Option<Ident>,
+    pub(crate) each: Option<Rule<Box<RuleArgs>>>,
+    pub(crate) one_of: Option<Rule<Vec<Choice>>>,
+}
+
+/// A constraint and its name's token.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule<T> {
+    pub(crate) key: Ident,
+    pub(crate) value: T,
+}
+
+/// Inclusive bounds and the expression they come from.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds<T> {
+    pub(crate) min: Option<T>,
+    pub(crate) max: Option<T>,
+    pub(crate) at: Expr,
+}
+
+/// A bound of `range`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bound {
+    Int(i64),
+    Float(f64),
+    /// Milliseconds since the epoch.
+    Date(i64),
+}
+
+impl Bound {
+    /// As a number, for comparisons of literals.
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(n) | Self::Date(n) => n as f64,
+            Self::Float(n) => n,
+        }
+    }
+}
+
+/// A member of `one_of`.
+#[derive(Debug, Clone)]
+pub(crate) enum Choice {
+    Text(LitStr),
+    Int(i64, Expr),
+}
+
+impl RuleArgs {
+    /// Reads one option; `false` when it is not a constraint.
+    pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
+        match opt.name().as_str() {
+            "length" => self.length = bounds(opt, "length = 1..=200", count, d),
+            "range" => self.range = bounds(opt, "range = 0..=100", bound, d),
+            "items" => self.items = bounds(opt, "items = 1..=10", count, d),
+            "pattern" => self.pattern = text(opt, "pattern = \"[a-z]+\"", d),
+            "format" => self.format = text(opt, "format = \"email\"", d),
+            "unique_items" => self.unique_items = opt.flag(d).then(|| opt.key.clone()),
+            "each" => self.each = each(opt, d),
+            "one_of" => self.one_of = one_of(opt, d),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether there is no constraint.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length.is_none()
+            && self.range.is_none()
+            && self.pattern.is_none()
+            && self.format.is_none()
+            && self.items.is_none()
+            && self.unique_items.is_none()
+            && self.each.is_none()
+            && self.one_of.is_none()
+    }
+}
+
+fn text(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Rule<LitStr>> {
+    opt.text(example, d).map(|value| Rule { key: opt.key.clone(), value })
+}
+
+fn each(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Box<RuleArgs>>> {
+    let options = options::parse(opt.list("each(length = 1..=64)", d)?, d);
+    options::repeated(&options, &[], d);
+    if options.is_empty() {
+        d.error(&opt.key, "`each` has no constraint").help("`each(length = 1..=64)`");
+    }
+    let mut rules = RuleArgs::default();
+    for inner in &options {
+        let known = ["length", "pattern", "format"];
+        if !known.contains(&inner.name().as_str()) || !rules.option(inner, d) {
+            options::unknown(inner, "each", &known, &[], d);
+        }
+    }
+    Some(Rule { key: opt.key.clone(), value: Box::new(rules) })
+}
+
+fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
+    const EXAMPLE: &str = "one_of(\"a\", \"b\")";
+    let mut choices: Vec<Choice> = Vec::new();
+    let members = options::each::<Expr>(opt.list(EXAMPLE, d)?, d);
+    if members.is_empty() {
+        d.error(&opt.key, "`one_of` names no value").help(format!("`{EXAMPLE}`"));
+    }
+    for member in &members {
+        let choice = match (options::as_text(member), options::as_int(member)) {
+            (Some(text), _) => Choice::Text(text.clone()),
+            (_, Some(Ok(n))) => Choice::Int(n, member.clone()),
+            _ => {
+                d.error(member, "`one_of` lists texts or whole numbers").help(format!("`{EXAMPLE}`"));
+                continue;
+            }
+        };
+        if choices.iter().any(|c| c.same(&choice)) {
+            d.error(member, "value repeated in `one_of`").help("keep one of them");
+        } else {
+            choices.push(choice);
+        }
+    }
+    Some(Rule { key: opt.key.clone(), value: choices })
+}
+
+impl Choice {
+    fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(a), Self::Text(b)) => a.value() == b.value(),
+            (Self::Int(a, _), Self::Int(b, _)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+type Read<T> = fn(&Expr) -> Result<T, &'static str>;
+
+fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Option<Rule<Bounds<T>>> {
+    let value = opt.expr(example, d)?;
+    let Expr::Range(range) = value else {
+        let lit = quote::quote!(#value);
+        d.error(value, format!("`{}` needs a range", opt.key)).help(format!("`{example}`, or `{} = {lit}..={lit}`", opt.key));
+        return None;
+    };
+    if let (RangeLimits::HalfOpen(limits), Some(_)) = (&range.limits, &range.end) {
+        d.error(limits, format!("bounds of `{}` are inclusive", opt.key)).help(format!("write `..=`, as in `{example}`"));
+        return None;
+    }
+    if range.start.is_none() && range.end.is_none() {
+        d.error(value, format!("`{}` bounds nothing", opt.key)).help(format!("`{example}`"));
+        return None;
+    }
+    let mut side = |expr: Option<&Expr>| match expr.map(|expr| (expr, read(expr))) {
+        None => Some(None),
+        Some((_, Ok(bound))) => Some(Some(bound)),
+        Some((expr, Err(wanted))) => {
+            d.error(expr, format!("a bound of `{}` is {wanted}", opt.key)).help(format!("`{example}`"));
+            None
+        }
+    };
+    let (min, max) = (side(range.start.as_deref()), side(range.end.as_deref()));
+    Some(Rule { key: opt.key.clone(), value: Bounds { min: min?, max: max?, at: value.clone() } })
+}
+
+fn count(expr: &Expr) -> Result<u32, &'static str> {
+    match options::as_int(expr) {
+        Some(Ok(n)) => u32::try_from(n).map_err(|_| "a count from 0 to 4294967295"),
+        _ => Err("a whole number, written out"),
+    }
+}
+
+fn bound(expr: &Expr) -> Result<Bound, &'static str> {
+    const WANTED: &str = "a number, or a text such as \"2020-01-01T00:00:00Z\"";
+    if let Some(text) = options::as_text(expr) {
+        return date::parse(&text.value()).map(Bound::Date).ok_or("a date such as \"2020-01-01T00:00:00Z\"");
+    }
+    if let Some(number) = options::as_int(expr) {
+        return number.map(Bound::Int).map_err(|_| "a number this can hold");
+    }
+    as_float(expr).map(Bound::Float).ok_or(WANTED)
+}
+
+/// The number, when the expression is a literal with a fraction or exponent.
+pub(crate) fn as_float(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) => lit.base10_parse().ok().filter(|f: &f64| f.is_finite()),
+        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => as_float(expr).map(|f| -f),
+        Expr::Group(group) => as_float(&group.expr),
+        _ => None,
+    }
+}

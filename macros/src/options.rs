@@ -1,0 +1,265 @@
+//! The grammar all our attributes share: `flag, key = expression, key(…)`, separated by commas.
+//!
+//! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A mistake in one option does not
+//! hide the others: reading goes on behind the next comma.
+
+use proc_macro2::{Span, TokenStream};
+use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Token, parenthesized};
+
+use crate::diagnostics::Diagnostics;
+
+/// One option as written.
+#[derive(Debug, Clone)]
+pub(crate) struct Opt {
+    pub(crate) key: Ident,
+    pub(crate) value: OptValue,
+}
+
+/// What stands behind the key.
+#[derive(Debug, Clone)]
+pub(crate) enum OptValue {
+    /// Nothing: `primary`.
+    Flag,
+    /// `= expression`.
+    Expr(Expr),
+    /// `(…)`.
+    List(TokenStream),
+}
+
+impl Parse for Opt {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Ident::peek_any) {
+            return Err(input.error("expected the name of an option"));
+        }
+        let key = input.call(Ident::parse_any)?;
+        let value = if input.peek(Token![=]) {
+            input.parse::<Token![=]>()?;
+            OptValue::Expr(input.parse().map_err(|e| syn::Error::new(e.span(), format!("option `{key}` has no readable value: {e}")))?)
+        } else if input.peek(syn::token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            OptValue::List(content.parse()?)
+        } else {
+            OptValue::Flag
+        };
+        if !input.is_empty() && !input.peek(Token![,]) {
+            return Err(input.error(format!("expected `,` behind option `{key}`")));
+        }
+        Ok(Self { key, value })
+    }
+}
+
+/// Reads a list of options; unreadable ones are reported and left out.
+pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Vec<Opt> {
+    each(tokens, d)
+}
+
+/// Reads a comma-separated list of `T`; unreadable members are reported and left out.
+pub(crate) fn each<T: Parse>(tokens: TokenStream, d: &mut Diagnostics) -> Vec<T> {
+    let mut items = Vec::new();
+    let read = |input: ParseStream<'_>| {
+        while !input.is_empty() {
+            let fork = input.fork();
+            match fork.parse::<T>() {
+                Ok(item) if fork.is_empty() || fork.peek(Token![,]) => {
+                    input.advance_to(&fork);
+                    items.push(item);
+                }
+                Ok(_) => d.syntax(&fork.error("expected `,`")),
+                Err(error) => d.syntax(&error),
+            }
+            while !input.is_empty() && !input.peek(Token![,]) {
+                input.parse::<proc_macro2::TokenTree>()?;
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    };
+    // Skipping token by token cannot fail.
+    let result = read.parse2(tokens);
+    if let Err(error) = result {
+        d.syntax(&error);
+    }
+    items
+}
+
+impl Opt {
+    /// The name of the option.
+    pub(crate) fn name(&self) -> String {
+        self.key.unraw().to_string()
+    }
+
+    /// Where the option's name stands.
+    pub(crate) fn span(&self) -> Span {
+        self.key.span()
+    }
+
+    /// A bare word; a value is reported.
+    pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
+        match &self.value {
+            OptValue::Flag => {}
+            OptValue::Expr(value) => d.error(value, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
+            OptValue::List(_) => d.error(&self.key, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
+        }
+        true
+    }
+
+    /// The expression behind `=`; anything else is reported with `example` as help.
+    pub(crate) fn expr(&self, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
+        match &self.value {
+            OptValue::Expr(value) => Some(value),
+            _ => {
+                d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`"));
+                None
+            }
+        }
+    }
+
+    /// The tokens in parentheses; anything else is reported with `example` as help.
+    pub(crate) fn list(&self, example: &str, d: &mut Diagnostics) -> Option<TokenStream> {
+        match &self.value {
+            OptValue::List(tokens) => Some(tokens.clone()),
+            OptValue::Flag => {
+                d.error(&self.key, format!("`{}` needs a list", self.key)).help(format!("`{example}`"));
+                None
+            }
+            OptValue::Expr(value) => {
+                d.error(value, format!("`{}` takes its list in parentheses", self.key)).help(format!("`{example}`"));
+                None
+            }
+        }
+    }
+
+    /// A text behind `=`.
+    pub(crate) fn text(&self, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
+        match self.expr(example, d)? {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+            other => {
+                d.error(other, format!("`{}` needs a text", self.key)).help(format!("`{example}`"));
+                None
+            }
+        }
+    }
+
+    /// A boolean behind `=`, or `true` for the bare word.
+    pub(crate) fn boolean(&self, d: &mut Diagnostics) -> Option<bool> {
+        match &self.value {
+            OptValue::Flag => Some(true),
+            OptValue::Expr(Expr::Lit(ExprLit { lit: Lit::Bool(LitBool { value, .. }), .. })) => Some(*value),
+            OptValue::Expr(other) => {
+                d.error(other, format!("`{}` is true or false", self.key)).help(format!("`{} = false`", self.key));
+                None
+            }
+            OptValue::List(_) => {
+                d.error(&self.key, format!("`{}` is true or false", self.key)).help(format!("`{} = false`", self.key));
+                None
+            }
+        }
+    }
+
+    /// A bare name behind `=`.
+    pub(crate) fn ident(&self, example: &str, d: &mut Diagnostics) -> Option<Ident> {
+        let value = self.expr(example, d)?;
+        let ident = as_ident(value).cloned();
+        if ident.is_none() {
+            d.error(value, format!("`{}` needs a bare name", self.key)).help(format!("`{example}`"));
+        }
+        ident
+    }
+}
+
+/// The identifier, when the expression is nothing else.
+pub(crate) fn as_ident(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Path(path) if path.qself.is_none() && path.attrs.is_empty() => path.path.get_ident(),
+        _ => None,
+    }
+}
+
+/// The text literal, when the expression is nothing else.
+pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
+        _ => None,
+    }
+}
+
+/// The whole number with its sign, when the expression is a literal of one.
+pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
+    let parse = |lit: &LitInt, sign: &str| {
+        let suffix = lit.suffix();
+        if !matches!(suffix, "" | "i64" | "u32" | "u64" | "i32") {
+            return Err(syn::Error::new(lit.span(), format!("number with suffix `{suffix}`")));
+        }
+        format!("{sign}{}", lit.base10_digits()).parse().map_err(|_| syn::Error::new(lit.span(), "number out of range"))
+    };
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => Some(parse(lit, "")),
+        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => match &**expr {
+            Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => Some(parse(lit, "-")),
+            _ => None,
+        },
+        Expr::Group(group) => as_int(&group.expr),
+        _ => None,
+    }
+}
+
+/// Reports an option that does not exist: with the nearest one, or as one that is planned.
+pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
+    let name = opt.name();
+    if later.contains(&name.as_str()) {
+        d.error(&opt.key, format!("{of} option `{name}` is not supported yet"));
+    } else {
+        d.error(&opt.key, format!("unknown {of} option `{name}`")).suggest(&name, known.iter().copied());
+    }
+}
+
+/// Reports options given twice; `repeatable` ones may be.
+pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics) {
+    let mut seen = std::collections::HashSet::new();
+    for opt in options {
+        let name = opt.name();
+        if !repeatable.contains(&name.as_str()) && !seen.insert(name.clone()) {
+            d.error(&opt.key, format!("option `{name}` is given twice")).help("keep one of them");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::*;
+
+    #[test]
+    fn reads_flags_expressions_and_lists() {
+        let mut d = Diagnostics::new();
+        let options = parse(quote!(primary, length = 1..=200, range = ..5, items = 3.., match(id = param(id)), auth = none,), &mut d);
+        assert_eq!(d.into_texts(), [""; 0]);
+        let names: Vec<String> = options.iter().map(Opt::name).collect();
+        assert_eq!(names, ["primary", "length", "range", "items", "match", "auth"]);
+        assert!(matches!(options[1].value, OptValue::Expr(Expr::Range(_))));
+        assert!(matches!(options[4].value, OptValue::List(_)));
+    }
+
+    #[test]
+    fn a_mistake_hides_no_other_option() {
+        let mut d = Diagnostics::new();
+        let options = parse(quote!(a = , "b", c d, e), &mut d);
+        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["e"]);
+        assert_eq!(d.into_texts().len(), 3);
+    }
+
+    #[test]
+    fn whole_numbers_keep_their_sign() {
+        assert_eq!(as_int(&syn::parse_quote!(-12)).and_then(Result::ok), Some(-12));
+        assert_eq!(as_int(&syn::parse_quote!(1_000)).and_then(Result::ok), Some(1000));
+        assert!(as_int(&syn::parse_quote!(99999999999999999999)).is_some_and(|r| r.is_err()));
+        assert!(as_int(&syn::parse_quote!(x)).is_none());
+    }
+}

@@ -1,0 +1,175 @@
+//! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Expr, Ident, LitStr};
+
+use crate::diagnostics::Diagnostics;
+use crate::options::{self, Opt};
+
+/// What is declared for one route; `None` inherits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Policy {
+    pub(crate) auth: Option<Auth>,
+    pub(crate) roles: Option<Vec<LitStr>>,
+    pub(crate) disabled: bool,
+    /// In bytes.
+    pub(crate) max_body: Option<u64>,
+    /// In milliseconds.
+    pub(crate) timeout: Option<u64>,
+}
+
+/// Who may call.
+#[derive(Debug, Clone)]
+pub(crate) enum Auth {
+    /// `auth = none`.
+    None(Span),
+    /// `auth = "userAuth"`.
+    Named(LitStr),
+}
+
+/// The keys that [`Policy::option`] reads.
+pub(crate) const KEYS: &[&str] = &["auth", "roles", "disabled", "max_body", "timeout"];
+
+/// Keys of the policy that come later.
+pub(crate) const LATER: &[&str] = &[
+    "guards",
+    "permission",
+    "audit",
+    "middleware",
+    "rate_limit",
+    "idempotent",
+    "method",
+    "path",
+    "base",
+    "input",
+    "output",
+    "event",
+    "summary",
+    "description",
+    "deprecated",
+    "tags",
+    "output_once",
+    "paging",
+];
+
+impl Policy {
+    /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
+    pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
+        match opt.name().as_str() {
+            "auth" => self.auth = auth(opt, d),
+            "roles" => self.roles = roles(opt, d),
+            "disabled" => self.disabled = opt.flag(d),
+            "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
+            "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether nothing is declared.
+    pub(crate) fn is_inherit(&self) -> bool {
+        self.auth.is_none() && self.roles.is_none() && !self.disabled && self.max_body.is_none() && self.timeout.is_none()
+    }
+
+    /// The descriptor; `__lp` is in scope.
+    pub(crate) fn tokens(&self) -> TokenStream {
+        if self.is_inherit() {
+            return quote!(__lp::PolicyDesc::INHERIT);
+        }
+        let auth = self.auth.as_ref().map(|auth| {
+            let auth = match auth {
+                Auth::None(_) => quote!(__lp::AuthDesc::None),
+                Auth::Named(name) => quote!(__lp::AuthDesc::Named(#name)),
+            };
+            quote!(auth: ::core::option::Option::Some(#auth),)
+        });
+        let roles = self.roles.as_ref().map(|roles| quote!(roles: ::core::option::Option::Some(&[#(#roles),*]),));
+        let disabled = self.disabled.then(|| quote!(disabled: true,));
+        let max_body = self.max_body.map(|bytes| quote!(max_body: ::core::option::Option::Some(#bytes),));
+        let timeout = self.timeout.map(|ms| quote!(timeout: ::core::option::Option::Some(#ms),));
+        quote!(__lp::PolicyDesc { #auth #roles #disabled #max_body #timeout ..__lp::PolicyDesc::INHERIT })
+    }
+}
+
+fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
+    let value = opt.expr("auth = \"userAuth\"", d)?;
+    if let Some(name) = options::as_text(value) {
+        let text = name.value();
+        if text.is_empty() {
+            d.error(name, "`auth` names no handler").help("`auth = \"userAuth\"` or `auth = none`");
+            return None;
+        }
+        if text == "none" {
+            // The closed default must not be opened by a text that looks like a handler's name.
+            d.error(name, "a public route is written with the bare word").help("`auth = none`");
+            return None;
+        }
+        return Some(Auth::Named(name.clone()));
+    }
+    match options::as_ident(value) {
+        Some(ident) if ident == "none" => Some(Auth::None(ident.span())),
+        Some(ident) => {
+            d.error(ident, format!("unknown auth `{ident}`"))
+                .help(format!("`auth = none`, or the name of a handler: `auth = \"{ident}\"`"));
+            None
+        }
+        None => {
+            d.error(value, "`auth` is the name of a handler").help("`auth = \"userAuth\"` or `auth = none`");
+            None
+        }
+    }
+}
+
+fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
+    let Expr::Array(array) = opt.expr("roles = [\"admin\"]", d)? else {
+        d.error(&opt.key, "`roles` needs a list of texts").help("`roles = [\"admin\"]`");
+        return None;
+    };
+    if array.elems.is_empty() {
+        d.error(array, "`roles` is empty: nobody could call the route").help("`disabled`, or leave `roles` out");
+        return None;
+    }
+    let mut roles: Vec<LitStr> = Vec::new();
+    for role in &array.elems {
+        match options::as_text(role) {
+            Some(text) if text.value().trim().is_empty() => d.error(text, "a role has no name").help("`roles = [\"admin\"]`"),
+            Some(text) if roles.iter().any(|r| r.value() == text.value()) => {
+                d.error(text, format!("role `{}` repeated", text.value())).help("keep one of them");
+            }
+            Some(text) => roles.push(text.clone()),
+            None if matches!(role, Expr::Path(_)) => {
+                d.error(role, "roles from an enum are not supported yet").help("`roles = [\"admin\"]`")
+            }
+            None => d.error(role, "a role is a text").help("`roles = [\"admin\"]`"),
+        }
+    }
+    Some(roles)
+}
+
+const BYTES: &[(&str, u64)] = &[("B", 1), ("KB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+const MILLISECONDS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+
+/// A whole number with a unit, in text: `"2MiB"`, `"5s"`.
+fn quantity(opt: &Opt, example: &str, units: &[(&str, u64)], d: &mut Diagnostics) -> Option<u64> {
+    let text = opt.text(example, d)?;
+    let value = text.value();
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = value.split_at(digits);
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim()) else {
+        let names = crate::diagnostics::list(units.iter().map(|(name, _)| name));
+        d.error(&text, format!("`{}` is a whole number with a unit of {names}", opt.name())).help(format!("`{example}`"));
+        return None;
+    };
+    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)) {
+        Some(0) => {
+            d.error(&text, format!("`{}` must be greater than 0", opt.name())).help(format!("`{example}`"));
+            None
+        }
+        Some(amount) => Some(amount),
+        None => {
+            d.error(&text, format!("`{}` is not a number this can hold", opt.name())).help(format!("`{example}`"));
+            None
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How an operation learns about its entity.
+//!
+//! `#[entity]` emits a `macro_rules!` of the entity's own name. An operation expands to a call of it; it calls back into
+//! `__operation!` with the entity's declaration **verbatim**, which is read by the same parser into the same [`EntityModel`].
+//! One mechanism, no second format, and every token keeps its span.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Visibility, braced};
+
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+
+/// The macro of the entity's name; `args` and `item` are the entity's declaration as it came in.
+pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) -> TokenStream {
+    let (schema, ident, krate) = (&model.generated.schema, &model.ident, &model.krate);
+    // A `macro_rules!` cannot be re-exported further than the crate; operations stand in the crate of their entity anyway.
+    let vis = match &model.vis {
+        Visibility::Public(_) => quote!(pub(crate)),
+        vis => quote!(#vis),
+    };
+    quote! {
+        #[doc(hidden)]
+        #[allow(unused_macros)]
+        macro_rules! #schema {
+            ({$($args:tt)*} {$($item:tt)*}) => {
+                #krate::__private::__operation! { {$($args)*} {$($item)*} {#args} {#item} }
+            };
+        }
+        #[doc(hidden)]
+        #[allow(unused_imports)]
+        #vis use #schema as #ident;
+    }
+}
+
+/// What `__operation!` is called with.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    /// The arguments of `#[operation]`.
+    pub(crate) args: TokenStream,
+    /// The const under it.
+    pub(crate) item: TokenStream,
+    entity_args: TokenStream,
+    entity_item: TokenStream,
+}
+
+impl Handed {
+    /// The entity's model. Its own problems are not repeated here: `#[entity]` reports them.
+    pub(crate) fn entity(&self) -> Option<EntityModel> {
+        let mut d = Diagnostics::new();
+        let model = EntityModel::parse(self.entity_args.clone(), self.entity_item.clone(), &mut d);
+        d.ignore();
+        model
+    }
+}
+
+impl Parse for Handed {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let group = || {
+            let content;
+            braced!(content in input);
+            content.parse::<TokenStream>()
+        };
+        Ok(Self { args: group()?, item: group()?, entity_args: group()?, entity_item: group()? })
+    }
+}
