@@ -7,4 +7,5 @@ pub mod eval;
 mod json;
 mod tree;
 
+pub use json::FilterError;
 pub use tree::{CtxPath, Filter, FilterSpec, Op, Operand, OperandSpec, Source, SourceSpec};
