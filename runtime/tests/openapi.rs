@@ -7,6 +7,8 @@ use serde_json::Value as Json;
 
 #[path = "openapi/fixture.rs"]
 mod fixture;
+#[path = "openapi/live.rs"]
+mod live;
 
 fn text() -> String {
     document(&Info::new("Blog", "1.2.3"), &fixture::endpoints())
@@ -183,7 +185,7 @@ fn errors_security_and_preconditions_follow_the_policy() {
 
     let list = operation("/posts", "get");
     assert_eq!(list["security"], serde_json::json!([]));
-    assert_eq!(statuses(&list), ["200", "400", "414", "500", "503", "504"]);
+    assert_eq!(statuses(&list), ["200", "400", "413", "414", "415", "500", "503", "504"]);
     let names: Vec<&str> = list["parameters"].as_array().unwrap().iter().filter_map(|p| p["name"].as_str()).collect();
     for name in ["limit", "cursor", "sort", "sortDir", "status", "status[in]", "title[contains]", "dueAt[gte]", "dueAt[null]", "live[ne]"] {
         assert!(names.contains(&name), "{name} is missing from {names:?}");
@@ -196,7 +198,7 @@ fn errors_security_and_preconditions_follow_the_policy() {
     let delete = operation("/posts/{id}", "delete");
     assert_eq!(delete["security"], serde_json::json!([{ "userAuth": [] }]));
     assert_eq!(delete["x-linchpin-roles"], serde_json::json!(["admin"]));
-    assert_eq!(statuses(&delete), ["204", "400", "401", "403", "404", "409", "412", "414", "428", "500", "503", "504"]);
+    assert_eq!(statuses(&delete), ["204", "400", "401", "403", "404", "409", "412", "413", "414", "415", "428", "500", "503", "504"]);
     let if_match = delete["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "If-Match").unwrap();
     assert_eq!(if_match["required"], true);
 

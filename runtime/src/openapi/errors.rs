@@ -149,7 +149,8 @@ fn description(status: u16) -> &'static str {
 
 /// Every error code a route can answer with.
 fn codes(endpoint: &Endpoint) -> Vec<Code> {
-    let mut out = vec![Code::Internal, Code::Timeout];
+    // Any body is read, if only to refuse its members.
+    let mut out = vec![Code::BodyTooLarge, Code::Internal, Code::Timeout, Code::UriTooLong];
     match endpoint.policy.auth {
         AuthDesc::None => {}
         AuthDesc::Named("userAuth") => out.push(Code::Unauthorized),
@@ -161,32 +162,29 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     if let Action::Extra(_) = endpoint.action {
         return out;
     }
-    out.extend([Code::UnknownParameter, Code::UriTooLong, Code::Unavailable]);
-    if takes_body(endpoint) {
-        out.extend([Code::MalformedJson, Code::ValidationFailed, Code::BodyTooLarge, Code::UnsupportedMediaType]);
-    }
+    out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnknownParameter, Code::UnsupportedMediaType, Code::Unavailable]);
     let versioned = endpoint.table.as_ref().and_then(|t| t.desc.version);
     match endpoint.action {
         Action::Create => out.push(Code::Conflict),
-        Action::List => out.extend([Code::ValidationFailed, Code::InvalidCursor]),
+        Action::List => out.push(Code::InvalidCursor),
         Action::Get => out.push(Code::NotFound),
         Action::Update | Action::Delete => {
             out.extend([Code::NotFound, Code::Conflict]);
             if let Some(version) = versioned {
-                out.extend([Code::ValidationFailed, Code::PreconditionFailed]);
+                out.push(Code::PreconditionFailed);
                 out.extend(version.required_on_write.then_some(Code::PreconditionRequired));
             }
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
+            if spec.params.iter().any(|p| p.place == Place::Id) {
+                out.push(Code::NotFound);
+            }
             if versioned.is_some() && guarded(endpoint) {
-                out.extend([Code::ValidationFailed, Code::PreconditionFailed]);
+                out.push(Code::PreconditionFailed);
             }
             if spec.kind.returns() == Answer::Page {
-                out.extend([Code::ValidationFailed, Code::InvalidCursor]);
-            }
-            if spec.params.iter().any(|p| p.place != Place::Id) {
-                out.push(Code::ValidationFailed);
+                out.push(Code::InvalidCursor);
             }
         }
         Action::Extra(_) => {}
@@ -198,15 +196,6 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
 pub(super) fn guarded(endpoint: &Endpoint) -> bool {
     let Action::Operation(spec, _) = endpoint.action else { return false };
     endpoint.method != Method::Get && matches!(spec.kind.returns(), Answer::Record | Answer::Boolean)
-}
-
-/// Whether a body sent to the route is read, if only to refuse its members.
-pub(super) fn takes_body(endpoint: &Endpoint) -> bool {
-    match endpoint.action {
-        Action::Create | Action::Update => true,
-        Action::Operation(..) => matches!(endpoint.method, Method::Post | Method::Put | Method::Patch),
-        _ => false,
-    }
 }
 
 /// The field a parameter has its type from.

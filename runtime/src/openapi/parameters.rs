@@ -166,6 +166,17 @@ fn null_test(name: &str) -> Json {
     json!({ "name": format!("{name}[null]"), "in": "query", "schema": { "type": "boolean" }, "description": "Whether it is null." })
 }
 
+/// Whether the route reads one record, so that `If-None-Match` can spare its body.
+pub(super) fn answers_record(endpoint: &Endpoint) -> bool {
+    match endpoint.action {
+        Action::Get => true,
+        Action::Operation(spec, _) => {
+            endpoint.method == Method::Get && matches!(spec.kind.returns(), Answer::Record | Answer::RecordOrNull)
+        }
+        _ => false,
+    }
+}
+
 /// `If-Match` and `If-None-Match`, where versions are kept.
 fn precondition(parts: &Parts<'_>) -> Option<Json> {
     let endpoint = parts.endpoint;
@@ -173,12 +184,12 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
     let header = |name: &str, required: bool, description: &str| {
         json!({
             "name": name, "in": "header", "required": required, "description": description,
-            "schema": { "type": "string", "pattern": "^\"[1-9][0-9]*\"$" },
+            "schema": { "type": "string", "pattern": "^\"(0|[1-9][0-9]*)\"$" },
         })
     };
     let write = "The `ETag` of the version that is to be changed.";
     match endpoint.action {
-        Action::Get => Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`.")),
+        _ if answers_record(endpoint) => Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`.")),
         Action::Update | Action::Delete => Some(header("If-Match", version.required_on_write, write)),
         Action::Operation(..) if super::errors::guarded(endpoint) => Some(header("If-Match", false, write)),
         _ => None,

@@ -1,6 +1,5 @@
 //! The contract's `Post`, written as descriptors, with one operation of each kind.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use linchpin::__private::*;
@@ -8,7 +7,7 @@ use linchpin::Value;
 use linchpin::entity::{EnumDesc, Kind};
 use linchpin::http::{AuthDesc, PolicyDesc};
 use linchpin::resource::{CursorKey, Table};
-use linchpin::store::{Plan, Reply, Rows, Statement, Store};
+use linchpin::store::memory::Memory;
 
 static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "archived"] };
 static MEMBER: &[FieldDesc] =
@@ -84,7 +83,7 @@ const POST: EntityDesc = EntityDesc {
     fields: &FIELDS,
     primary: 0,
     indexes: &[],
-    uniques: &[],
+    uniques: &[UniqueDesc { fields: &[1], global: false }],
     sort: SortDesc { field: 18, desc: true },
     pagination: Pagination { default_limit: 2, max_limit: 3, unbounded_lookup: true },
     version: Some(VersionDesc { field: 19, required_on_write: true }),
@@ -112,6 +111,7 @@ static ERROR: EntityDesc = EntityDesc {
     storage_name: "errors",
     doc: "",
     fields: &[flags(Flags::PRIMARY, field("id", "id", Kind::Integer, false))],
+    uniques: &[],
     sort: SortDesc { field: 0, desc: false },
     version: None,
     ..POST
@@ -216,34 +216,13 @@ pub(crate) static PACKAGE: Package = Package {
 
 /// What it mounts.
 pub(crate) fn endpoints() -> Vec<linchpin::http::Endpoint> {
-    let key = || CursorKey::derive(&["a secret of the fixture, long enough"]);
-    let tables = PACKAGE.entities.iter().map(|e| Table::new(e.desc, Arc::new(Nowhere), key()).map(Arc::new).expect("a table"));
-    linchpin::http::endpoints(&PACKAGE, "/", &linchpin::Adapters::new(tables))
+    linchpin::http::endpoints(&PACKAGE, "/", &adapters())
 }
 
-/// A store for those who never ask it anything.
-struct Nowhere;
-
-impl Store for Nowhere {
-    fn name(&self) -> &'static str {
-        "nowhere"
-    }
-    fn supports(&self, _: &str) -> bool {
-        true
-    }
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> linchpin::Result<Arc<Statement>> {
-        Ok(Arc::new(Statement { entity, plan, native: Box::new(()) }))
-    }
-    fn run<'a>(&'a self, _: &'a Arc<Statement>, _: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Ready(Ok(rows))
-    }
-    fn install<'a>(&'a self, _: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = linchpin::Result<()>> + Send + 'a>> {
-        Box::pin(async { Ok(()) })
-    }
-    fn ready(&self) -> Pin<Box<dyn Future<Output = linchpin::Result<()>> + Send + '_>> {
-        Box::pin(async { Ok(()) })
-    }
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async {})
-    }
+/// Its adapters, on a memory store of their own.
+pub(crate) fn adapters() -> linchpin::Adapters {
+    let store = Arc::new(Memory::new());
+    let key = || CursorKey::derive(&["a secret of the fixture, long enough"]);
+    let tables = PACKAGE.entities.iter().map(|e| Table::new(e.desc, Arc::clone(&store) as _, key()).map(Arc::new).expect("a table"));
+    linchpin::Adapters::new(tables)
 }
