@@ -215,6 +215,10 @@ fn errors_security_and_preconditions_follow_the_policy() {
     assert_eq!(publish["summary"], "Publishes.");
     assert_eq!(publish["description"], "Publishes.\n\nOnly drafts can be.");
 
+    let by_owner = operation("/posts/by-owner", "get");
+    assert_eq!(by_owner["x-linchpin-filter"], serde_json::json!({ "status": { "$in": "param:states" } }));
+    assert!(operation("/posts/by-slug", "get")["x-linchpin-filter"].is_null(), "it names a private field");
+
     let taken = operation("/posts/slug-taken", "head");
     assert!(taken["responses"]["404"].is_object() && taken["responses"]["200"]["content"].is_null());
     assert!(document["components"]["securitySchemes"]["partner"].is_object());
@@ -234,7 +238,7 @@ fn the_golden_document_is_up_to_date() {
 
 /// The bytes of a response's body.
 async fn body(response: axum::response::Response) -> Vec<u8> {
-    axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()
+    axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("an answer").to_vec()
 }
 
 async fn ask(router: &axum::Router, path: &str, if_none_match: Option<&str>) -> axum::response::Response {
@@ -243,7 +247,7 @@ async fn ask(router: &axum::Router, path: &str, if_none_match: Option<&str>) -> 
     if let Some(tag) = if_none_match {
         request = request.header("if-none-match", tag);
     }
-    router.clone().call(request.body(axum::body::Body::empty()).unwrap()).await.unwrap()
+    router.clone().call(request.body(axum::body::Body::empty()).expect("an answer")).await.unwrap()
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
 use super::{Components, errors, parameters, reference};
+use crate::entity::{EntityDesc, Flags};
+use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
 use crate::operation::{Answer, Method, OpSpec, Place};
 
@@ -42,6 +44,9 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
     if let (false, Some(body)) = (head, request_body(endpoint, names, components)) {
         out["requestBody"] = body;
     }
+    if let Some(filter) = filter(endpoint) {
+        out["x-linchpin-filter"] = filter;
+    }
     if !endpoint.policy.roles.is_empty() {
         out["x-linchpin-roles"] = json!(endpoint.policy.roles);
     }
@@ -57,6 +62,21 @@ fn kind(endpoint: &Endpoint) -> &'static str {
         Action::Delete => "delete",
         Action::Operation(spec, _) => spec.kind.name(),
         Action::Extra(_) => "route",
+    }
+}
+
+/// The declared filter, unless it names a field that clients must not know of.
+fn filter(endpoint: &Endpoint) -> Option<Json> {
+    let Action::Operation(spec, _) = endpoint.action else { return None };
+    let desc = endpoint.table.as_ref()?.desc;
+    let filter = Filter::from(spec.kind.filter()?);
+    is_public(&filter, desc).then(|| filter.to_json(desc, spec.params))
+}
+
+fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
+    match filter {
+        Filter::All(list) | Filter::Any(list) => list.iter().all(|f| is_public(f, desc)),
+        Filter::Cond { field, .. } => desc.fields.get(*field).is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE)),
     }
 }
 

@@ -150,7 +150,8 @@ static BY_SLUG: OpSpec = OpSpec {
     name: "by_slug",
     kind: &Lookup {
         fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }],
-        filter: None,
+        // Names a private field: the document must not.
+        filter: Some(FilterSpec::Cond(12, Op::Eq, OperandSpec::One(SourceSpec::Literal(|| Value::Null)))),
         many: false,
         paginate: false,
         sort: None,
