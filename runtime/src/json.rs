@@ -39,17 +39,15 @@ fn write_float(f: f64, out: &mut Vec<u8>) {
 }
 
 /// Writes text as a JSON string.
-pub(crate) fn write_str(text: &str, out: &mut Vec<u8>) {
+pub fn write_str(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
     let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
     let mut done = 0;
-    for (i, &b) in bytes.iter().enumerate() {
-        if b >= 0x20 && b != b'"' && b != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[done..i]);
-        match b {
+    while let Some(at) = to_escape(bytes, done) {
+        out.extend_from_slice(&bytes[done..at]);
+        match bytes[at] {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
@@ -57,17 +55,59 @@ pub(crate) fn write_str(text: &str, out: &mut Vec<u8>) {
             b'\t' => out.extend_from_slice(b"\\t"),
             0x08 => out.extend_from_slice(b"\\b"),
             0x0c => out.extend_from_slice(b"\\f"),
-            _ => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]),
+            b => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]),
         }
-        done = i + 1;
+        done = at + 1;
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
 }
 
+/// The first byte from `start` on that cannot stand in a JSON string as it is.
+///
+/// Eight bytes at a time: text is most of what a response holds, and hardly any of it needs an escape.
+fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    let mut at = start;
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The high bit of each byte that is below 0x20, a quote or a backslash. Borrows only spoil bytes behind a hit.
+        let below = word.wrapping_sub(ONES * 0x20) & !word;
+        let quote = word ^ (ONES * 0x22);
+        let slash = word ^ (ONES * 0x5c);
+        let hits = (below | (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash)) & HIGH;
+        if hits != 0 {
+            return Some(at + hits.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes.get(at..)?;
+    rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').map(|i| at + i)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn escapes_are_found_wherever_they_stand() {
+        for byte in 0..=0x7f_u8 {
+            for before in 0..18 {
+                for after in [0, 1, 9] {
+                    let text = format!(
+                        "{}{}{}",
+                        "\u{7f}é"[..before % 2].to_owned() + &"a".repeat(before),
+                        char::from(byte),
+                        "\u{1f}z".repeat(after)
+                    );
+                    let mut out = Vec::new();
+                    write_str(&text, &mut out);
+                    assert_eq!(String::from_utf8(out).ok(), serde_json::to_string(&text).ok());
+                }
+            }
+        }
+    }
 
     #[test]
     fn agrees_with_serde_json() {

@@ -16,10 +16,11 @@ use tower_service::Service;
 use super::answer::{self, Shape};
 use super::auth::Resolution;
 use super::endpoint::{Inputs, OverrideCall};
+use super::list::ListParams;
 use super::mounted::{Mounted, Plan, Target};
 use super::operation::OperationPlan;
 use super::request_id::RequestId;
-use super::router::App;
+use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
 use crate::resource::{Call, Draft, Outcome};
@@ -41,9 +42,9 @@ pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
 pub(super) async fn run(
     app: &App,
     mounted: &Mounted,
-    params: &matchit::Params<'_, '_>,
+    params: Params<'_>,
     parts: &Parts,
-    body: Body,
+    body: &mut Body,
     id: &RequestId,
 ) -> Result<Response<Body>> {
     let policy = &mounted.endpoint.policy;
@@ -56,41 +57,33 @@ pub(super) async fn run(
     }
     let cx = Cx::new(actor, (app.clock)(), id.shared());
     if let Plan::Extra(router) = &mounted.plan {
-        return extra(app, mounted, router, parts, body, cx, id).await;
+        return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
     }
-    // Most requests have no body; the others are boxed away so that the future of these stays small.
-    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(body, policy.max_body)).await? };
+    // What most requests do not need is boxed, so that the future of a read by key stays small.
+    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
     match &mounted.plan {
         Plan::Get(on) => asked.get(on).await,
-        Plan::List(on, list) => {
-            let request = list.read(parts.uri.query())?;
-            asked.no_body()?;
-            let outcome = match &mounted.endpoint.run {
-                Some(run) => run(asked.inputs(on, Inputs::List(request))).await?,
-                None => on.table.list(&asked.cx, request, &on.form).await?,
-            };
-            asked.answer(on, outcome, Answer::Page)
-        }
+        Plan::List(on, list) => Box::pin(asked.list(on, list)).await,
         Plan::Create { on, location, reserved } => Box::pin(asked.create(on, location, reserved)).await,
         Plan::Update(on) => Box::pin(asked.update(on)).await,
         Plan::Delete(on) => Box::pin(asked.delete(on)).await,
-        Plan::Operation(on, plan) => asked.operation(on, plan).await,
+        Plan::Operation(on, plan) => Box::pin(asked.operation(on, plan)).await,
         Plan::Extra(_) => Err(Error::internal("answered above")),
     }
 }
 
 /// One request on its way to an endpoint: known, allowed, its body read.
-struct Asked<'a, 'p> {
+struct Asked<'a> {
     app: &'a App,
     mounted: &'a Mounted,
-    params: &'a matchit::Params<'p, 'p>,
+    params: Params<'a>,
     parts: &'a Parts,
     body: Bytes,
     cx: Cx,
 }
 
-impl Asked<'_, '_> {
+impl Asked<'_> {
     async fn get(&self, on: &Target) -> Result<Response<Body>> {
         self.no_query()?;
         self.no_body()?;
@@ -100,6 +93,16 @@ impl Asked<'_, '_> {
             None => Outcome::Record(on.table.get(&self.cx, id, &on.form).await?),
         };
         self.answer(on, outcome, Answer::Record)
+    }
+
+    async fn list(&self, on: &Target, list: &ListParams) -> Result<Response<Body>> {
+        let request = list.read(self.parts.uri.query())?;
+        self.no_body()?;
+        let outcome = match &self.mounted.endpoint.run {
+            Some(run) => run(self.inputs(on, Inputs::List(request))).await?,
+            None => on.table.list(&self.cx, request, &on.form).await?,
+        };
+        self.answer(on, outcome, Answer::Page)
     }
 
     async fn create(&self, on: &Target, location: &str, reserved: &[String]) -> Result<Response<Body>> {
@@ -186,7 +189,7 @@ impl Asked<'_, '_> {
     /// The record's id; `None` when the segment can be no key of the entity.
     fn id(&self, on: &Target) -> Option<Value> {
         // The record's id is the last parameter of a CRUD path.
-        let (_, text) = self.params.iter().last()?;
+        let text = self.params.get(self.params.len().checked_sub(1)?)?;
         on.table.parse_id(&path::decode(text)?)
     }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::{Code, Error};
 ///
 /// # Errors
 /// `timeout`, and `internal` with the text of the panic as its cause.
-pub(super) async fn guarded<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Error> {
-    let mut work = pin!(work);
-    let mut timer = pin!(None);
+pub(super) async fn guarded<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, Error> {
+    // Boxed: hardly any request needs it, and each would carry its size.
+    let mut timer = None;
     poll_fn(|cx| {
         // A panic leaves `work` poisoned; it is not polled again.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
@@ -25,13 +25,8 @@ pub(super) async fn guarded<T>(limit: Duration, work: impl Future<Output = T>) -
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Err(Error::internal(panic_text(&*panic)))),
         }
-        if timer.is_none() {
-            timer.set(Some(tokio::time::sleep(limit)));
-        }
-        match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(Error::new(Code::Timeout, "The request took too long"))),
-            _ => Poll::Pending,
-        }
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        timer.as_mut().poll(cx).map(|()| Err(Error::new(Code::Timeout, "The request took too long")))
     })
     .await
 }
@@ -43,20 +38,22 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn work_is_bounded_and_panics_are_errors() {
         let limit = Duration::from_secs(30);
-        assert_eq!(guarded(limit, async { 7 }).await.unwrap(), 7);
-        assert_eq!(guarded(limit, tokio::time::sleep(Duration::from_secs(29))).await.ok(), Some(()));
-        let late = guarded(limit, std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(guarded(limit, pin!(async { 7 })).await.unwrap(), 7);
+        assert_eq!(guarded(limit, pin!(tokio::time::sleep(Duration::from_secs(29)))).await.ok(), Some(()));
+        let late = guarded(limit, pin!(std::future::pending::<()>())).await.unwrap_err();
         assert_eq!(late.code(), Code::Timeout);
-        let panicked = guarded(limit, async {
+        let panics = pin!(async {
             tokio::task::yield_now().await;
             assert!(std::hint::black_box(false), "boom {}", 1);
         });
-        let error = panicked.await.unwrap_err();
+        let error = guarded(limit, panics).await.unwrap_err();
         assert_eq!(error.code(), Code::Internal);
         assert!(format!("{error:?}").contains("boom 1"), "{error:?}");
     }

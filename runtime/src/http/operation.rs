@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 use super::query::{self, Pair};
+use super::router::Params;
 use super::{input, path};
 use crate::entity::PageArgs;
 use crate::operation::{Answer, Method, OpSpec, ParamSpec, Place};
@@ -75,7 +76,7 @@ impl OperationPlan {
         &self,
         table: &Table,
         cx: &Cx,
-        params: &matchit::Params<'_, '_>,
+        params: Params<'_>,
         parts: &Parts,
         body: &[u8],
         mut problems: Vec<Problem>,
@@ -87,7 +88,7 @@ impl OperationPlan {
         let mut no_record = false;
         for (index, param) in self.spec.params.iter().enumerate() {
             let (Carrier::Id(at) | Carrier::Path(at)) = self.sources[index] else { continue };
-            let text = params.iter().nth(at).and_then(|(_, text)| path::decode(text));
+            let text = params.get(at).and_then(path::decode);
             if let Carrier::Id(_) = self.sources[index] {
                 read.args[index] = text.and_then(|text| table.parse_id(&text));
                 no_record |= read.args[index].is_none();

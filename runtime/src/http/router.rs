@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
+use futures_util::FutureExt;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
@@ -108,7 +109,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let app = Arc::clone(&self.0);
-        Box::pin(async move { Ok(serve::serve(&app, request.map(Body::new)).await) })
+        Box::pin(serve::serve(app, request.map(Body::new)).map(Ok))
     }
 }
 
@@ -128,6 +129,8 @@ pub(super) struct App {
 /// A path with its methods.
 #[derive(Default)]
 struct Shape {
+    /// Segments that hold parameters, counted from the first.
+    params: Box<[usize]>,
     methods: [Option<Box<Mounted>>; METHODS.len()],
     allow: Option<HeaderValue>,
 }
@@ -146,10 +149,30 @@ fn slot(method: &Method) -> Option<usize> {
     })
 }
 
+/// The path parameters of a request, as they stand in the path.
+#[derive(Clone, Copy)]
+pub(super) struct Params<'p> {
+    path: &'p str,
+    /// Segments that hold them, counted from the first.
+    at: &'p [usize],
+}
+
+impl<'p> Params<'p> {
+    /// The parameter at a position, not yet decoded.
+    pub(super) fn get(&self, position: usize) -> Option<&'p str> {
+        self.path.split('/').nth(*self.at.get(position)? + 1)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.at.len()
+    }
+}
+
 /// Where a request goes.
 pub(super) enum Found<'r, 'p> {
     /// To an endpoint, with its path parameters.
-    Endpoint(&'r Mounted, matchit::Params<'r, 'p>),
+    Endpoint(&'r Mounted, Params<'p>),
     /// The path has other methods.
     Other(&'r HeaderValue),
     /// Nowhere we know; perhaps to a plugin.
@@ -209,15 +232,16 @@ impl App {
         })
     }
 
-    pub(super) fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
+    pub(super) fn find<'r: 'p, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
         let Ok(found) = self.paths.at(path) else { return Found::Nowhere };
+        let shape = &self.shapes[*found.value];
+        let params = Params { path, at: &shape.params };
         // The router lets a parameter in the middle of a path be empty; the contract does not.
-        if found.params.iter().any(|(_, value)| value.is_empty()) {
+        if (0..params.len()).any(|n| params.get(n).is_none_or(str::is_empty)) {
             return Found::Nowhere;
         }
-        let shape = &self.shapes[*found.value];
         if let Some(Some(mounted)) = slot(method).map(|s| &shape.methods[s]) {
-            return Found::Endpoint(mounted, found.params);
+            return Found::Endpoint(mounted, params);
         }
         shape.allow.as_ref().map_or(Found::Nowhere, Found::Other)
     }
@@ -234,7 +258,8 @@ fn shape_at(
     }
     let at = shapes.len();
     paths.insert(canonical, at).map_err(|e| Error::internal(format!("route {canonical}: {e}")))?;
-    shapes.push(Shape::default());
+    let params = canonical.split('/').skip(1).enumerate().filter(|(_, s)| s.starts_with("{p") || s.starts_with("{*p")).map(|(n, _)| n);
+    shapes.push(Shape { params: params.collect(), ..Shape::default() });
     known.insert(canonical.to_owned(), at);
     Ok(at)
 }

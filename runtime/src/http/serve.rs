@@ -2,6 +2,8 @@
 //!
 //! One function instead of a stack of layers: each of those would box a future and look at the headers again.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,29 +34,35 @@ pub(super) struct Unrouted;
 #[derive(Clone)]
 pub(super) struct Denied(pub(super) Arc<Error>);
 
-pub(super) async fn serve(app: &App, request: Request<Body>) -> Response<Body> {
+/// Answers a request.
+///
+/// The future of it is boxed once per request, so it is kept small: what it needs stands in it once, inner futures borrow,
+/// and rare paths are boxed on their own.
+pub(super) fn serve(app: Arc<App>, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send {
     let started = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     let id = RequestId::of(&parts.headers);
-    let method = parts.method.clone();
-    if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
-        let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
-        return finish(Err(error), None, &method, &id, started);
-    }
-    let allow = match app.find(&method, parts.uri.path()) {
-        Found::Endpoint(mounted, params) => {
-            let work = dispatch::run(app, mounted, &params, &parts, body, &id);
-            let answer = guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done);
-            return finish(answer, Some(mounted), &method, &id, started);
+    async move {
+        if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
+            let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
+            return finish(Err(error), None, &parts.method, &id, started);
         }
-        Found::Other(allow) => Some(allow),
-        Found::Nowhere => None,
-    };
-    let answer = match allow {
-        Some(allow) => other_method(app, allow, parts, body, &id).await,
-        None => elsewhere(app, parts, body, &id).await,
-    };
-    finish(answer, None, &method, &id, started)
+        let allow = match app.find(&parts.method, parts.uri.path()) {
+            Found::Endpoint(mounted, params) => {
+                let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id));
+                let answer = guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done);
+                return finish(answer, Some(mounted), &parts.method, &id, started);
+            }
+            Found::Other(allow) => Some(allow),
+            Found::Nowhere => None,
+        };
+        let method = parts.method.clone();
+        let answer = match allow {
+            Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id)).await,
+            None => Box::pin(elsewhere(&app, parts, body, &id)).await,
+        };
+        finish(answer, None, &method, &id, started)
+    }
 }
 
 /// A path of ours without this method: a plugin may have it.
@@ -94,7 +102,7 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId) -> Resul
         let Ok(answer) = extra.clone().call(Request::from_parts(parts, body)).await;
         answer
     };
-    let answer = guarded(Policy::DEFAULT.timeout, work).await?;
+    let answer = guarded(Policy::DEFAULT.timeout, pin!(work)).await?;
     if answer.status() != StatusCode::METHOD_NOT_ALLOWED {
         return Ok(answer);
     }

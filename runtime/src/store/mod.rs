@@ -16,6 +16,7 @@ use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 pub use plan::{After, Assign, AssignValue, Order, Plan};
 pub use rows::{Projection, Row, Rows};
@@ -45,13 +46,21 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// Waits for the rows.
-    ///
-    /// # Errors
+    #[must_use]
+    pub fn rows(self) -> Self {
+        self
+    }
+}
+
+impl Future for Reply<'_> {
     /// Whatever the store answered.
-    pub async fn rows(self) -> Result<Rows> {
-        match self {
-            Self::Ready(rows) => rows,
-            Self::Later(future) => future.await,
+    type Output = Result<Rows>;
+
+    // By hand: an async function would hold the rows twice, and every read by key would carry that.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Ready(rows) => Poll::Ready(std::mem::replace(rows, Ok(Rows::count()))),
+            Self::Later(future) => future.as_mut().poll(cx),
         }
     }
 }
