@@ -1,0 +1,158 @@
+//! Random statements over the fixture.
+
+use proptest::prelude::*;
+
+use super::{FIELDS, META, Step, TAGS};
+use crate::entity::{Flags, Kind};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{Assign, AssignValue, Order};
+use crate::validate::{MAX_INTEGER, list_value};
+use crate::{Timestamp, Value};
+
+fn any_text() -> impl Strategy<Value = String> {
+    const POOL: &[&str] = &[
+        "", "a", "A", "b", "aa", "%", "_", "\\", "'", "\"", "$x", ".", "*", "a%b", "a_b", "İ", "ı", "ß", "ẞ", "ss", "ς", "Σ", "σ", "é",
+        "e\u{301}", "😀", "\u{ffff}", "10", "9", "null", "a,b", "\u{1}", "\u{7f}", " a ", "日本",
+    ];
+    prop_oneof![8 => proptest::sample::select(POOL).prop_map(str::to_owned), 1 => "[a-cA-C%_éÉß😀]{0,4}"]
+}
+
+/// A value of a field that is not null.
+fn some_value(field: usize) -> BoxedStrategy<Value> {
+    match FIELDS[field].kind {
+        // Few keys, so that records meet.
+        Kind::String if field == 0 => proptest::sample::select(vec!["k1", "k2", "K1", "é", "k%", "😀", "\u{ffff}", "k3", "k4"])
+            .prop_map(|t| Value::Text(t.to_owned()))
+            .boxed(),
+        Kind::String => any_text().prop_map(Value::Text).boxed(),
+        Kind::Integer => proptest::sample::select(vec![0, 1, -1, 2, 9, 10, MAX_INTEGER, -MAX_INTEGER]).prop_map(Value::Int).boxed(),
+        Kind::Number => {
+            proptest::sample::select(vec![0.0, 0.5, -0.5, 0.1 + 0.2, 0.3, 1e300, -1e300, 5e-324, 2.0, 1e17]).prop_map(Value::Float).boxed()
+        }
+        Kind::Boolean => any::<bool>().prop_map(Value::Bool).boxed(),
+        Kind::Date => proptest::sample::select(vec![Timestamp::MIN.millis(), -1, 0, 1, 1_767_323_045_678, Timestamp::MAX.millis()])
+            .prop_map(|ms| Value::Date(Timestamp::from_millis(ms)))
+            .boxed(),
+        Kind::Enum(desc) => proptest::sample::select(desc.variants).prop_map(|v| Value::Text(v.to_owned())).boxed(),
+        Kind::StringArray => proptest::collection::vec(any_text(), 0..4).prop_map(Value::Strings).boxed(),
+        Kind::Json | Kind::Items(_) => {
+            const POOL: &[&str] = &["{}", "[]", "null", "\"x\"", "{\"a\":[1,2.5,\"é\"],\"b\":null}", "9007199254740993", "true"];
+            proptest::sample::select(POOL).prop_map(|t| Value::Json(t.to_owned())).boxed()
+        }
+    }
+}
+
+fn any_value(field: usize) -> BoxedStrategy<Value> {
+    if FIELDS[field].optional { prop_oneof![1 => Just(Value::Null), 3 => some_value(field)].boxed() } else { some_value(field) }
+}
+
+/// A condition with its operand: values are put into arguments afterwards.
+fn any_condition() -> impl Strategy<Value = Filter> {
+    fn one(field: usize, op: Op, value: Value) -> Filter {
+        Filter::cond(field, op, Operand::One(Source::Value(value)))
+    }
+    let by_field = |field: usize| {
+        let kind = FIELDS[field].kind;
+        let nullable = prop_oneof![1 => Just(Value::Null), 4 => some_value(field)].boxed();
+        let equality = (proptest::sample::select(vec![Op::Eq, Op::Ne]), nullable.clone()).prop_map(move |(op, v)| one(field, op, v));
+        let mut choices = vec![equality.boxed()];
+        if kind.is_scalar() {
+            let membership = proptest::sample::select(vec![Op::In, Op::Nin]);
+            let list = proptest::collection::vec(nullable, 1..4);
+            let listed = (membership.clone(), list)
+                .prop_map(move |(op, list)| Filter::cond(field, op, Operand::List(list.into_iter().map(Source::Value).collect())));
+            choices.push(listed.boxed());
+            // The same as one argument, which holds no null.
+            let list = proptest::collection::vec(some_value(field), 0..4);
+            choices.push((membership, list).prop_map(move |(op, list)| one(field, op, list_value(&list))).boxed());
+        }
+        if matches!(kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date) {
+            let ops = proptest::sample::select(vec![Op::Gt, Op::Gte, Op::Lt, Op::Lte]);
+            choices.push((ops, any_value(field)).prop_map(move |(op, v)| one(field, op, v)).boxed());
+        }
+        // Contains works on the folded shadow of fields that are filterable.
+        if matches!(kind, Kind::String) && FIELDS[field].flags.has(Flags::FILTERABLE) {
+            let some = any_text().prop_filter("not empty", |t| !t.is_empty());
+            choices.push(some.prop_map(move |t| one(field, Op::Contains, Value::Text(t))).boxed());
+        }
+        if matches!(kind, Kind::StringArray) {
+            choices.push(any_text().prop_map(move |t| one(field, Op::Has, Value::Text(t))).boxed());
+        }
+        proptest::strategy::Union::new(choices)
+    };
+    (0..META).prop_flat_map(by_field)
+}
+
+/// A filter with its arguments. `shape` decides which values travel as arguments; nulls may stay in the plan.
+fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
+    let tree = any_condition().prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Filter::All),
+            proptest::collection::vec(inner, 1..4).prop_map(Filter::Any),
+        ]
+    });
+    (prop_oneof![1 => Just(Filter::TRUE), 6 => tree], any::<u64>()).prop_map(|(filter, mut shape)| {
+        let mut args = Vec::new();
+        let filter = filter.map_sources(&mut |_, _, source| {
+            let Source::Value(value) = source else { return source };
+            shape = shape.rotate_left(1);
+            // A null in the plan or an argument that says it may be null; all else as the table binds it.
+            let nullable = value.is_null() || shape & 2 == 0;
+            if value.is_null() && shape & 1 == 0 {
+                return Source::Value(value);
+            }
+            args.push(value);
+            Source::Arg { index: args.len() - 1, nullable }
+        });
+        (filter, args)
+    })
+}
+
+fn any_order() -> impl Strategy<Value = Vec<Order>> {
+    (0..TAGS, any::<bool>()).prop_map(|(field, desc)| {
+        let mut order = vec![Order { field, desc }];
+        if field != 0 {
+            order.push(Order { field: 0, desc });
+        }
+        order
+    })
+}
+
+pub(super) fn any_step() -> impl Strategy<Value = Step> {
+    let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
+    let insert = record.prop_map(Step::Insert).boxed();
+    // One record: any field, by a value or by a sum.
+    let pinned = (some_value(0), proptest::sample::select((1..FIELDS.len()).collect::<Vec<_>>()), any::<bool>())
+        .prop_flat_map(|(id, field, add)| {
+            let value = match (FIELDS[field].kind, add) {
+                (Kind::Integer, true) => (-3_i64..4).prop_map(Value::Int).boxed(),
+                (Kind::Number, true) => proptest::sample::select(vec![0.5, -1.25]).prop_map(Value::Float).boxed(),
+                _ => any_value(field),
+            };
+            let numeric = matches!(FIELDS[field].kind, Kind::Integer | Kind::Number);
+            (Just((id, field, add && numeric)), value)
+        })
+        .prop_map(|((id, field, add), value)| {
+            let source = Source::Arg { index: 1, nullable: value.is_null() || !add };
+            let value_of = if add { AssignValue::Add(source) } else { AssignValue::Set(source) };
+            Step::Update(Filter::eq_arg(0, 0), vec![Assign { field, value: value_of }], vec![id, value])
+        })
+        .boxed();
+    // Many records: fields that no unique holds, since stores check uniques at different moments of one statement.
+    let many = (any_filter(), proptest::sample::select(vec![2_usize, 4, 5, 6, TAGS, META]))
+        .prop_flat_map(|(filter, field)| (Just(filter), Just(field), any_value(field)))
+        .prop_map(|((filter, mut args), field, value)| {
+            args.push(value);
+            let value = AssignValue::Set(Source::Arg { index: args.len() - 1, nullable: true });
+            Step::Update(filter, vec![Assign { field, value }], args)
+        })
+        .boxed();
+    prop_oneof![
+        6 => insert,
+        3 => pinned,
+        2 => many,
+        1 => any_filter().prop_map(|(filter, args)| Step::Delete(filter, args)),
+        2 => any_filter().prop_map(|(filter, args)| Step::Exists(filter, args)),
+        6 => (any_filter(), any_order(), 1_i64..4).prop_map(|((filter, args), order, size)| Step::Walk(filter, args, order, size)),
+    ]
+}

@@ -1,0 +1,223 @@
+//! What every store must agree on: random statements run on a store and on the memory store, and answers must be equal.
+//!
+//! A store's own tests call [`agrees_with_memory`]. Sequences hold inserts, updates, deletes, tests of existence and walks
+//! through pages, over fields of every type, with values from a nasty pool. After each write the whole contents are
+//! compared. Failing sequences shrink.
+
+mod generate;
+mod tests;
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::memory::Memory;
+use super::{After, Assign, Order, Plan, Rows, Store};
+use crate::Value;
+use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, Pagination, SortDesc, SourceLine, UniqueDesc};
+use crate::filter::{Filter, Source};
+use crate::http::PolicyDesc;
+
+static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "gone"] };
+
+static FIELDS: [FieldDesc; 10] = [
+    FieldDesc { flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+    FieldDesc { flags: Flags::FILTERABLE, ..FieldDesc::new("slug", "slug", "slug", Kind::String, true) },
+    FieldDesc { flags: Flags::FILTERABLE, ..FieldDesc::new("title", "title", "order", Kind::String, true) },
+    FieldDesc::new("rank", "rankNumber", "rank", Kind::Integer, true),
+    FieldDesc::new("ratio", "ratio", "ratio", Kind::Number, true),
+    FieldDesc::new("live", "live", "live", Kind::Boolean, true),
+    FieldDesc::new("due_at", "dueAt", "due_at", Kind::Date, true),
+    FieldDesc::new("status", "status", "status", Kind::Enum(&STATUS), false),
+    FieldDesc::new("tags", "tags", "tags", Kind::StringArray, true),
+    FieldDesc::new("meta", "meta", "meta", Kind::Json, true),
+];
+
+const STATUS_FIELD: usize = 7;
+const TAGS: usize = 8;
+const META: usize = 9;
+
+const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
+    EntityDesc {
+        name,
+        namespace: None,
+        path: "things",
+        storage_name: "conformance_things",
+        doc: "",
+        fields: &FIELDS,
+        primary: 0,
+        indexes: &[IndexDesc { fields: &[SortDesc { field: 3, desc: true }, SortDesc { field: 2, desc: false }] }],
+        uniques,
+        sort: SortDesc { field: 0, desc: false },
+        pagination: Pagination::DEFAULT,
+        version: None,
+        check: None,
+        defaults: PolicyDesc::INHERIT,
+        routes: [PolicyDesc::INHERIT; 5],
+        stores: &[],
+        rename_from: None,
+        at: SourceLine { file: "", line: 1 },
+    }
+}
+
+/// A field of every type; `slug` is unique, and so are rank and status together.
+pub(crate) static THING: EntityDesc =
+    entity("Thing", &[UniqueDesc { fields: &[1], global: false }, UniqueDesc { fields: &[3, STATUS_FIELD], global: false }]);
+
+/// One call.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Vec<Value>),
+    Update(Filter, Vec<Assign>, Vec<Value>),
+    Delete(Filter, Vec<Value>),
+    Exists(Filter, Vec<Value>),
+    /// All pages of a size, in an order.
+    Walk(Filter, Vec<Value>, Vec<Order>, i64),
+}
+
+/// Runs random sequences on fresh stores and on the memory store.
+///
+/// `make` opens an empty store that has [`THING`] installed or will get it installed here; what comes with it is dropped
+/// after the sequence (a temporary folder, say).
+///
+/// # Panics
+/// When the store and the model differ; the text holds the shortest sequence found.
+pub(crate) fn agrees_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
+    if let Err(difference) = first_difference(sequences, make) {
+        panic!("{difference}");
+    }
+}
+
+fn first_difference<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let config = Config { cases: sequences, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&proptest::collection::vec(generate::any_step(), 1..40), |steps| {
+        let (store, _kept) = make();
+        let outcome = runtime.block_on(run(&*store, steps));
+        runtime.block_on(store.close());
+        outcome
+    });
+    outcome.map_err(|e| e.to_string())
+}
+
+async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let model = Memory::new();
+    let entities = [&THING];
+    store.install(&entities).await.map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+    for step in steps {
+        let label = format!("{step:?}");
+        if let Step::Walk(filter, args, order, size) = &step {
+            walk(&model, store, filter, args, order, *size, &label).await?;
+            continue;
+        }
+        let (expected, found) = (call(&model, &step).await, call(store, &step).await);
+        prop_assert_eq!(found, expected, "{}", label);
+        if !matches!(step, Step::Exists(..)) {
+            let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
+            prop_assert_eq!(contents(store).await, contents(&model).await, "contents after {}", label);
+        }
+    }
+    Ok(())
+}
+
+fn by_key() -> Vec<Order> {
+    vec![Order { field: 0, desc: false }]
+}
+
+/// Records, or the code and details of the error.
+type Answer = Result<Vec<Vec<Value>>, String>;
+
+async fn call(store: &dyn Store, step: &Step) -> Answer {
+    let (plan, args) = match step.clone() {
+        Step::Insert(values) => (Plan::Insert, values),
+        Step::Update(filter, set, args) => (Plan::Update { filter, set }, args),
+        Step::Delete(filter, args) => (Plan::Delete { filter }, args),
+        Step::Exists(filter, args) => {
+            let statement = store.prepare(&THING, Plan::Exists { filter }).map_err(|e| describe(&e))?;
+            let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
+            return Ok(vec![Vec::new(); rows.count]);
+        }
+        Step::Walk(filter, args, order, _) => (Plan::Select { filter, order, after: None, limit: None }, args),
+    };
+    let mut records = execute(store, plan, args).await?;
+    // Statements that change several records return them in no particular order.
+    records.sort_by(|a, b| crate::filter::eval::compare(a[0].as_ref(), b[0].as_ref()));
+    Ok(records)
+}
+
+async fn select(
+    store: &dyn Store,
+    filter: Filter,
+    args: Vec<Value>,
+    order: Vec<Order>,
+    after: Option<After>,
+    limit: Option<Source>,
+) -> Answer {
+    execute(store, Plan::Select { filter, order, after, limit }, args).await
+}
+
+async fn execute(store: &dyn Store, plan: Plan, args: Vec<Value>) -> Answer {
+    let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
+    let rows = store.run(&statement, args, Rows::records(&THING)).rows().await.map_err(|e| describe(&e))?;
+    Ok(rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect()).collect())
+}
+
+/// Stores hand out string arrays as lists or as JSON text.
+fn same_form((field, value): (usize, Value)) -> Value {
+    match value {
+        Value::Json(text) if field == TAGS => serde_json::from_str(&text).map_or(Value::Json(text), Value::Strings),
+        value => value,
+    }
+}
+
+fn describe(error: &crate::Error) -> String {
+    let details: Vec<String> = error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect();
+    match error.code() {
+        // Causes are for the log and differ; they stand here so that a failure can be understood.
+        crate::Code::Internal => format!("{error:?}"),
+        code => format!("{} {details:?}", code.as_str()),
+    }
+}
+
+/// Reads all pages from both; each page must be equal, and together they must be the unpaged answer.
+async fn walk(
+    model: &dyn Store,
+    store: &dyn Store,
+    filter: &Filter,
+    args: &[Value],
+    order: &[Order],
+    size: i64,
+    label: &str,
+) -> Result<(), TestCaseError> {
+    let whole = select(model, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
+    let unpaged = select(store, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
+    prop_assert_eq!(&unpaged, &whole, "unpaged: {}", label);
+    let whole = whole.unwrap_or_default();
+    let mut walked = Vec::new();
+    let mut after: Option<Vec<Value>> = None;
+    while walked.len() <= whole.len() {
+        let mut args = args.to_vec();
+        let position = after.take().map(|values| After {
+            keys: values
+                .into_iter()
+                .map(|value| {
+                    (!value.is_null()).then(|| {
+                        args.push(value);
+                        args.len() - 1
+                    })
+                })
+                .collect(),
+        });
+        args.push(Value::Int(size));
+        let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
+        let page = select(store, filter.clone(), args, order.to_vec(), position, limit).await;
+        let page = page.map_err(|e| TestCaseError::fail(format!("page: {label}: {e}")))?;
+        prop_assert!(page.len() as i64 <= size, "a page of {} for {}: {}", page.len(), size, label);
+        let Some(last) = page.last() else { break };
+        after = Some(order.iter().map(|o| last[o.field].clone()).collect());
+        walked.extend(page);
+    }
+    prop_assert_eq!(walked, whole, "paged: {}", label);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The comparison itself: it passes on equal stores and finds faults.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use super::*;
+use crate::filter::{Op, Operand};
+use crate::store::{AssignValue, Reply, Statement};
+
+#[test]
+fn the_model_agrees_with_itself() {
+    agrees_with_memory(64, || (Arc::new(Memory::new()) as Arc<dyn Store>, ()));
+}
+
+/// A memory store whose plans are changed on the way in.
+struct Faulty(Memory, Fault);
+
+type Fault = fn(Plan) -> Plan;
+
+impl Store for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+    fn supports(&self, capability: &str) -> bool {
+        self.0.supports(capability)
+    }
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> crate::Result<Arc<Statement>> {
+        self.0.prepare(entity, self.1(plan))
+    }
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        self.0.run(statement, args, rows)
+    }
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = crate::Result<()>> + Send + 'a>> {
+        self.0.install(entities)
+    }
+    fn ready(&self) -> Pin<Box<dyn Future<Output = crate::Result<()>> + Send + '_>> {
+        self.0.ready()
+    }
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.close()
+    }
+}
+
+fn replace(filter: Filter, from: Op, to: Op) -> Filter {
+    match filter {
+        Filter::All(list) => Filter::All(list.into_iter().map(|f| replace(f, from, to)).collect()),
+        Filter::Any(list) => Filter::Any(list.into_iter().map(|f| replace(f, from, to)).collect()),
+        Filter::Cond { field, op, value } => Filter::cond(field, if op == from { to } else { op }, value),
+    }
+}
+
+fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
+    match plan {
+        Plan::Select { filter, order, after, limit } => Plan::Select { filter: change(filter), order, after, limit },
+        plan => plan,
+    }
+}
+
+#[test]
+fn faults_are_found() {
+    let faults: [(&str, Fault); 6] = [
+        ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
+        ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
+        ("nin that forgets null", |plan| {
+            in_selects(plan, |f| match f {
+                Filter::Cond { field, op: Op::Nin, value } => {
+                    Filter::cond(field, Op::Nin, value).and(Filter::cond(field, Op::Ne, Operand::One(Source::Value(Value::Null))))
+                }
+                f => f,
+            })
+        }),
+        ("a page that starts over", |plan| match plan {
+            Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+        ("ties in the wrong order", |plan| match plan {
+            Plan::Select { filter, mut order, after, limit } => {
+                if let [_, tie] = &mut order[..] {
+                    tie.desc = !tie.desc;
+                }
+                Plan::Select { filter, order, after, limit }
+            }
+            plan => plan,
+        }),
+        ("an addition that sets", |plan| match plan {
+            Plan::Update { filter, set } => Plan::Update {
+                filter,
+                set: set
+                    .into_iter()
+                    .map(|a| match a.value {
+                        AssignValue::Add(source) => Assign { value: AssignValue::Set(source), ..a },
+                        AssignValue::Set(_) => a,
+                    })
+                    .collect(),
+            },
+            plan => plan,
+        }),
+    ];
+    for (name, fault) in faults {
+        let outcome = first_difference(2000, || (Arc::new(Faulty(Memory::new(), fault)) as Arc<dyn Store>, ()));
+        assert!(outcome.is_err(), "{name} was not found");
+    }
+}
