@@ -15,6 +15,27 @@ mod policy;
 mod route;
 mod schema;
 
+/// Declares a struct as an entity: a record type with CRUD, an adapter and routes.
+///
+/// Options of the entity stand in the attribute, options of a field in `#[field(..)]`. Put it above other derives.
+#[proc_macro_attribute]
+pub fn entity(args: TokenStream, item: TokenStream) -> TokenStream {
+    entity::run(args.into(), item.into()).into()
+}
+
+/// Makes an enum of unit variants a field type. On the wire a variant is its name in snake_case, or
+/// `#[field(rename = "..")]`. The enum must be `Copy`.
+#[proc_macro_derive(FieldEnum, attributes(field))]
+pub fn field_enum(item: TokenStream) -> TokenStream {
+    entity::field_enum(item.into()).into()
+}
+
+/// Makes a struct an item: `Vec` of it is a field type. Its fields take the same `#[field(..)]` as an entity's.
+#[proc_macro_derive(Embedded, attributes(field))]
+pub fn embedded(item: TokenStream) -> TokenStream {
+    entity::embedded(item.into()).into()
+}
+
 /// Declares a const as an operation of its entity.
 #[proc_macro_attribute]
 pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {

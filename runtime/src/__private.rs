@@ -4,7 +4,7 @@
 
 pub use crate::entity::{
     Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, IndexDesc, Input,
-    ListQuery, Page, PageArgs, Pagination, Param, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
+    Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, PolicyDesc};
@@ -17,14 +17,61 @@ pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use crate::resource::Adapter;
 pub use crate::store::Row;
-pub use crate::{Cx, DecodeError, Result, Value};
+pub use crate::{Cx, DecodeError, Result, Value, ValueRef};
+pub use ::core::option::Option::{None, Some};
 pub use ::serde;
+pub use ::serde::ser::SerializeStruct;
 
-use crate::entity::Kind;
+mod checks;
+mod items;
+mod literals;
 
-/// A field with its marker's type: names, kind and optionality; options follow in `FieldDesc { .., ..field::<..>(..) }`.
+pub use checks::{DATES, INTEGERS, KEYS, LISTS, NUMBERS, NUMERIC, SCALARS, TEXT_LISTS, TEXTS, check_pagination, expect};
+pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value};
+pub use literals::{date, item_literal, literal, no_items, text, texts};
+
+use crate::Problem;
+
+/// An entity with every option left out; those that are declared replace members by `EntityDesc { .., ..entity(..) }`.
+pub const fn entity(
+    name: &'static str,
+    path: &'static str,
+    storage_name: &'static str,
+    fields: &'static [FieldDesc],
+    primary: usize,
+    at: SourceLine,
+) -> EntityDesc {
+    EntityDesc {
+        name,
+        namespace: None,
+        path,
+        storage_name,
+        doc: "",
+        fields,
+        primary,
+        indexes: &[],
+        uniques: &[],
+        sort: SortDesc { field: primary, desc: false },
+        pagination: Pagination::DEFAULT,
+        version: None,
+        check: None,
+        defaults: PolicyDesc::INHERIT,
+        routes: [PolicyDesc::INHERIT; 5],
+        stores: &[],
+        rename_from: None,
+        at,
+    }
+}
+
+/// A field with its marker's type: names, kind and optionality; options follow as method calls.
+///
+/// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which only the type tells.
 pub const fn field<F: Field>(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
-    FieldDesc::new(name, wire, column, <F::Ty as FieldType>::KIND, <F::Ty as FieldType>::OPTIONAL)
+    let desc = FieldDesc::new(name, wire, column, <F::Ty as FieldType>::KIND, <F::Ty as FieldType>::OPTIONAL);
+    match desc.kind {
+        Kind::Enum(_) | Kind::Boolean => FieldDesc { flags: Flags::FILTERABLE, ..desc },
+        _ => desc,
+    }
 }
 
 /// A field of an item struct.
@@ -45,11 +92,6 @@ pub fn read<F: Field>(row: &dyn Row) -> std::result::Result<F::Ty, DecodeError> 
     <F::Ty as FieldType>::from_value(row.value(F::INDEX))
 }
 
-/// A literal of a field: rustc judges its type.
-pub fn literal<F: Field>(value: <F::Ty as FieldType>::Inner) -> Value {
-    value.into_value()
-}
-
 /// A required argument of an adapter method.
 pub fn arg<F: Field>(value: impl Into<<F::Ty as FieldType>::Inner>) -> Option<Value> {
     Some(value.into().into_value())
@@ -61,10 +103,19 @@ pub fn optional_arg<F: Field>(value: impl Into<Param<<F::Ty as FieldType>::Inner
 }
 
 /// Writes a member of an input struct when it is there.
-pub fn put<T: FieldType>(field: usize, value: Option<T>, set: &mut dyn FnMut(usize, Value)) {
+pub fn put<F: Field>(value: Option<F::Ty>, set: &mut dyn FnMut(usize, Value)) {
     if let Some(value) = value {
-        set(field, value.into_value());
+        set(F::INDEX, value.into_value());
     }
+}
+
+/// Runs the rule of an entity over a row: rustc judges its signature.
+///
+/// # Errors
+/// What the rule finds.
+pub fn check<E: Entity>(row: &dyn Row, rule: fn(&E) -> std::result::Result<(), Problem>) -> std::result::Result<(), Problem> {
+    let record = E::read(row).map_err(|error| Problem::new("", "check", error.to_string()))?;
+    rule(&record)
 }
 
 /// An operation listed with its entity: rustc judges that it belongs there.

@@ -12,6 +12,7 @@ mod json;
 pub mod openapi;
 pub mod operation;
 mod package;
+pub mod prelude;
 #[cfg(feature = "server")]
 pub mod resource;
 pub mod store;
@@ -23,7 +24,10 @@ mod value;
 pub mod __private;
 
 pub use cx::{Actor, ActorKind, Cx};
+pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
+pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route};
+pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use resource::{Adapter, Adapters};

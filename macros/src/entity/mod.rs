@@ -1,10 +1,62 @@
 //! `#[entity]`: parse → model → check → expand.
 
+mod check;
+mod check_field;
+mod check_names;
+mod check_rules;
 mod date;
 mod docs;
+mod embedded;
+mod expand;
+mod field_enum;
+mod field_tokens;
 mod model;
 mod parse;
 mod rules;
+#[cfg(test)]
+mod tests;
 
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::diagnostics::Diagnostics;
+use crate::schema;
+
+pub(crate) use embedded::run as embedded;
+pub(crate) use field_enum::run as field_enum;
 pub(crate) use model::{Default, EntityModel, Field, Flag, Kind, doc_of};
 pub(crate) use parse::{Member, ROUTES, member};
+
+/// `#[entity(args)] item`.
+pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let Some(mut model) = EntityModel::parse(args.clone(), item.clone(), &mut d) else {
+        // Not a struct with named fields: keep what the user wrote, without the attribute that nobody reads now.
+        let item = without_field_attributes(item);
+        let errors = d.finish();
+        return quote!(#item #errors);
+    };
+    check::check(&model, &mut d);
+    if !d.is_empty() {
+        model.make_inert();
+    }
+    let expanded = expand::expand(&model);
+    let schema = schema::emit(&model, &args, &item);
+    let errors = d.finish();
+    quote!(#expanded #schema #errors)
+}
+
+fn without_field_attributes(item: TokenStream) -> TokenStream {
+    let Ok(mut parsed) = syn::parse2::<syn::DeriveInput>(item.clone()) else { return item };
+    let strip = |fields: &mut syn::Fields| {
+        for field in fields.iter_mut() {
+            field.attrs.retain(|attr| !attr.path().is_ident("field"));
+        }
+    };
+    match &mut parsed.data {
+        syn::Data::Struct(data) => strip(&mut data.fields),
+        syn::Data::Enum(data) => data.variants.iter_mut().for_each(|variant| strip(&mut variant.fields)),
+        syn::Data::Union(_) => {}
+    }
+    quote!(#parsed)
+}

@@ -31,8 +31,8 @@ pub(crate) struct EntityModel {
     pub(crate) path: String,
     /// `blog_posts`.
     pub(crate) storage_name: String,
-    /// Where an error about the storage name belongs.
-    pub(crate) storage_at: Span,
+    /// Names given in words, to point at.
+    pub(crate) written: Written,
     pub(crate) doc: String,
     /// In declaration order; the generated version field comes last.
     pub(crate) fields: Vec<Field>,
@@ -54,6 +54,16 @@ pub(crate) struct EntityModel {
     pub(crate) routes: [Policy; 5],
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
+    /// Whether the declaration is wrong, see [`Self::make_inert`].
+    pub(crate) inert: bool,
+}
+
+/// Names of the entity that options override.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) path: Option<LitStr>,
+    pub(crate) storage_name: Option<LitStr>,
 }
 
 /// Names of the items that the expansion adds.
@@ -197,7 +207,7 @@ impl EntityModel {
                 .storage_name
                 .as_ref()
                 .map_or_else(|| names::storage(args.namespace.as_ref().map(LitStr::value).as_deref(), &name), LitStr::value),
-            storage_at: args.storage_name.as_ref().map_or_else(|| ident.span(), LitStr::span),
+            written: Written { name: args.name, path: args.path, storage_name: args.storage_name },
             namespace: args.namespace,
             doc: doc_of(&item.attrs),
             primary: fields.iter().position(|f| f.has(Flag::Primary)),
@@ -219,6 +229,7 @@ impl EntityModel {
                 list_query: format_ident!("{bare}ListQuery", span = ident.span()),
                 schema: format_ident!("__linchpin_{bare}", span = ident.span()),
             },
+            inert: false,
             vis: item.vis.clone(),
             name,
             ident,
@@ -230,6 +241,21 @@ impl EntityModel {
     /// The field of this Rust name.
     pub(crate) fn field(&self, ident: &Ident) -> Option<&Field> {
         self.index_of(ident).map(|i| &self.fields[i])
+    }
+
+    /// Takes out what a mistake may sit in, so that expanding a wrong declaration adds no error of its own.
+    ///
+    /// The shape stays: whoever uses the struct, its inputs or its fields sees them as declared.
+    pub(crate) fn make_inert(&mut self) {
+        for field in &mut self.fields {
+            if let Default::Value(_) = field.options.default {
+                field.options.default = Default::Poisoned;
+            }
+            field.options.rules = super::rules::RuleArgs::default();
+        }
+        self.pagination = PaginationArgs::default();
+        self.check = None;
+        self.inert = true;
     }
 
     /// Position of the field of this Rust name.
@@ -261,7 +287,8 @@ impl EntityModel {
         let automatic = field.has(Flag::Primary)
             || field.kind == Kind::Boolean
             || self.indexes.iter().flat_map(|i| &i.places).chain(self.uniques.iter().flat_map(|u| &u.places)).any(|p| p.field == index);
-        field.readable() && !field.kind.is_opaque() && (automatic || field.has(Flag::Filterable))
+        // Numbers are filtered by only when marked.
+        field.readable() && !field.kind.is_opaque() && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
     }
 
     /// Whether the list route sorts by the field without a mark (contract 5.2).
@@ -275,7 +302,7 @@ impl EntityModel {
 }
 
 impl Field {
-    fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
+    pub(crate) fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
         let options = FieldArgs::take(&mut field.attrs, d);
         if let Some(cfg) = field.attrs.iter().find(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr")) {
             d.error(cfg, "a field of an entity cannot depend on `cfg`: the stored table would depend on it");

@@ -324,6 +324,8 @@ pub(crate) enum Default {
     Now(Ident),
     /// A literal, a variant or the path of a const.
     Value(Expr),
+    /// There is one, but the declaration is wrong.
+    Poisoned,
 }
 
 impl Default {

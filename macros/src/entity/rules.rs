@@ -81,6 +81,24 @@ impl RuleArgs {
         true
     }
 
+    /// Each constraint's name, with the set of types it is for (a const of the runtime).
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Ident, &'static str)> {
+        let texts = [self.length.as_ref().map(|r| &r.key), self.pattern.as_ref().map(|r| &r.key), self.format.as_ref().map(|r| &r.key)];
+        let lists = [self.items.as_ref().map(|r| &r.key), self.unique_items.as_ref()];
+        let one_of = self.one_of.as_ref().map(|r| match r.value.first() {
+            Some(Choice::Int(..)) => (&r.key, "INTEGERS"),
+            _ => (&r.key, "TEXTS"),
+        });
+        let texts = texts.into_iter().flatten().map(|key| (key, "TEXTS"));
+        let lists = lists.into_iter().flatten().map(|key| (key, "LISTS"));
+        let ranges = self.range.as_ref().map(|r| match r.value.min.or(r.value.max) {
+            Some(Bound::Date(_)) => (&r.key, "DATES"),
+            Some(Bound::Float(_)) => (&r.key, "NUMBERS"),
+            _ => (&r.key, "NUMERIC"),
+        });
+        texts.chain(lists).chain(ranges).chain(self.each.as_ref().map(|r| (&r.key, "TEXT_LISTS"))).chain(one_of)
+    }
+
     /// Whether there is no constraint.
     pub(crate) fn is_empty(&self) -> bool {
         self.length.is_none()

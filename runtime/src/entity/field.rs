@@ -89,7 +89,7 @@ pub trait FieldType: Sized {
 /// The marker of one field, made by `#[entity]`: `post::status`.
 ///
 /// Markers build filters in code: `post::status.eq(Status::Draft)`.
-pub trait Field: Copy + 'static {
+pub trait Field: Sized + 'static {
     /// The entity it belongs to.
     type Entity: Entity;
     /// Its Rust type.
@@ -146,13 +146,13 @@ fn list<F: Field>(op: Op, values: impl IntoIterator<Item = F::Ty>) -> Filter {
     label = "not a `FieldEnum`",
     note = "`transition` moves a field between the variants of a `#[derive(FieldEnum)]` enum, or between values of a bool, i64 or String"
 )]
-pub trait FieldEnum: Sized + Copy {
+pub trait FieldEnum: Sized + Copy + 'static {
     /// The variants' wire names.
     const DESC: &'static EnumDesc;
-    /// Position of the variant in [`EnumDesc::variants`].
+    /// The variants, in the same order.
+    const ALL: &'static [Self];
+    /// Position of the variant in both.
     fn index(self) -> usize;
-    /// The variant at a position.
-    fn from_index(index: usize) -> Option<Self>;
 
     /// The wire name.
     fn as_str(self) -> &'static str {
@@ -160,7 +160,8 @@ pub trait FieldEnum: Sized + Copy {
     }
     /// The variant with this wire name.
     fn from_str(text: &str) -> Option<Self> {
-        Self::DESC.variants.iter().position(|v| *v == text).and_then(Self::from_index)
+        let index = Self::DESC.variants.iter().position(|v| *v == text)?;
+        Self::ALL.get(index).copied()
     }
 }
 

@@ -1,0 +1,187 @@
+//! The rules on an entity as a whole. Numbers are those of contract §10; all problems are reported.
+
+use std::collections::HashMap;
+
+use syn::LitStr;
+use syn::spanned::Spanned;
+
+use super::model::{EntityModel, Field, Flag, Kind, Place};
+use super::{check_field, check_names, parse};
+use crate::diagnostics::{Diagnostics, list};
+use crate::options;
+
+/// Checks everything that the declaration alone decides.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    primary(model, d);
+    for field in &model.fields {
+        check_field::check(field, d);
+    }
+    check_names::check(model, d);
+    lists(model, d);
+    sort(model, d);
+    version(model, d);
+    pagination(&model.pagination, d);
+    stores(model, d);
+}
+
+/// Rules 1 and 2.
+fn primary(model: &EntityModel, d: &mut Diagnostics) {
+    let keys: Vec<&Field> = model.fields.iter().filter(|f| f.has(Flag::Primary)).collect();
+    let [key] = keys[..] else {
+        match keys.get(1) {
+            None => {
+                let problem = d.error(&model.ident, format!("entity `{}` has no primary key", model.ident));
+                problem.help("mark one field: `#[field(primary, default = uuid)] pub id: String`");
+            }
+            Some(second) => {
+                let names = list(keys.iter().map(|f| &f.name));
+                d.error(&second.ident, format!("entity `{}` has {} primary keys: {names}", model.ident, keys.len()))
+                    .help("keep one; others can be `unique(..)`");
+            }
+        }
+        return;
+    };
+    if key.optional {
+        d.error(&key.ty, format!("primary key `{}` must be String or i64, found an Option", key.name))
+            .help(format!("`{}`", type_text(&key.inner)));
+    } else if !matches!(key.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
+        let found = type_text(&key.ty);
+        d.error(&key.ty, format!("primary key `{}` must be String or i64, found {found}", key.name)).help("`String`");
+    }
+    for flag in [Flag::Private, Flag::WriteOnly] {
+        if let Some(at) = key.options.flag(flag) {
+            d.error(at, format!("primary key `{}` cannot be hidden: it is part of every path", key.name)).help("leave the option out");
+        }
+    }
+}
+
+/// Rules 9 and 10 for indexes and uniques.
+fn lists(model: &EntityModel, d: &mut Diagnostics) {
+    let mut seen: Vec<Vec<(usize, bool)>> = Vec::new();
+    for index in &model.indexes {
+        members(model, "index", "indexed", &index.places, d);
+        if let Some(first) = index.places.first()
+            && let Some(hidden) = hidden(&model.fields[first.field])
+        {
+            let name = &model.fields[first.field].name;
+            d.error(&first.ident, format!("index led by {hidden} field `{name}` would leak it through cursors"))
+                .help("put a readable field first");
+        }
+        let shape: Vec<_> = index.places.iter().map(|p| (p.field, p.desc)).collect();
+        if !shape.is_empty() && seen.contains(&shape) {
+            d.error(&index.key, "two equal indexes").help("keep one of them");
+        }
+        seen.push(shape);
+    }
+    let mut seen: Vec<Vec<usize>> = Vec::new();
+    for unique in &model.uniques {
+        members(model, "unique", "unique", &unique.places, d);
+        for place in unique.places.iter().filter(|p| p.desc) {
+            d.error(&place.ident, "a unique has no direction").help(format!("`unique({})`", place.ident));
+        }
+        let mut shape: Vec<_> = unique.places.iter().map(|p| p.field).collect();
+        shape.sort_unstable();
+        if !shape.is_empty() && seen.contains(&shape) {
+            d.error(&unique.key, "two equal uniques").help("keep one of them");
+        }
+        seen.push(shape);
+    }
+}
+
+fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut Diagnostics) {
+    for (i, place) in places.iter().enumerate() {
+        let field = &model.fields[place.field];
+        if places[..i].iter().any(|p| p.field == place.field) {
+            d.error(&place.ident, format!("field `{}` repeated in {of}", field.name)).help("name each field once");
+        }
+        if !field.kind.is_scalar() {
+            d.error(&place.ident, format!("`{}` ({}) cannot be {what}", field.name, kind_text(field)));
+        }
+    }
+}
+
+/// Rule 10 for the default sort.
+fn sort(model: &EntityModel, d: &mut Diagnostics) {
+    let Some(place) = &model.sort else { return };
+    let field = &model.fields[place.field];
+    if !field.kind.is_scalar() {
+        d.error(&place.ident, format!("cannot sort by `{}` ({})", field.name, kind_text(field)));
+    } else if let Some(hidden) = hidden(field) {
+        d.error(&place.ident, format!("sort on {hidden} field `{}` would leak through cursors", field.name))
+            .help("sort by a readable field");
+    }
+}
+
+/// Rule 14.
+fn version(model: &EntityModel, d: &mut Diagnostics) {
+    let Some(version) = &model.version else { return };
+    let field = &model.fields[version.field];
+    if !field.generated {
+        d.error(&field.ident, format!("field `{}` is reserved by `version`: the macro adds it", field.name))
+            .help("remove the field, or name another one: `version(field = rev)`");
+    }
+}
+
+/// Rule 15, as far as literals say.
+fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
+    let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
+        let expr = expr.as_ref()?;
+        match options::as_int(expr) {
+            Some(Ok(n)) if (1..=10_000).contains(&n) => return Some(n),
+            Some(Ok(n)) => d.error(expr, format!("{name}_limit {n} is not within 1..=10000")).help(format!("`{name} = 100`")),
+            Some(Err(_)) => d.error(expr, format!("{name}_limit is not within 1..=10000")).help(format!("`{name} = 100`")),
+            None if matches!(expr, syn::Expr::Path(_)) => {} // a const: asserted by the expansion
+            None => d.error(expr, format!("{name}_limit needs a whole number")).help(format!("`{name} = 100`")),
+        }
+        None
+    };
+    let default = limit(&args.default, "default", d);
+    let max = limit(&args.max, "max", d);
+    let (default_or, max_or) = (default.or(args.default.is_none().then_some(50)), max.or(args.max.is_none().then_some(200)));
+    if let (Some(default), Some(max)) = (default_or, max_or)
+        && default > max
+        && let Some(at) = args.default.as_ref().or(args.max.as_ref())
+    {
+        d.error(at, format!("default_limit {default} exceeds max_limit {max}"))
+            .help(format!("`pagination(default = {max}, max = {default})`"));
+    }
+}
+
+fn stores(model: &EntityModel, d: &mut Diagnostics) {
+    const STORES: [&str; 5] = ["memory", "sqlite", "postgres", "mongo", "redis"];
+    let mut seen = HashMap::new();
+    for store in &model.stores {
+        let name = store.to_string();
+        if !STORES.contains(&name.as_str()) {
+            d.error(store, format!("unknown store `{name}`")).suggest(&name, STORES);
+        } else if seen.insert(name.clone(), ()).is_some() {
+            d.error(store, format!("store `{name}` repeated")).help("name each store once");
+        }
+    }
+}
+
+/// `private` or `write_only`.
+pub(crate) fn hidden(field: &Field) -> Option<&'static str> {
+    if field.has(Flag::Private) { Some("private") } else { field.has(Flag::WriteOnly).then_some("write_only") }
+}
+
+/// The type in the contract's words, or as written when only rustc knows it.
+pub(crate) fn kind_text(field: &Field) -> String {
+    field.kind.name().map_or_else(|| type_text(&field.inner), str::to_owned)
+}
+
+/// A type as written, without the spaces that tokens print.
+pub(crate) fn type_text(ty: &syn::Type) -> String {
+    let text = ty.span().source_text().unwrap_or_else(|| quote::quote!(#ty).to_string());
+    text.replace(" < ", "<").replace(" > ", ">").replace(" >", ">").replace("< ", "<").replace(" :: ", "::")
+}
+
+/// Rule 65 and what any store can hold as a name.
+pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
+    let value = text.value();
+    if value.is_empty() || value.len() > 63 {
+        d.error(text, format!("{what} is {} bytes after mapping; at least 1 and at most 63", value.len())).help("choose a shorter one");
+    } else if value.chars().any(|c| c.is_control() || "\"'`\\".contains(c)) {
+        d.error(text, format!("{what} holds a quote or control character")).help("letters, digits and `_`");
+    }
+}

@@ -1,0 +1,164 @@
+//! The rules on a single field: its options and its default. Item structs share them.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Expr, ExprLit, Lit};
+
+use super::check::{hidden, kind_text, type_text};
+use super::check_rules;
+use super::date;
+use super::model::{Default, Field, Flag, Kind};
+use super::rules::as_float;
+use crate::diagnostics::Diagnostics;
+use crate::options;
+
+/// Checks options, default and constraints of a field.
+pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
+    generated_default(field, d);
+    on_update(field, d);
+    if let Default::Value(value) = &field.options.default {
+        literal_default(field, value, d);
+    }
+    exclusions(field, d);
+    marks(field, d);
+    check_rules::check(field, d);
+}
+
+/// Rule 3.
+fn generated_default(field: &Field, d: &mut Diagnostics) {
+    let (word, fits, wanted) = match &field.options.default {
+        Default::Uuid(word) | Default::Cuid(word) => (word, field.kind.may_be_text(), "string"),
+        Default::Now(word) => (word, matches!(field.kind, Kind::Date | Kind::Other), "date"),
+        _ => return,
+    };
+    if !fits {
+        let problem = d.error(word, format!("default `{word}` needs a {wanted} field, `{}` is {}", field.name, kind_text(field)));
+        problem.help(if wanted == "date" { "make it a `Timestamp`" } else { "make it a `String`" });
+    } else if field.kind == Kind::Uuid && matches!(field.options.default, Default::Cuid(_)) {
+        d.error(word, format!("default `cuid` is no uuid, `{}` is a Uuid", field.name)).help("`default = uuid`");
+    }
+}
+
+/// Rule 4.
+fn on_update(field: &Field, d: &mut Diagnostics) {
+    if let Some(at) = &field.options.on_update
+        && !matches!(field.kind, Kind::Date | Kind::Other)
+    {
+        d.error(at, format!("`on_update = now` needs a date field, `{}` is {}", field.name, kind_text(field)))
+            .help("make it a `Timestamp`");
+    }
+}
+
+/// Rule 5. Paths are left to rustc, which knows what they name.
+fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
+    let is_path = matches!(value, Expr::Path(_));
+    let text = options::as_text(value);
+    let problem = match field.kind {
+        Kind::String if is_path || text.is_some() => return,
+        Kind::Uuid if is_path || text.is_some_and(|t| is_uuid(&t.value())) => return,
+        Kind::Uuid if text.is_some() => "is no hyphenated uuid",
+        Kind::Boolean if is_path || matches!(value, Expr::Lit(ExprLit { lit: Lit::Bool(_), .. })) => return,
+        Kind::Integer if is_path => return,
+        Kind::Integer => match options::as_int(value) {
+            Some(Ok(n)) if n.unsigned_abs() < 1 << 53 => return,
+            Some(_) => "is beyond ±(2^53−1), which JSON cannot carry",
+            None => "is not an integer",
+        },
+        Kind::Number if is_path || options::as_int(value).is_some() || as_float(value).is_some() => return,
+        Kind::Date if is_path || text.is_some_and(|t| date::parse(&t.value()).is_some()) => return,
+        Kind::Date if text.is_some() => "is no RFC 3339 instant such as \"2020-01-01T00:00:00Z\"",
+        Kind::StringArray if is_path || texts(value).is_some() => return,
+        Kind::Json | Kind::Items if is_path => return,
+        Kind::Items if matches!(value, Expr::Array(array) if array.elems.is_empty()) => return,
+        // An enum or an alias: a text cannot be either's value as it stands.
+        Kind::Other if text.is_none() => return,
+        _ => "has another type",
+    };
+    let shown = value.to_token_stream();
+    let name = &field.name;
+    let message = match field.kind {
+        Kind::Other => format!("default {shown} is not a variant of `{}`", type_text(&field.inner)),
+        _ => format!("default {shown} {problem}: `{name}` is {}", kind_text(field)),
+    };
+    let help = match field.kind {
+        Kind::String => "a text: `default = \"..\"`".to_owned(),
+        Kind::Uuid => "`default = uuid`".to_owned(),
+        Kind::Boolean => "`default = false`".to_owned(),
+        Kind::Integer => "`default = 0`".to_owned(),
+        Kind::Number => "`default = 0.0`".to_owned(),
+        Kind::Date => "`default = now`".to_owned(),
+        Kind::StringArray => "`default = [\"..\"]`, or leave it out for the empty list".to_owned(),
+        Kind::Json | Kind::Items => "the path of a const, or leave it out".to_owned(),
+        Kind::Other => format!("a path: `default = {}::..`", type_text(&field.inner)),
+    };
+    d.error(value, message).help(help);
+}
+
+/// Rule 17 for options of a field, and combinations that leave no way to a value.
+fn exclusions(field: &Field, d: &mut Diagnostics) {
+    let exclude = [
+        (Flag::ReadOnly, Flag::WriteOnly, "nobody could use the field"),
+        (Flag::Private, Flag::WriteOnly, "`private` hides more"),
+        (Flag::Private, Flag::ReadOnly, "`private` fields are never returned"),
+        (Flag::ReadOnly, Flag::Immutable, "`read_only` fields are never accepted"),
+        (Flag::ReadOnly, Flag::ClientSet, "`read_only` fields are never accepted"),
+        (Flag::ReadOnly, Flag::Primary, "a generated key is read-only already"),
+    ];
+    for (one, other, why) in exclude {
+        if let (Some(one), Some(other)) = (field.options.flag(one), field.options.flag(other)) {
+            d.error(other, format!("`{one}` and `{other}` exclude each other: {why}")).help(format!("leave `{other}` or `{one}` out"));
+        }
+    }
+    if let (Some(at), Some(_)) = (field.options.flag(Flag::Immutable), &field.options.on_update) {
+        d.error(at, "`immutable` and `on_update` exclude each other").help("leave one of them out");
+    }
+    if let Some(at) = field.options.flag(Flag::ClientSet)
+        && !field.options.default.is_generated()
+    {
+        d.error(at, format!("`client_set` on `{}`, which no client is kept from setting", field.name))
+            .help("it belongs to a default of `uuid`, `cuid` or `now`");
+    }
+    if let Some(at) = field.options.flag(Flag::ReadOnly)
+        && !field.optional
+        && !field.has_default()
+        && field.options.on_update.is_none()
+    {
+        d.error(at, format!("read_only field `{}` could never get its first value", field.name))
+            .help(format!("give it a default, or make it `Option<{}>`", type_text(&field.inner)));
+    }
+}
+
+/// Rule 10 for the marks `filterable` and `sortable`.
+fn marks(field: &Field, d: &mut Diagnostics) {
+    for (flag, verb, opaque) in
+        [(Flag::Filterable, "filtered", field.kind.is_opaque()), (Flag::Sortable, "sorted", !field.kind.is_scalar())]
+    {
+        let Some(at) = field.options.flag(flag) else { continue };
+        if opaque {
+            d.error(at, format!("`{}` ({}) cannot be {verb}", field.name, kind_text(field))).help("leave the option out");
+        } else if let Some(hidden) = hidden(field) {
+            d.error(at, format!("{hidden} field `{}` cannot be {verb} by clients", field.name)).help("leave the option out");
+        }
+    }
+}
+
+/// The texts of `["a", "b"]`.
+pub(crate) fn texts(value: &Expr) -> Option<Vec<syn::LitStr>> {
+    match value {
+        Expr::Array(array) => array.elems.iter().map(|e| options::as_text(e).cloned()).collect(),
+        Expr::Macro(mac) if mac.mac.path.is_ident("vec") => {
+            let tokens: TokenStream = mac.mac.tokens.clone();
+            syn::parse2::<syn::ExprArray>(quote::quote!([#tokens])).ok().and_then(|array| texts(&Expr::Array(array)))
+        }
+        _ => None,
+    }
+}
+
+/// Lower-case hyphenated.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_digit() || (b'a'..=b'f').contains(&b),
+        })
+}

@@ -1,0 +1,132 @@
+//! The rules on names: of the entity, its fields, and what they become on the wire and in storage.
+
+use std::collections::HashMap;
+
+use syn::LitStr;
+
+use super::check::storage_text;
+use super::model::EntityModel;
+use crate::diagnostics::Diagnostics;
+use crate::names;
+
+/// Checks names of the entity and its fields.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    entity(model, d);
+    fields(model, d);
+    renames(model, d);
+}
+
+fn entity(model: &EntityModel, d: &mut Diagnostics) {
+    let written = &model.written;
+    if let Some(name) = &written.name {
+        let text = name.value();
+        let pascal = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
+        if !pascal {
+            d.error(name, format!("entity name `{text}` is not PascalCase")).help(format!("`name = \"{}\"`", pascal_of(&text)));
+        }
+    }
+    if let Some(namespace) = &model.namespace {
+        let text = namespace.value();
+        let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if !fits {
+            let help = names::snake(&text);
+            d.error(namespace, format!("namespace `{text}` is not of the form [a-z][a-z0-9_]*")).help(if help.is_empty() {
+                "`namespace = \"blog\"`".to_owned()
+            } else {
+                format!("`namespace = \"{help}\"`")
+            });
+        }
+    }
+    if let Some(path) = &written.path {
+        check_path(path, d);
+    }
+    // Rule 65.
+    match &written.storage_name {
+        Some(name) => storage_text(name, "table name", d),
+        None if model.storage_name.len() > 63 => {
+            let length = model.storage_name.len();
+            d.error_at(model.ident.span(), format!("table name is {length} bytes after mapping; at most 63"))
+                .help("`storage_name = \"..\"`");
+        }
+        None => {}
+    }
+}
+
+fn check_path(path: &LitStr, d: &mut Diagnostics) {
+    let text = path.value();
+    let unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    if text.starts_with('/') || text.ends_with('/') {
+        d.error(path, "`path` stands below the mount, without slashes around it").help(format!("`path = \"{}\"`", text.trim_matches('/')));
+    } else if text.contains(['{', ':']) {
+        d.error(path, "`path` has static segments only").help("parameters belong to the routes of operations");
+    } else if text.split('/').any(|segment| segment.is_empty() || segment == "." || segment == ".." || !segment.chars().all(unreserved)) {
+        d.error(path, format!("`path` \"{text}\" has a segment that no URL can hold as it is"))
+            .help("letters, digits, `-`, `.`, `_` and `~`, as in `path = \"news/posts\"`");
+    }
+}
+
+/// Rules 7 and 65.
+fn fields(model: &EntityModel, d: &mut Diagnostics) {
+    let mut wires: HashMap<&str, &str> = HashMap::new();
+    let mut columns: HashMap<String, &str> = HashMap::new();
+    for field in &model.fields {
+        let named = field.options.column.as_ref();
+        if let Some(column) = named {
+            storage_text(column, "column name", d);
+        } else if field.column.len() > 63 {
+            let length = field.column.len();
+            d.error(&field.ident, format!("column name is {length} bytes after mapping; at most 63")).help("`#[field(column = \"..\")]`");
+        }
+        if field.wire.is_empty() {
+            d.error(&field.ident, format!("field `{}` has no name on the wire", field.name)).help("use letters");
+            continue;
+        }
+        if let Some(first) = wires.insert(&field.wire, &field.name) {
+            if first != field.name {
+                d.error(&field.ident, format!("fields `{first}` and `{}` share wire name `{}`", field.name, field.wire))
+                    .help("rename one of them");
+            }
+            continue;
+        }
+        // SQL folds the case of names in places even when quoted (SQLite does).
+        if let Some(first) = columns.insert(field.column.to_lowercase(), &field.name) {
+            let message = format!("fields `{first}` and `{}` share column `{}`", field.name, field.column);
+            match named {
+                Some(column) => d.error(column, message).help("name another column"),
+                None => d.error(&field.ident, message).help("`#[field(column = \"..\")]`"),
+            }
+        }
+    }
+}
+
+/// Rule 62.
+fn renames(model: &EntityModel, d: &mut Diagnostics) {
+    let mut claimed: HashMap<String, &str> = HashMap::new();
+    for field in &model.fields {
+        let Some(rename) = &field.options.rename_from else { continue };
+        let old = rename.value();
+        if let Some(current) = model.fields.iter().find(|f| f.name == old || f.column == old) {
+            let problem = d.error(rename, format!("`rename_from = \"{old}\"`: field `{}` still exists", current.name));
+            problem.help("name what the field was called before, or leave the option out");
+        } else if let Some(first) = claimed.insert(old.clone(), &field.name) {
+            d.error(rename, format!("`rename_from = \"{old}\"` is claimed by field `{first}` too")).help("one field continues the old one");
+        }
+    }
+    if let Some(rename) = &model.rename_from
+        && rename.value() == model.storage_name
+    {
+        d.error(rename, format!("`rename_from = \"{}\"` is the current storage name", model.storage_name))
+            .help("name what the table was called before, or leave the option out");
+    }
+}
+
+fn pascal_of(text: &str) -> String {
+    names::words(text)
+        .iter()
+        .map(|word| {
+            let mut chars = word.chars();
+            chars.next().map(|c| c.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
+        })
+        .collect()
+}

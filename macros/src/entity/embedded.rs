@@ -1,0 +1,103 @@
+//! `#[derive(Embedded)]`: a struct that lives in a list inside a record.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{Data, DeriveInput, Fields, Ident};
+
+use super::model::{Field, Flag};
+use super::{check_field, field_tokens};
+use crate::diagnostics::{Diagnostics, list};
+
+/// The derive.
+pub(crate) fn run(item: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let expanded = d.take(syn::parse2::<DeriveInput>(item)).map(|mut input| {
+        let fields = fields(&mut input, &mut d);
+        check(&fields, &mut d);
+        expand(&input.ident, &fields, !d.is_empty())
+    });
+    let errors = d.finish();
+    quote!(#expanded #errors)
+}
+
+fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Vec<Field> {
+    if !input.generics.params.is_empty() {
+        d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident));
+    }
+    match &mut input.data {
+        Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) => named.named.iter_mut().map(|f| Field::parse(f, d)).collect(),
+        _ => {
+            d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
+                .help(format!("`struct {} {{ .. }}`", input.ident));
+            Vec::new()
+        }
+    }
+}
+
+fn check(fields: &[Field], d: &mut Diagnostics) {
+    let keys: Vec<&Field> = fields.iter().filter(|f| f.has(Flag::Primary)).collect();
+    if let Some(second) = keys.get(1) {
+        let names = list(keys.iter().map(|f| &f.name));
+        d.error(&second.ident, format!("item has {} keys: {names}", keys.len())).help("keep one of them");
+    }
+    for (i, field) in fields.iter().enumerate() {
+        if let Some(first) = fields[..i].iter().find(|f| f.wire == field.wire && f.name != field.name) {
+            d.error(&field.ident, format!("fields `{}` and `{}` share wire name `{}`", first.name, field.name, field.wire))
+                .help("rename one of them");
+        }
+        let flags = [Flag::Filterable, Flag::Sortable, Flag::Immutable, Flag::ClientSet];
+        let words = flags.iter().filter_map(|f| field.options.flag(*f)).chain(&field.options.on_update);
+        let mut refused = false;
+        for word in words {
+            refused = true;
+            d.error(word, format!("`{word}` is for fields of entities; items have no routes of their own")).help("leave the option out");
+        }
+        for text in field.options.column.iter().chain(&field.options.rename_from) {
+            d.error(text, "items are stored as JSON: their members have no columns").help("leave the option out");
+        }
+        if !refused {
+            check_field::check(field, d);
+        }
+    }
+}
+
+fn expand(ident: &Ident, fields: &[Field], inert: bool) -> TokenStream {
+    let name = ident.unraw().to_string();
+    let descs = fields.iter().map(|field| {
+        let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
+        let options = if inert {
+            TokenStream::new()
+        } else {
+            field_tokens::options(field, &field_tokens::flags(field), &quote!(__lp::item_literal::<#ty>))
+        };
+        quote!(__lp::item_field::<#ty>(#name, #wire, #column) #options)
+    });
+    let count = proc_macro2::Literal::usize_unsuffixed(fields.len());
+    let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
+    let wires: Vec<_> = fields.iter().map(|f| &f.wire).collect();
+    quote! {
+        const _: () = {
+            use ::linchpin::__private as __lp;
+            #[automatically_derived]
+            impl __lp::Embedded for #ident {
+                const FIELDS: &'static [__lp::FieldDesc] = &[#(#descs),*];
+            }
+            #[automatically_derived]
+            impl __lp::serde::Serialize for #ident {
+                fn serialize<S: __lp::serde::Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
+                    let mut item = serializer.serialize_struct(#name, #count)?;
+                    #(__lp::SerializeStruct::serialize_field(&mut item, #wires, &self.#idents)?;)*
+                    __lp::SerializeStruct::end(item)
+                }
+            }
+            #[automatically_derived]
+            impl<'de> __lp::serde::Deserialize<'de> for #ident {
+                fn deserialize<D: __lp::serde::Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
+                    let mut item = __lp::Members::read(deserializer)?;
+                    ::core::result::Result::Ok(Self { #(#idents: item.take(#wires)?),* })
+                }
+            }
+        };
+    }
+}

@@ -1,0 +1,155 @@
+//! A field's part of the descriptor: default, flags and rules as tokens. `__lp` is in scope.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+use syn::Expr;
+
+use super::check_field::texts;
+use super::date;
+use super::model::{Default, Field, Flag, Kind};
+use super::rules::{Bound, Bounds, Choice, RuleArgs, as_float};
+use crate::options;
+
+/// The calls that follow `__lp::field::<..>(..)`: one for each thing that is not as in a plain field.
+///
+/// `ty` names the type a literal default must have, for the function `literal` of the runtime.
+pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStream) -> TokenStream {
+    let doc = (!field.doc.is_empty()).then(|| {
+        let doc = &field.doc;
+        quote!(.doc(#doc))
+    });
+    let flags = (!flags.is_empty()).then(|| quote!(.flags(&[#(__lp::Flags::#flags),*])));
+    let default = default(field, literal).map(|default| quote!(.default(__lp::DefaultDesc::#default)));
+    let rules = rules(field).map(|rules| quote!(.rules(&#rules)));
+    let rename = field.options.rename_from.as_ref().map(|old| quote!(.rename_from(#old)));
+    quote!(#doc #flags #default #rules #rename)
+}
+
+/// The declared flags, and those they imply.
+pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
+    let sensitive = field.has(Flag::Sensitive) || !field.readable();
+    let all = [
+        (field.has(Flag::Primary), quote!(PRIMARY)),
+        (field.has(Flag::Immutable), quote!(IMMUTABLE)),
+        (field.has(Flag::ReadOnly), quote!(READ_ONLY)),
+        (field.has(Flag::WriteOnly), quote!(WRITE_ONLY)),
+        (field.has(Flag::Private), quote!(PRIVATE)),
+        (sensitive, quote!(SENSITIVE)),
+        (field.has(Flag::ClientSet), quote!(CLIENT_SET)),
+        (field.options.on_update.is_some(), quote!(ON_UPDATE)),
+    ];
+    all.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect()
+}
+
+fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
+    Some(match &field.options.default {
+        Default::None | Default::Poisoned => return None,
+        Default::Uuid(_) => quote!(Uuid),
+        Default::Cuid(_) => quote!(Cuid),
+        Default::Now(_) => quote!(Now),
+        Default::Value(value) => {
+            let value = value_tokens(field.kind, value, literal);
+            quote!(Literal(|| #value))
+        }
+    })
+}
+
+/// A literal as a value: what its tokens decide is written out, the rest goes through `literal`, where rustc judges it.
+fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream {
+    if let Some(text) = options::as_text(value) {
+        if kind == Kind::Date
+            && let Some(millis) = date::parse(&text.value())
+        {
+            let millis = Literal::i64_unsuffixed(millis);
+            return quote!(__lp::date(#millis));
+        }
+        return quote!(__lp::text(#text));
+    }
+    if kind == Kind::Number
+        && let Some(number) = options::as_int(value).and_then(Result::ok).map(|n| n as f64).or_else(|| as_float(value))
+    {
+        // Adding zero turns -0 into 0, as the contract wants it.
+        let number = Literal::f64_unsuffixed(number + 0.0);
+        return quote!(__lp::Value::Float(#number));
+    }
+    if kind == Kind::StringArray
+        && let Some(texts) = texts(value)
+    {
+        return quote!(__lp::texts(&[#(#texts),*]));
+    }
+    if kind == Kind::Items && matches!(value, Expr::Array(_)) {
+        return quote!(__lp::no_items());
+    }
+    match kind {
+        // A const of a text field is a `&str`.
+        Kind::String => quote!(#literal(::core::convert::Into::into(#value))),
+        _ => quote!(#literal(#value)),
+    }
+}
+
+fn rules(field: &Field) -> Option<TokenStream> {
+    let rules = &field.options.rules;
+    let uuid = field.kind == Kind::Uuid && rules.format.is_none();
+    if rules.is_empty() && !uuid {
+        return None;
+    }
+    Some(rule_tokens(rules, uuid))
+}
+
+fn rule_tokens(rules: &RuleArgs, uuid: bool) -> TokenStream {
+    let length = rules.length.as_ref().map(|rule| named("length", counts(&rule.value)));
+    let range = rules.range.as_ref().map(|rule| named("range", range(&rule.value)));
+    let items = rules.items.as_ref().map(|rule| named("items", counts(&rule.value)));
+    let pattern = rules.pattern.as_ref().map(|rule| {
+        let pattern = &rule.value;
+        named("pattern", quote!(__lp::Some(#pattern)))
+    });
+    let format = match &rules.format {
+        Some(rule) => {
+            let format = &rule.value;
+            Some(named("format", quote!(__lp::Some(#format))))
+        }
+        None => uuid.then(|| named("format", quote!(__lp::Some("uuid")))),
+    };
+    let unique_items = rules.unique_items.as_ref().map(|_| named("unique_items", quote!(true)));
+    let each = rules.each.as_ref().map(|rule| {
+        let each = rule_tokens(&rule.value, false);
+        named("each", quote!(__lp::Some(&#each)))
+    });
+    let one_of = rules.one_of.as_ref().map(|rule| {
+        let texts: Vec<_> = rule.value.iter().filter_map(|c| if let Choice::Text(text) = c { Some(text) } else { None }).collect();
+        let ints = rule.value.iter().filter_map(|c| if let Choice::Int(n, _) = c { Some(Literal::i64_unsuffixed(*n)) } else { None });
+        if texts.is_empty() { named("one_of_int", quote!(&[#(#ints),*])) } else { named("one_of", quote!(&[#(#texts),*])) }
+    });
+    quote!(__lp::Rules { #length #range #pattern #format #items #unique_items #each #one_of ..__lp::Rules::NONE })
+}
+
+fn named(name: &str, value: TokenStream) -> TokenStream {
+    let name = quote::format_ident!("{name}");
+    quote!(#name: #value,)
+}
+
+fn counts(bounds: &Bounds<u32>) -> TokenStream {
+    let side = |bound: Option<u32>| match bound.map(Literal::u32_unsuffixed) {
+        Some(n) => quote!(__lp::Some(#n)),
+        None => quote!(__lp::None),
+    };
+    let (min, max) = (side(bounds.min), side(bounds.max));
+    quote!((#min, #max))
+}
+
+fn range(bounds: &Bounds<Bound>) -> TokenStream {
+    let side = |bound: Option<Bound>| match bound {
+        Some(Bound::Int(n) | Bound::Date(n)) => {
+            let n = Literal::i64_unsuffixed(n);
+            quote!(__lp::Some(__lp::Bound::Int(#n)))
+        }
+        Some(Bound::Float(n)) => {
+            let n = Literal::f64_unsuffixed(n);
+            quote!(__lp::Some(__lp::Bound::Float(#n)))
+        }
+        None => quote!(__lp::None),
+    };
+    let (min, max) = (side(bounds.min), side(bounds.max));
+    quote!((#min, #max))
+}

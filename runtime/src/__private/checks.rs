@@ -1,0 +1,56 @@
+//! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
+
+use crate::entity::{Field, FieldType, Kind, Pagination};
+
+const fn bit(kind: Kind) -> u16 {
+    match kind {
+        Kind::String => 1,
+        Kind::Boolean => 1 << 1,
+        Kind::Integer => 1 << 2,
+        Kind::Number => 1 << 3,
+        Kind::Date => 1 << 4,
+        Kind::Enum(_) => 1 << 5,
+        Kind::StringArray => 1 << 6,
+        Kind::Json => 1 << 7,
+        Kind::Items(_) => 1 << 8,
+    }
+}
+
+/// Text.
+pub const TEXTS: u16 = 1;
+/// Whole numbers.
+pub const INTEGERS: u16 = 1 << 2;
+/// Numbers with a fraction.
+pub const NUMBERS: u16 = 1 << 3;
+/// Dates.
+pub const DATES: u16 = 1 << 4;
+/// What a primary key may be.
+pub const KEYS: u16 = TEXTS | INTEGERS;
+/// What whole bounds apply to.
+pub const NUMERIC: u16 = INTEGERS | NUMBERS;
+/// Lists of texts.
+pub const TEXT_LISTS: u16 = 1 << 6;
+/// All lists.
+pub const LISTS: u16 = TEXT_LISTS | 1 << 8;
+/// What compares.
+pub const SCALARS: u16 = TEXTS | 1 << 1 | NUMERIC | DATES | 1 << 5;
+
+/// Fails to compile with `message` unless the field's type is one of `kinds`.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
+    assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
+}
+
+/// Fails to compile unless `1 <= default_limit <= max_limit <= 10000`.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn check_pagination(limits: &Pagination) {
+    assert!(limits.default_limit >= 1, "linchpin: default_limit is 0, it is at least 1");
+    assert!(limits.default_limit <= limits.max_limit, "linchpin: default_limit exceeds max_limit");
+    assert!(limits.max_limit <= 10_000, "linchpin: max_limit exceeds 10000");
+}

@@ -1,0 +1,73 @@
+//! What the derives of `FieldEnum` and `Embedded` call.
+
+use std::marker::PhantomData;
+
+use serde::de::value::UnitDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
+
+use crate::entity::FieldEnum;
+use crate::{DecodeError, Value, ValueRef};
+
+/// A variant as a value.
+pub fn enum_to_value<E: FieldEnum>(variant: E) -> Value {
+    Value::Text(variant.as_str().to_owned())
+}
+
+/// A variant from a stored value.
+///
+/// # Errors
+/// When the value names no variant.
+pub fn enum_from_value<E: FieldEnum>(value: ValueRef<'_>) -> Result<E, DecodeError> {
+    match value {
+        ValueRef::Text(text) => E::from_str(text),
+        _ => None,
+    }
+    .ok_or_else(|| DecodeError::expected(E::DESC.name))
+}
+
+/// A variant from its wire name.
+///
+/// # Errors
+/// When the input is no text or names no variant.
+pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
+    struct Name<E>(PhantomData<E>);
+    impl<E: FieldEnum> Visitor<'_> for Name<E> {
+        type Value = E;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "a variant of {}", E::DESC.name)
+        }
+        fn visit_str<X: Error>(self, text: &str) -> Result<E, X> {
+            E::from_str(text).ok_or_else(|| X::unknown_variant(text, E::DESC.variants))
+        }
+    }
+    deserializer.deserialize_str(Name(PhantomData))
+}
+
+/// The members of an item while it is being read.
+#[derive(Debug)]
+pub struct Members<E> {
+    members: serde_json::Map<String, serde_json::Value>,
+    error: PhantomData<E>,
+}
+
+impl<E: Error> Members<E> {
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// When the input is none.
+    pub fn read<'de, D: Deserializer<'de, Error = E>>(deserializer: D) -> Result<Self, E> {
+        let members = serde::Deserialize::deserialize(deserializer)?;
+        Ok(Self { members, error: PhantomData })
+    }
+
+    /// Takes a member out; an absent one reads as null, so that optional members may be absent.
+    ///
+    /// # Errors
+    /// When the member has another type, or is absent and not optional.
+    pub fn take<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, E> {
+        match self.members.remove(name) {
+            Some(value) => serde_json::from_value(value).map_err(|error| E::custom(format_args!("{name}: {error}"))),
+            None => T::deserialize(UnitDeserializer::<E>::new()).map_err(|_| E::missing_field(name)),
+        }
+    }
+}

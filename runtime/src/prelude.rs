@@ -1,0 +1,7 @@
+//! Everything a declaration names: `use linchpin::prelude::*;`.
+
+pub use crate::entity::{Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid};
+pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
+#[cfg(feature = "server")]
+pub use crate::{Adapter, Adapters};
+pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route};
