@@ -2,6 +2,8 @@
 
 #[cfg(feature = "server")]
 mod app;
+#[cfg(feature = "server")]
+mod auth;
 mod cx;
 pub mod entity;
 mod error;
@@ -23,6 +25,13 @@ mod value;
 #[doc(hidden)]
 pub mod __private;
 
+#[cfg(feature = "server")]
+pub use app::{
+    App, Command, Config, Database, Durability, Environment, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx, Running,
+    SigningSecret,
+};
+#[cfg(feature = "server")]
+pub use auth::JwtAuth;
 pub use cx::{Actor, ActorKind, Cx};
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
@@ -30,7 +39,7 @@ pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use resource::{Adapter, Adapters};
+pub use resource::{Adapter, Adapters, BoxFuture};
 pub use timestamp::{ParseTimestampError, Timestamp};
 pub use value::{DecodeError, Value, ValueRef};
 

@@ -1,2 +1,67 @@
-//! xtask.
-fn main() {}
+//! Every chore of the workspace, in Rust: `cargo xtask <task>`.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+mod expand_size;
+
+const HELP: &str = "\
+cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy and the ui tests
+cargo xtask expand-size     lines and bytes of each expansion, against the budgets
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let fast = args.iter().any(|a| a == "--fast");
+    let done = match args.first().map(String::as_str) {
+        Some("test") => test(fast),
+        Some("expand-size") => expand_size::run(),
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("xtask: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, expansion budgets.
+fn test(fast: bool) -> Result<(), String> {
+    let started = Instant::now();
+    step("formatting", cargo(&["fmt", "--all", "--check"]))?;
+    if !fast {
+        step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    }
+    // A snapshot that changed is a failure to review, never an update.
+    let mut tests = cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+    if fast {
+        tests.args(["--exclude", "ui-tests"]);
+    }
+    step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS"))?;
+    step("documentation examples", cargo(&["test", "--workspace", "--doc"]))?;
+    expand_size::run()?;
+    println!("xtask: all of it passed in {} s", started.elapsed().as_secs());
+    Ok(())
+}
+
+fn cargo(args: &[&str]) -> Command {
+    // Cargo tells its own path to what it runs, so that the same toolchain is used throughout.
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<(), String> {
+    let mut command = command;
+    println!("xtask: {name}");
+    match command.borrow_mut().status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{name} failed ({status})")),
+        Err(error) => Err(format!("{name} could not be started: {error}")),
+    }
+}

@@ -1,1 +1,16 @@
-//! Config, plugins, start-up and serving.
+//! The application: config, plugins, start-up in a fixed order, serving and a graceful stop.
+
+mod build;
+mod capabilities;
+mod command;
+mod config;
+mod listen;
+mod plugin;
+mod running;
+mod secret;
+
+pub use build::{App, Route};
+pub use config::{Config, Database, Durability, Environment};
+pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+pub use running::Running;
+pub use secret::SigningSecret;

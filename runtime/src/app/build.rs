@@ -1,0 +1,349 @@
+//! Start-up, in the contract's order: everything that can be wrong is found before the port is opened.
+
+use std::sync::Arc;
+
+use super::capabilities;
+use super::config::{Config, Database};
+use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+use super::running::{Built, Running};
+use crate::entity::{Entity, EntityDesc};
+use crate::http::{self, Action, AuthDesc, Clock, Endpoint, HttpState, Override, OverrideCall};
+use crate::operation::Operation;
+use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
+use crate::store::{Store, memory::Memory};
+use crate::{Error, Package, Result, Timestamp};
+
+/// An application: a config, plugins and packages.
+///
+/// ```no_run
+/// # use linchpin::prelude::*;
+/// # static BLOG: Package = package!(name = "blog", entities = []);
+/// # async fn main() -> linchpin::Result<()> {
+/// App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&BLOG).run().await
+/// # }
+/// ```
+pub struct App {
+    pub(super) config: Config,
+    pub(super) plugins: Vec<Box<dyn Plugin>>,
+    pub(super) packages: Vec<&'static Package>,
+    pub(super) clock: Clock,
+    overrides: Vec<(&'static str, String, Override)>,
+    hooks: Vec<Hook>,
+}
+
+type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>> + Send>;
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plugins: Vec<&str> = self.plugins.iter().map(|p| p.name()).collect();
+        f.debug_struct("App").field("config", &self.config).field("plugins", &plugins).finish_non_exhaustive()
+    }
+}
+
+/// One of the five generated routes, for overrides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the names say it
+pub enum Route {
+    Create,
+    List,
+    Get,
+    Update,
+    Delete,
+}
+
+impl Route {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::List => "list",
+            Self::Get => "get",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+impl App {
+    /// An app without plugins and packages.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            plugins: Vec::new(),
+            packages: Vec::new(),
+            clock: Arc::new(Timestamp::system_now),
+            overrides: Vec::new(),
+            hooks: Vec::new(),
+        }
+    }
+
+    /// Adds a plugin.
+    #[must_use]
+    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.push(Box::new(plugin));
+        self
+    }
+
+    /// Adds a package.
+    #[must_use]
+    pub fn package(mut self, package: &'static Package) -> Self {
+        self.packages.push(package);
+        self
+    }
+
+    /// Replaces the clock that gives each call its `now`.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Replaces the executor of an operation's routes; policy, parsing, validation and projection stay.
+    #[must_use]
+    pub fn override_operation<E, F, Fut>(mut self, operation: Operation<E>, run: F) -> Self
+    where
+        E: Entity,
+        F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        self.overrides.push((E::DESC.storage_name, operation.spec().name.to_owned(), Arc::new(move |call| Box::pin(run(call)))));
+        self
+    }
+
+    /// Replaces the executor of a generated route of `E`; policy, parsing, validation and projection stay.
+    #[must_use]
+    pub fn override_route<E, F, Fut>(mut self, route: Route, run: F) -> Self
+    where
+        E: Entity,
+        F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        self.overrides.push((E::DESC.storage_name, route.name().to_owned(), Arc::new(move |call| Box::pin(run(call)))));
+        self
+    }
+
+    /// Runs once adapters exist and before anything is served, so that handlers can capture adapters of other entities.
+    #[must_use]
+    pub fn after_adapters<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: FnOnce(Adapters) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.hooks.push(Box::new(move |adapters| Box::pin(hook(adapters))));
+        self
+    }
+
+    /// Starts everything and listens; the app serves until the returned handle is stopped or dropped.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the app, before the port is opened; or the port is taken.
+    pub async fn start(self) -> Result<Running> {
+        let config = self.config.clone();
+        let built = self.build().await?;
+        built.listen(&config).await
+    }
+
+    /// Serves until SIGINT or SIGTERM, then finishes what it accepted.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn serve(self) -> Result<()> {
+        super::command::log(&self.config);
+        let running = self.start().await?;
+        tracing::info!("listening on http://{}", running.address());
+        running.until_signal().await
+    }
+
+    /// Steps 1 to 13 of start-up.
+    pub(crate) async fn build(self) -> Result<Built> {
+        let Self { config, plugins, packages, clock, overrides, hooks } = self;
+        let config = config.checked()?;
+        let secrets = config.signing_secrets()?;
+        let plugins = ordered(plugins, &packages)?;
+        let entries = || packages.iter().flat_map(|p| p.entities);
+
+        let (name, supports): (&str, fn(&str) -> bool) = match config.database {
+            Database::Memory => ("memory", |_| true),
+            Database::Sqlite(_) => ("sqlite", |_| true),
+        };
+        let mut gaps: Vec<_> = entries().filter_map(|e| capabilities::gaps(e.desc, e.operations, name, supports)).collect();
+        if !gaps.is_empty() {
+            return Err(startup(capabilities::text(&mut gaps)));
+        }
+        // DUPLICATES
+
+        let store: Arc<dyn Store> = connect(&config).await?;
+        let mut teardown = Built::new(Arc::clone(&store), config.grace);
+        let done: Result<http::HttpService> = async {
+            let descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
+            store.install(&descs).await?;
+            let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();
+            let cursors = CursorKey::derive(&keys);
+            let mut tables = Vec::new();
+            for entry in entries() {
+                let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?);
+                // Planning now turns a statement the store refuses into a start-up error.
+                for spec in entry.operations {
+                    table.executor(spec)?;
+                }
+                tables.push(table);
+            }
+            let adapters = Adapters::new(tables);
+            for hook in hooks {
+                hook(adapters.clone()).await?;
+            }
+
+            let mut middleware = MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), resolver: None };
+            let mut routes = RoutesCx::default();
+            let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
+            for plugin in plugins {
+                let plugin = teardown.add(plugin);
+                plugin.setup_middleware(&mut middleware).await?;
+            }
+            for plugin in teardown.plugins() {
+                plugin.setup_routes(&mut routes).await?;
+            }
+            let mut endpoints: Vec<Endpoint> = packages.iter().flat_map(|p| http::endpoints(p, p.mount, &adapters)).collect();
+            apply(&overrides, &mut endpoints)?;
+            for plugin in teardown.plugins() {
+                plugin.setup_post(&mut post).await?;
+            }
+            let auth = known_names(post.registrar.auth.take(), &endpoints)?;
+            own_routes(&mut routes, &config, &endpoints, &store);
+
+            teardown.adapters = adapters.clone();
+            teardown.endpoints.clone_from(&endpoints);
+            let mut state = HttpState::new(adapters);
+            state.resolver = middleware.resolver;
+            state.auth = auth;
+            state.clock = clock;
+            state.extra = routes.router;
+            state.extra_paths = routes.paths;
+            http::service(endpoints, state)
+        }
+        .await;
+        match done {
+            Ok(service) => {
+                teardown.service = Some(service);
+                Ok(teardown)
+            }
+            Err(error) => {
+                teardown.undo().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The commands of all plugins.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        self.plugins.iter().flat_map(|p| p.commands()).collect()
+    }
+}
+
+/// A start-up error; its text is for the person who starts the app.
+pub(super) fn startup(text: impl Into<String>) -> Error {
+    Error::new(crate::Code::Internal, text.into())
+}
+
+/// Plugins so that each comes after those it depends on.
+fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Package]) -> Result<Vec<Box<dyn Plugin>>> {
+    let mut problems = Vec::new();
+    let mut names: Vec<String> = packages.iter().map(|p| p.name.to_owned()).chain(plugins.iter().map(|p| p.name().to_owned())).collect();
+    names.sort();
+    problems.extend(names.windows(2).filter(|w| w[0] == w[1]).map(|w| format!("two plugins or packages are named `{}`", w[0])));
+    let needs = packages.iter().flat_map(|p| p.dependencies.iter().map(|d| (p.name.to_owned(), *d)));
+    let needs = needs.chain(plugins.iter().flat_map(|p| p.dependencies().iter().map(|d| (p.name().to_owned(), *d))));
+    problems.extend(
+        needs
+            .filter(|(_, d)| names.binary_search_by(|n| n.as_str().cmp(d)).is_err())
+            .map(|(who, d)| format!("`{who}` depends on `{d}`, which is neither a plugin nor a package of this app")),
+    );
+    let mut storage: Vec<(&str, &str)> = packages.iter().flat_map(|p| p.entities).map(|e| (e.desc.storage_name, e.desc.name)).collect();
+    storage.sort_unstable();
+    problems.extend(storage.windows(2).filter(|w| w[0].0 == w[1].0).map(|w| {
+        format!("entities `{}` and `{}` share the storage name `{}`; give one a namespace or storage_name", w[0].1, w[1].1, w[0].0)
+    }));
+    if !problems.is_empty() {
+        return Err(startup(problems.join("\n")));
+    }
+    let plugin_names: Vec<String> = plugins.iter().map(|p| p.name().to_owned()).collect();
+    let mut waiting = plugins;
+    let mut done: Vec<Box<dyn Plugin>> = Vec::new();
+    while !waiting.is_empty() {
+        let free =
+            |p: &dyn Plugin| p.dependencies().iter().all(|d| !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d));
+        match waiting.iter().position(|p| free(p.as_ref())) {
+            Some(next) => done.push(waiting.remove(next)),
+            None => {
+                let names: Vec<&str> = waiting.iter().map(|p| p.name()).collect();
+                return Err(startup(format!("plugins depend on each other in a circle: {}", names.join(", "))));
+            }
+        }
+    }
+    Ok(done)
+}
+
+async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
+    match &config.database {
+        Database::Memory => Ok(Arc::new(Memory::new())),
+        #[cfg(feature = "sqlite")]
+        Database::Sqlite(file) => Err(startup(format!("sqlite {} pending", file.display()))),
+        #[cfg(not(feature = "sqlite"))]
+        Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
+    }
+}
+
+fn apply(overrides: &[(&'static str, String, Override)], endpoints: &mut [Endpoint]) -> Result<()> {
+    for (storage_name, name, run) in overrides {
+        let mut used = false;
+        for endpoint in endpoints.iter_mut() {
+            let same = endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == *storage_name);
+            if same && endpoint.name == *name && !matches!(endpoint.action, Action::Extra(_)) {
+                endpoint.run = Some(Arc::clone(run));
+                used = true;
+            }
+        }
+        if !used {
+            return Err(startup(format!("the override of `{name}` replaces nothing: `{storage_name}` mounts no such route")));
+        }
+    }
+    Ok(())
+}
+
+/// Every auth name of a policy must mean something; roles need somebody who checks them.
+fn known_names(auth: Option<http::RouteAuth>, endpoints: &[Endpoint]) -> Result<http::RouteAuth> {
+    let mut missing = Vec::new();
+    for endpoint in endpoints {
+        let AuthDesc::Named(name) = endpoint.policy.auth else { continue };
+        let known = auth.as_ref().is_some_and(|a| a.check(name).is_some());
+        if !known {
+            let entity = endpoint.table.as_ref().map_or("", |t| t.desc.name);
+            missing.push(format!(
+                "route `{}` of `{entity}` ({}:{}) needs auth `{name}`, which no plugin registers",
+                endpoint.name, endpoint.at.file, endpoint.at.line
+            ));
+        }
+    }
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(auth.unwrap_or_default());
+    }
+    missing.push("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none` on routes that are public".to_owned());
+    Err(startup(missing.join("\n")))
+}
+
+/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`.
+fn own_routes(routes: &mut RoutesCx, config: &Config, endpoints: &[Endpoint], store: &Arc<dyn Store>) {
+    use axum::routing::get;
+    routes.route("/health/live", get(|| async { "ok" }));
+    let store = Arc::clone(store);
+    let ready = move || {
+        let store = Arc::clone(&store);
+        async move { store.ready().await.map(|()| "ok") }
+    };
+    routes.route("/health/ready", get(ready));
+    let info = crate::openapi::Info::new("API", env!("CARGO_PKG_VERSION"));
+    routes.merge(crate::openapi::openapi_router(crate::openapi::document(&info, endpoints)));
+    if config.docs_on() {
+        routes.merge(crate::openapi::docs_router());
+    }
+}

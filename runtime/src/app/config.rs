@@ -1,0 +1,334 @@
+//! Configuration, from code and from the environment; every mistake is reported at once, under its name.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::secret::SigningSecret;
+use crate::{Code, Error, Problem, Result};
+
+/// The environment's variables, each with what it sets.
+const VARIABLES: &[(&str, &str)] = &[
+    ("LINCHPIN_HOST", "address to listen on"),
+    ("LINCHPIN_PORT", "port to listen on"),
+    ("LINCHPIN_SIGNING_SECRET", "signing secrets, newest first, separated by commas"),
+    ("LINCHPIN_DATABASE_URL", "sqlite:<file> or memory:"),
+    ("LINCHPIN_SQLITE_DURABILITY", "full or normal"),
+    ("LINCHPIN_ENVIRONMENT", "development or production"),
+    ("LINCHPIN_DOCS", "true or false"),
+    ("LINCHPIN_SHUTDOWN_SECONDS", "seconds a stop may take"),
+    ("LINCHPIN_LOG", "a filter such as info or linchpin=debug"),
+    ("LINCHPIN_LOG_FORMAT", "text or json"),
+];
+
+/// What an app is built from, besides plugins and packages.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) host: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) secrets: Vec<SigningSecret>,
+    pub(crate) database: Database,
+    pub(crate) durability: Durability,
+    pub(crate) environment: Environment,
+    pub(crate) docs: Option<bool>,
+    pub(crate) grace: Duration,
+    pub(crate) log: String,
+    pub(crate) log_json: bool,
+    problems: Vec<Problem>,
+}
+
+/// Where records live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// In this process; gone when it stops.
+    Memory,
+    /// In a file beside the app.
+    Sqlite(PathBuf),
+}
+
+/// When a write of the embedded store counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// When it is on disk.
+    #[default]
+    Full,
+    /// When the operating system has it; a power failure may take back the last moments.
+    Normal,
+}
+
+/// What the app is for at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Environment {
+    /// On a developer's machine: conveniences are on.
+    #[default]
+    Development,
+    /// For others: everything must be named.
+    Production,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Config {
+    /// Development on port 3000 of loopback, a SQLite file `linchpin.db` in the working folder.
+    pub fn new() -> Self {
+        Self {
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 3000,
+            secrets: Vec::new(),
+            database: Database::Sqlite("linchpin.db".into()),
+            durability: Durability::Full,
+            environment: Environment::Development,
+            docs: None,
+            grace: Duration::from_secs(10),
+            log: "info".to_owned(),
+            log_json: false,
+            problems: Vec::new(),
+        }
+    }
+
+    /// [`Config::new`] with what the environment's `LINCHPIN_*` variables say.
+    ///
+    /// # Errors
+    /// One error that lists every variable that is wrong or unknown.
+    pub fn from_env() -> Result<Self> {
+        Self::from_vars(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned()))))
+    }
+
+    /// [`Config::from_env`] over given variables.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let mut config = Self::new();
+        let mut seen_host = false;
+        for (name, value) in vars {
+            if !name.starts_with("LINCHPIN_") {
+                continue;
+            }
+            seen_host |= name == "LINCHPIN_HOST";
+            config.variable(&name, value.trim());
+        }
+        if config.environment == Environment::Production && !seen_host {
+            config.host = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        }
+        config.checked()
+    }
+
+    fn variable(&mut self, name: &str, value: &str) {
+        let wrong = |message: &str| Problem::new(name, "invalid", format!("{message}, found `{value}`"));
+        let problem = match name {
+            "LINCHPIN_HOST" => value.parse().map(|v| self.host = v).err().map(|_| wrong("must be an IP address")),
+            "LINCHPIN_PORT" => value.parse().map(|v| self.port = v).err().map(|_| wrong("must be a port from 0 to 65535")),
+            "LINCHPIN_SIGNING_SECRET" => {
+                for secret in value.split(',') {
+                    self.add_secret(name, secret);
+                }
+                None
+            }
+            "LINCHPIN_DATABASE_URL" => database(value).map(|v| self.database = v).err().map(|e| Problem::new(name, "invalid", e)),
+            "LINCHPIN_SQLITE_DURABILITY" => match value {
+                "full" => None,
+                "normal" => {
+                    self.durability = Durability::Normal;
+                    None
+                }
+                _ => Some(wrong("must be `full` or `normal`")),
+            },
+            "LINCHPIN_ENVIRONMENT" => match value {
+                "development" => None,
+                "production" => {
+                    self.environment = Environment::Production;
+                    None
+                }
+                _ => Some(wrong("must be `development` or `production`")),
+            },
+            "LINCHPIN_DOCS" => value.parse().map(|v| self.docs = Some(v)).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_SHUTDOWN_SECONDS" => match value.parse() {
+                Ok(seconds) => {
+                    self.grace = Duration::from_secs(seconds);
+                    None
+                }
+                Err(_) => Some(wrong("must be a number of seconds")),
+            },
+            "LINCHPIN_LOG" => {
+                value.clone_into(&mut self.log);
+                None
+            }
+            "LINCHPIN_LOG_FORMAT" => match value {
+                "text" => None,
+                "json" => {
+                    self.log_json = true;
+                    None
+                }
+                _ => Some(wrong("must be `text` or `json`")),
+            },
+            _ => {
+                let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
+                Some(Problem::new(name, "unknown", format!("is no variable of Linchpin; there are {}", known.join(", "))))
+            }
+        };
+        self.problems.extend(problem);
+    }
+
+    fn add_secret(&mut self, name: &str, secret: &str) {
+        match SigningSecret::new(secret) {
+            Ok(secret) if self.secrets.contains(&secret) => self.problems.push(Problem::new(name, "invalid", "names one secret twice")),
+            Ok(secret) => self.secrets.push(secret),
+            Err(why) => self.problems.push(Problem::new(name, "invalid", why)),
+        }
+    }
+
+    /// The problems found so far, as one error.
+    pub(crate) fn checked(self) -> Result<Self> {
+        if self.problems.is_empty() {
+            return Ok(self);
+        }
+        Err(Error::new(Code::Internal, "The configuration is not valid").with_details(self.problems))
+    }
+
+    /// The port to listen on; 0 picks a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// The address to listen on; loopback by default, every address in production.
+    #[must_use]
+    pub fn host(mut self, host: IpAddr) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// `security.signing.secret`: the first secret given signs, all verify. Read it from the environment, never write it here
+    /// outside of tests.
+    #[must_use]
+    pub fn signing_secret(mut self, secret: impl AsRef<str>) -> Self {
+        self.add_secret("security.signing.secret", secret.as_ref());
+        self
+    }
+
+    /// Where records live: `sqlite:<file>` or `memory:`.
+    #[must_use]
+    pub fn database(mut self, url: impl AsRef<str>) -> Self {
+        match database(url.as_ref()) {
+            Ok(database) => self.database = database,
+            Err(why) => self.problems.push(Problem::new("stores.default", "invalid", why)),
+        }
+        self
+    }
+
+    /// When a write of the embedded store counts as done.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Development or production.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Whether `/docs` is served; by default only in development.
+    #[must_use]
+    pub fn docs(mut self, on: bool) -> Self {
+        self.docs = Some(on);
+        self
+    }
+
+    /// How long a stop waits for requests it has accepted; 10 s by default.
+    #[must_use]
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The signing secrets, with the development one when none was given.
+    pub(crate) fn signing_secrets(&self) -> Result<Vec<SigningSecret>> {
+        if !self.secrets.is_empty() {
+            return Ok(self.secrets.clone());
+        }
+        if self.environment == Environment::Production {
+            let problem = Problem::new(
+                "security.signing.secret",
+                "required",
+                "is required in production: set LINCHPIN_SIGNING_SECRET to at least 32 random bytes",
+            );
+            return Err(Error::new(Code::Internal, "The configuration is not valid").with_details(vec![problem]));
+        }
+        let folder = match &self.database {
+            Database::Sqlite(file) => file.parent().unwrap_or(file.as_path()).to_owned(),
+            Database::Memory => PathBuf::new(),
+        };
+        let secret = SigningSecret::development(&folder).map_err(|why| {
+            Error::new(Code::Internal, "The configuration is not valid").with_details(vec![Problem::new(
+                "security.signing.secret",
+                "invalid",
+                why,
+            )])
+        })?;
+        tracing::warn!("no signing secret is set: using this folder's development secret (.linchpin/development-secret)");
+        Ok(vec![secret])
+    }
+
+    pub(crate) fn docs_on(&self) -> bool {
+        self.docs.unwrap_or(self.environment == Environment::Development)
+    }
+}
+
+fn database(url: &str) -> Result<Database, String> {
+    let problem = || format!("must be `sqlite:<file>` or `memory:`, found `{}`", url.split(':').next().unwrap_or_default());
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok(Database::Memory),
+        Some(("sqlite", path)) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path == ":memory:" { Err(problem()) } else { Ok(Database::Sqlite(path.into())) }
+        }
+        _ => Err(problem()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vars(list: &[(&str, &str)]) -> Result<Config> {
+        Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+    }
+
+    #[test]
+    fn reports_every_mistake_at_once_and_no_secret() {
+        let wrong = [
+            ("LINCHPIN_PORT", "70000"),
+            ("LINCHPIN_PROT", "1"),
+            ("LINCHPIN_SIGNING_SECRET", "hush-hush"),
+            ("LINCHPIN_DATABASE_URL", "postgres://u:pw@h/db"),
+            ("LINCHPIN_DOCS", "maybe"),
+            ("OTHER", "ignored"),
+        ];
+        let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
+        for name in ["LINCHPIN_PORT", "LINCHPIN_PROT", "LINCHPIN_SIGNING_SECRET", "LINCHPIN_DATABASE_URL", "LINCHPIN_DOCS"] {
+            assert!(error.contains(name), "{name} in {error}");
+        }
+        assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
+    }
+
+    #[test]
+    fn a_production_app_needs_a_secret() {
+        let config = vars(&[("LINCHPIN_ENVIRONMENT", "production")]).ok();
+        assert!(config.is_some_and(|c| c.signing_secrets().is_err() && !c.docs_on() && c.host.is_unspecified()));
+    }
+
+    #[test]
+    fn secrets_are_never_printed() {
+        let config = Config::new().signing_secret("0123456789abcdef0123456789abcdef");
+        assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Listening: connections in, requests out, and the stop that loses nothing.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tower_service::Service;
+
+use super::build::startup;
+use super::config::Config;
+use super::running::{Built, Running};
+use crate::Result;
+
+/// How long a client may take to send its headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Built {
+    /// Step 14: opens the port.
+    pub(super) async fn listen(mut self, config: &Config) -> Result<Running> {
+        let bound = TcpListener::bind((config.host, config.port)).await.and_then(|l| Ok((l.local_addr()?, l)));
+        let (address, listener) = match bound {
+            Ok(bound) => bound,
+            Err(error) => {
+                self.undo().await;
+                return Err(startup(format!("cannot listen on {}:{}: {error}", config.host, config.port)));
+            }
+        };
+        let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
+        let adapters = self.adapters.clone();
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            accept(listener, service, stopped, self.grace).await;
+            self.undo().await;
+        });
+        Ok(Running { address, adapters, stop, task })
+    }
+}
+
+async fn accept(listener: TcpListener, service: crate::http::HttpService, mut stopped: watch::Receiver<bool>, grace: Duration) {
+    // Every connection holds a sender; the receiver ends when the last one is gone.
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).pipeline_flush(true);
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, say: waiting a little lets connections end.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            () = told(&mut stopped) => break,
+        };
+        // Answers are written whole, so waiting for more to send only delays them.
+        let _ = stream.set_nodelay(true);
+        let service = service.clone();
+        let answer = service_fn(move |request: hyper::Request<Incoming>| {
+            let mut service = service.clone();
+            async move { Ok::<_, Infallible>(service.call(request).await.unwrap_or_else(|never| match never {})) }
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), answer).with_upgrades();
+        let (mut stopped, open) = (stopped.clone(), open.clone());
+        tokio::spawn(async move {
+            tokio::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = told(&mut stopped) => {
+                    // Finishes the request at hand and closes instead of waiting for another one.
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "connection ended");
+            }
+            drop(open);
+        });
+    }
+    drop(listener);
+    drop(open);
+    if tokio::time::timeout(grace, all_closed.recv()).await.is_err() {
+        tracing::warn!("some requests did not finish within {} s", grace.as_secs());
+    }
+}
+
+/// Returns once the app is to stop; also when its handle was dropped.
+async fn told(stopped: &mut watch::Receiver<bool>) {
+    // The value is looked at here, so that no guard of it lives on in the caller.
+    drop(stopped.wait_for(|stop| *stop).await);
+}

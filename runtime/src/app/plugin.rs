@@ -1,0 +1,193 @@
+//! Plugins: what extends an app, and what it may touch at each step of start-up.
+
+use std::sync::Arc;
+
+use crate::http::{ActorResolver, Clock, RouteAuth};
+use crate::resource::{Adapters, BoxFuture};
+use crate::{Error, Result};
+
+use super::secret::SigningSecret;
+
+/// An extension of an app. Every method but the name has an empty default.
+///
+/// A replacement for authentication resolves the actor in `setup_middleware` and registers what `auth` and `roles` mean in
+/// `setup_post`:
+///
+/// ```
+/// use std::sync::Arc;
+/// use linchpin::http::{ActorResolver, Resolution, RouteAuth};
+/// use linchpin::{Actor, BoxFuture, MiddlewareCx, Plugin, PostCx, Result};
+///
+/// struct HeaderAuth;
+///
+/// impl ActorResolver for HeaderAuth {
+///     fn resolve(&self, parts: &axum::http::request::Parts) -> Resolution {
+///         let actor = match parts.headers.get("x-user").and_then(|v| v.to_str().ok()) {
+///             Some(name) => Actor::user(name),
+///             None => Actor::anonymous(),
+///         };
+///         Resolution::Ready(Ok(Arc::new(actor)))
+///     }
+/// }
+///
+/// impl Plugin for HeaderAuth {
+///     fn name(&self) -> &str {
+///         "header-auth"
+///     }
+///     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+///         Box::pin(async { cx.set_actor_resolver(Arc::new(HeaderAuth)) })
+///     }
+///     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+///         Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
+///     }
+/// }
+/// ```
+pub trait Plugin: Send + Sync + 'static {
+    /// Unique within an app.
+    fn name(&self) -> &str;
+
+    /// Names of plugins and packages that must be there; those plugins are set up first.
+    fn dependencies(&self) -> &[&str] {
+        &[]
+    }
+
+    /// Installs what runs before routes: the actor resolver.
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        let _ = cx;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Mounts routes of its own.
+    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        let _ = cx;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Registers route auth, once adapters exist.
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        let _ = cx;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Undoes what it set up, in reverse order of set-up.
+    fn teardown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Commands it adds to the app's command line.
+    fn commands(&self) -> Vec<Command> {
+        Vec::new()
+    }
+}
+
+/// A command of the app's command line, such as `token`.
+pub struct Command {
+    /// The word.
+    pub name: &'static str,
+    /// One line for `help`.
+    pub about: &'static str,
+    /// Runs with the arguments behind the word and the signing secrets; what it returns is printed.
+    pub run: Box<dyn Fn(&[String], &[SigningSecret]) -> Result<String> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Command").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What `setup_middleware` may do.
+pub struct MiddlewareCx {
+    pub(super) secrets: Vec<SigningSecret>,
+    pub(super) clock: Clock,
+    pub(super) resolver: Option<Arc<dyn ActorResolver>>,
+}
+
+impl MiddlewareCx {
+    /// Installs the resolver that finds the actor of each request.
+    ///
+    /// # Errors
+    /// When another plugin has installed one.
+    pub fn set_actor_resolver(&mut self, resolver: Arc<dyn ActorResolver>) -> Result<()> {
+        if self.resolver.is_some() {
+            return Err(Error::internal("two plugins install an actor resolver; keep one"));
+        }
+        self.resolver = Some(resolver);
+        Ok(())
+    }
+
+    /// The signing secrets, newest first.
+    pub fn signing_secrets(&self) -> &[SigningSecret] {
+        &self.secrets
+    }
+
+    /// The application clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+impl std::fmt::Debug for MiddlewareCx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MiddlewareCx").field("resolver", &self.resolver.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// What `setup_routes` may do.
+#[derive(Debug, Default)]
+pub struct RoutesCx {
+    pub(super) router: axum::Router,
+    pub(super) paths: Vec<String>,
+}
+
+impl RoutesCx {
+    /// Mounts a handler at a path in axum's form, such as `/auth/login`.
+    pub fn route(&mut self, path: &str, handler: axum::routing::MethodRouter) {
+        self.router = std::mem::take(&mut self.router).route(path, handler);
+        self.paths.push(path.to_owned());
+    }
+
+    /// Merges a router whose paths are reached when no entity's route matches.
+    pub fn merge(&mut self, router: axum::Router) {
+        self.router = std::mem::take(&mut self.router).merge(router);
+    }
+}
+
+/// What `setup_post` may do.
+#[derive(Debug)]
+pub struct PostCx {
+    pub(super) adapters: Adapters,
+    pub(super) registrar: Registrar,
+}
+
+impl PostCx {
+    /// Typed access to every adapter.
+    pub fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
+    /// Where names of policies get their meaning.
+    pub fn registrar(&mut self) -> &mut Registrar {
+        &mut self.registrar
+    }
+}
+
+/// Gives the names in route policies their meaning.
+#[derive(Debug, Default)]
+pub struct Registrar {
+    pub(super) auth: Option<RouteAuth>,
+}
+
+impl Registrar {
+    /// Registers what `auth` and `roles` mean.
+    ///
+    /// # Errors
+    /// On the second call.
+    pub fn set_route_auth(&mut self, auth: RouteAuth) -> Result<()> {
+        if self.auth.is_some() {
+            return Err(Error::internal("two plugins register route auth; keep one"));
+        }
+        self.auth = Some(auth);
+        Ok(())
+    }
+}

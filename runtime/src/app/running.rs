@@ -1,0 +1,115 @@
+//! A started app: what must be undone, and the handle that stops it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::plugin::Plugin;
+use crate::entity::Entity;
+use crate::http::{Endpoint, HttpService};
+use crate::resource::Adapters;
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// An app that is ready to listen, and the way back.
+pub(crate) struct Built {
+    store: Arc<dyn Store>,
+    plugins: Vec<Box<dyn Plugin>>,
+    pub(super) adapters: Adapters,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(super) service: Option<HttpService>,
+    pub(super) grace: Duration,
+}
+
+impl Built {
+    pub(super) fn new(store: Arc<dyn Store>, grace: Duration) -> Self {
+        Self { store, plugins: Vec::new(), adapters: Adapters::default(), endpoints: Vec::new(), service: None, grace }
+    }
+
+    pub(super) fn add(&mut self, plugin: Box<dyn Plugin>) -> &dyn Plugin {
+        self.plugins.push(plugin);
+        // Just pushed, so it is there.
+        self.plugins[self.plugins.len() - 1].as_ref()
+    }
+
+    pub(super) fn plugins(&self) -> impl Iterator<Item = &dyn Plugin> {
+        self.plugins.iter().map(AsRef::as_ref)
+    }
+
+    /// Tears plugins down in reverse order and closes the store.
+    pub(crate) async fn undo(self) {
+        for plugin in self.plugins.iter().rev() {
+            if let Err(error) = plugin.teardown().await {
+                tracing::error!(plugin = plugin.name(), error = %error, "teardown failed");
+            }
+        }
+        self.store.close().await;
+    }
+}
+
+/// An app that listens. Dropping it stops it without waiting; [`Running::stop`] finishes what was accepted.
+#[derive(Debug)]
+pub struct Running {
+    pub(super) address: SocketAddr,
+    pub(super) adapters: Adapters,
+    pub(super) stop: watch::Sender<bool>,
+    pub(super) task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The adapter of `E`.
+    ///
+    /// # Errors
+    /// When no package of the app lists `E`.
+    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter> {
+        self.adapters.get::<E>()
+    }
+
+    /// Typed access to every adapter.
+    pub fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
+    /// Stops accepting, finishes what was accepted within the grace period, tears plugins down and closes stores.
+    ///
+    /// # Errors
+    /// When the serving task was lost.
+    pub async fn stop(self) -> Result<()> {
+        // Nobody listening means the task has ended by itself already.
+        let _ = self.stop.send(true);
+        self.task.await.map_err(Error::internal)
+    }
+
+    /// Serves until SIGINT or SIGTERM, then stops.
+    ///
+    /// # Errors
+    /// As [`Running::stop`]; or signals cannot be heard.
+    pub async fn until_signal(self) -> Result<()> {
+        signal().await?;
+        tracing::info!("stopping");
+        self.stop().await
+    }
+}
+
+#[cfg(unix)]
+async fn signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        done = tokio::signal::ctrl_c() => done.map_err(Error::internal),
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> Result<()> {
+    tokio::signal::ctrl_c().await.map_err(Error::internal)
+}

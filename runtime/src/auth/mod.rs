@@ -1,0 +1,5 @@
+//! Authentication that comes with the framework.
+
+mod jwt;
+
+pub use jwt::JwtAuth;
