@@ -14,6 +14,7 @@ use linchpin::http::{AuthDesc, Endpoint, HttpService, HttpState, PolicyDesc, end
 use linchpin::operation::{AssignSpec, Exists, Lookup, Method, OpSpec, ParamSpec, Place, RouteSpec, Seg, Transition};
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::Store;
+use linchpin::store::memory::Memory;
 use linchpin::{Adapters, EntityEntry, Package, Value};
 use serde_json::Value as Json;
 use tower_service::Service;
@@ -239,17 +240,23 @@ pub static BLOG: Package = Package {
     dependencies: &[],
 };
 
-/// Adapters over a fresh store.
-pub async fn adapters() -> Adapters {
-    let store = store();
+/// Adapters over a store.
+pub async fn adapters_over(store: Arc<dyn Store>) -> Adapters {
     store.install(&[&POST, &NOTE]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let tables = [&POST, &NOTE].map(|desc| Arc::new(Table::new(desc, Arc::clone(&store), key.clone()).unwrap()));
     Adapters::new(tables)
 }
 
-fn store() -> Arc<dyn Store> {
-    Arc::new(linchpin::store::memory::Memory::new())
+/// Adapters over a fresh store in memory.
+pub async fn adapters() -> Adapters {
+    adapters_over(Arc::new(Memory::new())).await
+}
+
+/// A fresh store of each kind that lives in the process.
+#[allow(clippy::unused_async)] // opening a file is
+pub async fn stores() -> Vec<Arc<dyn Store>> {
+    vec![Arc::new(Memory::new())]
 }
 
 pub struct App {
@@ -263,13 +270,7 @@ pub async fn blog() -> App {
 
 /// The blog with changes to its endpoints and state.
 pub async fn blog_with(change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState)) -> App {
-    let adapters = adapters().await;
-    let mut mounted = endpoints(&BLOG, BLOG.mount, &adapters);
-    let mut state = HttpState::new(adapters);
-    state.resolver = Some(Arc::new(crate::policy::Headers));
-    state.auth.named = BTreeMap::from([("editor".to_owned(), crate::policy::editor())]);
-    change(&mut mounted, &mut state);
-    App { service: service(mounted, state).unwrap() }
+    App::over(Arc::new(Memory::new()), change).await
 }
 
 #[derive(Debug)]
@@ -305,6 +306,17 @@ impl Answer {
 }
 
 impl App {
+    /// The blog over a store, with changes to its endpoints and state.
+    pub async fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState)) -> Self {
+        let adapters = adapters_over(store).await;
+        let mut mounted = endpoints(&BLOG, BLOG.mount, &adapters);
+        let mut state = HttpState::new(adapters);
+        state.resolver = Some(Arc::new(crate::policy::Headers));
+        state.auth.named = BTreeMap::from([("editor".to_owned(), crate::policy::editor())]);
+        change(&mut mounted, &mut state);
+        Self { service: service(mounted, state).unwrap() }
+    }
+
     pub async fn request(&self, request: Request<Body>) -> Answer {
         let Ok(response) = self.service.clone().call(request).await;
         let (parts, body) = response.into_parts();
