@@ -115,9 +115,16 @@ impl Table {
                 }
             }
             _ => {
+                let by_key = [Order { field: self.entity.primary, desc: false }];
+                let in_order = |a: &&Record, b: &&Record| order_by(order, a, b).then_with(|| order_by(&by_key, a, b));
                 let mut found: Vec<&Record> = found.collect();
-                found.sort_by(|a, b| order_by(order, a, b));
-                for record in found.into_iter().take(limit) {
+                // A page of many records: only the records of the page need sorting.
+                if limit < found.len() {
+                    found.select_nth_unstable_by(limit, in_order);
+                    found.truncate(limit);
+                }
+                found.sort_unstable_by(in_order);
+                for record in found {
                     if !rows.push(&record[..]) {
                         break;
                     }
