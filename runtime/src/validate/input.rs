@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::path::Path;
 use super::read::Reader;
-use super::scalar::{IS_NULL, NOT_LIST, NOT_OBJECT, list_value, plain_text};
+use super::rules::json_holds_nul;
+use super::scalar::{HOLDS_NUL, IS_NULL, NOT_LIST, NOT_OBJECT, list_value, plain_text};
 use super::tree::Json;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
 use crate::operation::{ParamSpec, Place};
@@ -146,21 +147,26 @@ fn list(reader: &mut Reader<'_>, field: &FieldDesc, json: &Json<'_>, path: Path<
 
 impl Reader<'_> {
     /// A value that meets no rules later: text with NUL is refused here, as no store may see it.
+    ///
+    /// Text for a string array is one element, as `$has` takes it; where the array itself is written, the rules refuse it.
     fn plain(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
-        let value = self.value(field, json, path)?;
-        let flaw = match &value {
-            Value::Text(text) => plain_text(text).err(),
-            Value::Strings(list) => list.iter().find_map(|text| plain_text(text).err()),
-            Value::Json(text) => super::rules::json_holds_nul(text).then_some(super::scalar::HOLDS_NUL),
-            _ => None,
+        let value = match (field.kind, json) {
+            (Kind::StringArray, Json::Text(text)) => Value::Text(text.clone().into_owned()),
+            _ => self.value(field, json, path)?,
         };
-        match flaw {
-            None => Some(value),
-            Some(flaw) => {
+        let before = self.problems.len();
+        let mut refuse_nul = |text: &str, path: Path<'_>| {
+            if let Err(flaw) = plain_text(text) {
                 path.report(self.problems, flaw.code, flaw.message);
-                None
             }
+        };
+        match &value {
+            Value::Text(text) => refuse_nul(text, path),
+            Value::Strings(list) => list.iter().enumerate().for_each(|(i, text)| refuse_nul(text, Path::Index(&path, i))),
+            Value::Json(text) if json_holds_nul(text) => path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message),
+            _ => {}
         }
+        (self.problems.len() == before).then_some(value)
     }
 }
 

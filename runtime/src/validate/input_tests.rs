@@ -208,6 +208,9 @@ fn parameters_come_from_declared_members_only() {
         ])
     );
     assert_eq!(read("{}"), Err(vec!["title required".to_owned()]));
+    // One element, as `$has` takes it.
+    assert_eq!(read(r#"{"title":"x","tags":"a"}"#).map(|args| args[6].clone()), Ok(Some(text("a"))));
+    assert_eq!(read(r#"{"title":"x","tags":1}"#), Err(vec!["tags type".to_owned()]));
     assert_eq!(read(r#"{"title":null,"id":"7"}"#), Err(vec!["id unknown_field".to_owned(), "title null_not_allowed".to_owned()]));
     assert_eq!(
         read(r#"{"title":"\u0000","ranks":[1,"2",null],"anyOf":["zzz"],"dates":1,"tags":["\u0000"]}"#),
@@ -217,7 +220,7 @@ fn parameters_come_from_declared_members_only() {
             "ranks[2] null_not_allowed".into(),
             "dates type".into(),
             "anyOf[0] enum".into(),
-            "tags format".into()
+            "tags[0] format".into()
         ])
     );
 }
