@@ -67,7 +67,7 @@ pub const fn entity(
 ///
 /// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which only the type tells.
 pub const fn field<F: Field>(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
-    let desc = FieldDesc::new(name, wire, column, <F::Ty as FieldType>::KIND, <F::Ty as FieldType>::OPTIONAL);
+    let desc = item_field::<F::Ty>(name, wire, column);
     match desc.kind {
         Kind::Enum(_) | Kind::Boolean => FieldDesc { flags: Flags::FILTERABLE, ..desc },
         _ => desc,
@@ -76,7 +76,16 @@ pub const fn field<F: Field>(name: &'static str, wire: &'static str, column: &'s
 
 /// A field of an item struct.
 pub const fn item_field<T: FieldType>(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
-    FieldDesc::new(name, wire, column, <T as FieldType>::KIND, <T as FieldType>::OPTIONAL)
+    let desc = FieldDesc::new(name, wire, column, <T as FieldType>::KIND, <T as FieldType>::OPTIONAL);
+    match desc.kind {
+        // What JSON may hold is known to the Rust type alone.
+        Kind::Json | Kind::Items(_) => FieldDesc { reads: Some(reads::<T>), ..desc },
+        _ => desc,
+    }
+}
+
+fn reads<T: FieldType>(value: ValueRef<'_>) -> bool {
+    T::from_value(value).is_ok()
 }
 
 /// The generated version counter.

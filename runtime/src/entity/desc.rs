@@ -5,7 +5,7 @@
 use super::Kind;
 use crate::http::PolicyDesc;
 use crate::store::Row;
-use crate::{Problem, Value};
+use crate::{Problem, Value, ValueRef};
 
 /// An entity as declared.
 #[derive(Debug)]
@@ -92,6 +92,8 @@ pub struct FieldDesc {
     pub rules: &'static Rules,
     /// Earlier name, for migrations.
     pub rename_from: Option<&'static str>,
+    /// Whether a value reads as the field's Rust type, for types that ask more than their kind says: `Json<T>` and items.
+    pub reads: Option<fn(ValueRef<'_>) -> bool>,
 }
 
 impl FieldDesc {
@@ -108,6 +110,7 @@ impl FieldDesc {
             flags: Flags::NONE,
             rules: &Rules::NONE,
             rename_from: None,
+            reads: None,
         }
     }
 

@@ -1,6 +1,9 @@
 //! An entity with every type, for tests.
 
-use crate::entity::{Bound, DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, Pagination, Rules, SortDesc, SourceLine};
+use crate::__private::item_field;
+use crate::entity::{
+    Bound, DefaultDesc, Embedded, EntityDesc, EnumDesc, FieldDesc, Flags, Json, Kind, Pagination, Rules, SortDesc, SourceLine,
+};
 use crate::http::PolicyDesc;
 use crate::{Timestamp, Value};
 
@@ -8,8 +11,24 @@ pub(super) const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_678);
 
 static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published"] };
 
+/// An item whose Rust type asks for all of its members.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Note {
+    text: String,
+}
+
+impl Embedded for Note {
+    const FIELDS: &'static [FieldDesc] = &NOTE;
+}
+
 static NOTE: [FieldDesc; 1] =
     [FieldDesc { rules: &Rules { length: (None, Some(3)), ..Rules::NONE }, ..FieldDesc::new("text", "text", "text", Kind::String, false) }];
+
+/// A type of the user behind a json field.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Limits {
+    most: u8,
+}
 
 static MEMBER: [FieldDesc; 8] = [
     FieldDesc { default: DefaultDesc::Uuid, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
@@ -19,7 +38,7 @@ static MEMBER: [FieldDesc; 8] = [
         ..FieldDesc::new("age", "age", "age", Kind::Integer, true)
     },
     FieldDesc { default: DefaultDesc::Now, ..FieldDesc::new("joined_at", "joinedAt", "joined_at", Kind::Date, false) },
-    FieldDesc::new("notes", "notes", "notes", Kind::Items(&NOTE), false),
+    item_field::<Vec<Note>>("notes", "notes", "notes"),
     FieldDesc { flags: Flags::PRIVATE, ..FieldDesc::new("hash", "hash", "hash", Kind::String, true) },
     FieldDesc { flags: Flags::READ_ONLY, ..FieldDesc::new("score", "score", "score", Kind::Number, true) },
     FieldDesc::new("tags", "tags", "tags", Kind::StringArray, false),
@@ -33,7 +52,7 @@ const fn flags(flags: Flags, field: FieldDesc) -> FieldDesc {
     FieldDesc { flags, ..field }
 }
 
-static FIELDS: [FieldDesc; 20] = [
+static FIELDS: [FieldDesc; 21] = [
     FieldDesc { default: DefaultDesc::Uuid, ..flags(Flags::PRIMARY, FieldDesc::new("id", "id", "id", Kind::String, false)) },
     rules(&Rules { length: (Some(1), Some(5)), ..Rules::NONE }, FieldDesc::new("title", "title", "title", Kind::String, false)),
     rules(
@@ -67,6 +86,7 @@ static FIELDS: [FieldDesc; 20] = [
     ),
     FieldDesc::new("names", "names", "names", Kind::StringArray, false),
     FieldDesc::new("meta", "meta", "meta", Kind::Json, true),
+    item_field::<Option<Json<Limits>>>("limits", "limits", "limits"),
     rules(
         &Rules { items: (None, Some(2)), unique_items: true, ..Rules::NONE },
         FieldDesc::new("members", "members", "members", Kind::Items(&MEMBER), true),

@@ -70,6 +70,21 @@ impl FieldRules {
     }
 
     fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
+        self.check_rules(value, path, problems);
+        // A stored value that its type cannot read would make every later read of the record fail. Where something is known
+        // to be wrong already, here or while reading the body, that is the reason and this would say it twice.
+        if let Some(reads) = self.field.reads
+            && !value.is_null()
+            && !reads(value.as_ref())
+        {
+            let here = path.to_string();
+            if !problems.iter().any(|p| p.path.starts_with(&here)) {
+                path.report(problems, "type", "does not have the form of this field");
+            }
+        }
+    }
+
+    fn check_rules(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
         let rules = self.field.rules;
         match (self.field.kind, value) {
             (_, Value::Null) | (Kind::Boolean, Value::Bool(_)) => {}

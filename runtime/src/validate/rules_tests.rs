@@ -100,6 +100,11 @@ fn json_and_items() {
     assert_eq!(json("meta", r#"{"a":"\\\u0000"}"#), ["meta format"]);
     assert_eq!(json("meta", r#"{"\u0000":1}"#), ["meta format"]);
     assert_eq!(json("meta", "\"\\u0001\""), none);
+    // The Rust type behind the field has the last word.
+    assert_eq!(json("limits", r#"{"most":255}"#), none);
+    for wrong in [r#"{"most":256}"#, r#"{"most":1.5}"#, "{}", "[]", "7"] {
+        assert_eq!(json("limits", wrong), ["limits type"], "{wrong}");
+    }
     let member = r#"{"id":"1","email":"a@b.co","age":3,"joinedAt":"2026-01-02T03:04:05.000Z","notes":[],"tags":[]}"#;
     assert_eq!(json("members", &format!("[{member}]")), none);
     assert_eq!(json("members", &format!("[{member},{member}]")), ["members[1] duplicate_item"]);
