@@ -9,6 +9,8 @@ mod auth;
 #[cfg(feature = "server")]
 mod body;
 #[cfg(feature = "server")]
+mod cors;
+#[cfg(feature = "server")]
 mod dispatch;
 #[cfg(feature = "server")]
 mod endpoint;
@@ -44,6 +46,8 @@ mod serve;
 
 #[cfg(feature = "server")]
 pub use auth::{ActorResolver, AuthCheck, Resolution, RoleCheck, RouteAuth};
+#[cfg(feature = "server")]
+pub use cors::Cors;
 #[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
 #[cfg(feature = "server")]

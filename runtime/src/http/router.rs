@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
+use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::mounted::Mounted;
 use super::path;
@@ -39,6 +40,8 @@ pub struct HttpState {
     /// The paths in `extra`, so that static segments there win over parameters of entities (`/posts/export` over
     /// `/posts/{id}`). A path left out is reached only when no entity's route matches.
     pub extra_paths: Vec<String>,
+    /// Origins whose pages may read answers; none by default.
+    pub cors: Option<Cors>,
 }
 
 impl HttpState {
@@ -51,6 +54,7 @@ impl HttpState {
             clock: Arc::new(Timestamp::system_now),
             extra: axum::Router::new(),
             extra_paths: Vec::new(),
+            cors: None,
         }
     }
 }
@@ -62,6 +66,7 @@ impl fmt::Debug for HttpState {
             .field("adapters", &self.adapters)
             .field("resolver", &self.resolver.is_some())
             .field("extra_paths", &self.extra_paths)
+            .field("cors", &self.cors)
             .finish_non_exhaustive()
     }
 }
@@ -124,6 +129,7 @@ pub(super) struct App {
     pub(super) adapters: Adapters,
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
+    pub(super) cors: Option<Cors>,
 }
 
 /// A path with its methods.
@@ -229,6 +235,7 @@ impl App {
             adapters: state.adapters,
             clock: state.clock,
             anonymous: Arc::new(Actor::anonymous()),
+            cors: state.cors,
         })
     }
 

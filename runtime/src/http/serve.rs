@@ -1,4 +1,5 @@
-//! The one layer around every request: request id, log, timeout, panics, 404, 405, `HEAD` and `OPTIONS`.
+//! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405, `HEAD` and
+//! `OPTIONS`.
 //!
 //! One function instead of a stack of layers: each of those would box a future and look at the headers again.
 
@@ -13,6 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tower_service::Service;
 
+use super::cors::Grant;
 use super::dispatch;
 use super::endpoint::Policy;
 use super::guard::guarded;
@@ -45,23 +47,24 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>) -> impl Future<Output
     async move {
         if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
             let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
-            return finish(Err(error), None, &parts.method, &id, started);
+            return finish(Err(error), &Asked { mounted: None, method: &parts.method, id: &id, started }, grant(&app, &parts));
         }
         let allow = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
                 let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id));
                 let answer = guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done);
-                return finish(answer, Some(mounted), &parts.method, &id, started);
+                let asked = Asked { mounted: Some(mounted), method: &parts.method, id: &id, started };
+                return finish(answer, &asked, grant(&app, &parts));
             }
             Found::Other(allow) => Some(allow),
             Found::Nowhere => None,
         };
-        let method = parts.method.clone();
+        let (method, grant) = (parts.method.clone(), grant(&app, &parts));
         let answer = match allow {
             Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id)).await,
             None => Box::pin(elsewhere(&app, parts, body, &id)).await,
         };
-        finish(answer, None, &method, &id, started)
+        finish(answer, &Asked { mounted: None, method: &method, id: &id, started }, grant)
     }
 }
 
@@ -122,8 +125,24 @@ fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue 
     HeaderValue::try_from(text).unwrap_or_else(|_| ours.clone())
 }
 
+/// What other origins may do with the answer, when that is configured.
+fn grant(app: &App, parts: &Parts) -> Option<Grant> {
+    app.cors.as_ref().map(|cors| cors.grant(&parts.method, &parts.headers))
+}
+
+/// What was asked, for the answer and the log.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    /// `None` when no endpoint of ours answers.
+    mounted: Option<&'a Mounted>,
+    method: &'a Method,
+    id: &'a RequestId,
+    started: Instant,
+}
+
 /// Turns an answer or error into the response, and logs it.
-fn finish(answer: Result<Response<Body>>, mounted: Option<&Mounted>, method: &Method, id: &RequestId, started: Instant) -> Response<Body> {
+fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant>) -> Response<Body> {
+    let Asked { mounted, method, id, .. } = *asked;
     let mut raised = None;
     let mut response = match answer {
         Ok(mut response) => {
@@ -153,13 +172,17 @@ fn finish(answer: Result<Response<Body>>, mounted: Option<&Mounted>, method: &Me
     if mounted.is_some_and(|m| !m.endpoint.policy.is_public()) && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
-    let route = mounted.map_or("", |m| &m.endpoint.path);
-    log(response.status(), raised.as_deref(), method, route, id, started);
+    if let Some(grant) = grant {
+        grant.apply(response.status(), response.headers_mut());
+    }
+    log(response.status(), raised.as_deref(), asked);
     response
 }
 
 /// One event per request. The route's template is named, never the path: parameters may be sensitive.
-fn log(status: StatusCode, error: Option<&Error>, method: &Method, route: &str, id: &RequestId, started: Instant) {
+fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
+    let Asked { mounted, method, id, started } = *asked;
+    let route = mounted.map_or("", |m| &m.endpoint.path);
     macro_rules! event {
         ($level:ident, $text:literal $(, $name:ident = $value:expr)*) => {
             tracing::$level!(

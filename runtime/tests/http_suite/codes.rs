@@ -40,7 +40,7 @@ fn faults(endpoints: &mut Vec<Endpoint>, _: &mut HttpState) {
     let named = |endpoints: &mut Vec<Endpoint>, name: &str| {
         let mut twin = endpoints.iter().find(|e| e.path == "/posts/{id}" && e.name == "get").unwrap().clone();
         twin.path = format!("/posts/{name}/{{id}}");
-        twin.name = name.to_owned();
+        name.clone_into(&mut twin.name);
         endpoints.push(twin);
         endpoints.len() - 1
     };

@@ -140,7 +140,7 @@ async fn one_event_per_request_without_values() {
     app.send("GET", "/nowhere/path-value", &id, "").await;
     app.send("GET", "/notes", &id, "").await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let text: String = text.lines().filter(|l| l.contains("the-request")).map(|l| format!("{l}\n")).collect();
+    let text = text.lines().filter(|l| l.contains("the-request")).collect::<Vec<_>>().join("\n");
     let events: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let seen: Vec<_> = events
         .iter()
@@ -168,4 +168,39 @@ async fn one_event_per_request_without_values() {
     for value in ["query-value", "path-value", "token-value"] {
         assert!(!text.contains(value), "{value} in {text}");
     }
+}
+
+#[tokio::test]
+async fn other_origins_read_answers_only_where_configured() {
+    const PAGE: (&str, &str) = ("origin", "https://app.example");
+    let named = |answer: &crate::fixture::Answer| {
+        let names = answer.headers.keys().filter(|n| n.as_str().starts_with("access-control-"));
+        names.map(|n| format!("{n}={}", answer.header(n.as_str()))).collect::<Vec<_>>()
+    };
+    let closed = blog().await.send("GET", "/posts", &[PAGE], "").await;
+    assert_eq!((named(&closed), closed.header("vary")), (vec![], ""));
+
+    let app = blog_with(|_, state| {
+        state.cors = Some(linchpin::http::Cors { origins: vec!["https://app.example".to_owned()], credentials: false });
+    })
+    .await;
+    for path in ["/posts", "/posts/none", "/nowhere", "/notes"] {
+        let answer = app.send("GET", path, &[PAGE], "").await;
+        assert_eq!(answer.header("access-control-allow-origin"), "https://app.example", "{path}");
+        assert!(answer.header("access-control-expose-headers").contains("etag"), "{path}");
+        assert_eq!(answer.header("vary"), "origin", "{path}");
+    }
+    for origin in ["https://app.example.evil", "https://APP.example", "null", "http://app.example"] {
+        let answer = app.send("GET", "/posts", &[("origin", origin)], "").await;
+        assert_eq!((named(&answer), answer.header("vary")), (vec![], "origin"), "{origin}");
+    }
+    assert_eq!(named(&app.get("/posts").await), Vec::<String>::new());
+
+    let asks = [PAGE, ("access-control-request-method", "PATCH"), ("access-control-request-headers", "content-type, if-match")];
+    let preflight = app.send("OPTIONS", "/notes/a", &asks, "").await;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.header("access-control-allow-methods"), "GET, HEAD, PATCH, DELETE, OPTIONS");
+    assert_eq!(preflight.header("access-control-allow-headers"), "content-type, if-match");
+    assert_eq!(preflight.header("access-control-max-age"), "600");
+    assert_eq!(preflight.header("access-control-allow-credentials"), "");
 }
