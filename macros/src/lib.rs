@@ -14,6 +14,8 @@ mod package;
 mod policy;
 mod route;
 mod schema;
+#[cfg(test)]
+mod snapshot;
 
 /// Declares a struct as an entity: a record type with CRUD, an adapter and routes.
 ///

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
-use syn::{Expr, Ident, LitStr};
+use syn::{Expr, LitStr};
 
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
@@ -82,12 +82,12 @@ impl Policy {
                 Auth::None(_) => quote!(__lp::AuthDesc::None),
                 Auth::Named(name) => quote!(__lp::AuthDesc::Named(#name)),
             };
-            quote!(auth: ::core::option::Option::Some(#auth),)
+            quote!(auth: __lp::Some(#auth),)
         });
-        let roles = self.roles.as_ref().map(|roles| quote!(roles: ::core::option::Option::Some(&[#(#roles),*]),));
+        let roles = self.roles.as_ref().map(|roles| quote!(roles: __lp::Some(&[#(#roles),*]),));
         let disabled = self.disabled.then(|| quote!(disabled: true,));
-        let max_body = self.max_body.map(|bytes| quote!(max_body: ::core::option::Option::Some(#bytes),));
-        let timeout = self.timeout.map(|ms| quote!(timeout: ::core::option::Option::Some(#ms),));
+        let max_body = self.max_body.map(|bytes| quote!(max_body: __lp::Some(#bytes),));
+        let timeout = self.timeout.map(|ms| quote!(timeout: __lp::Some(#ms),));
         quote!(__lp::PolicyDesc { #auth #roles #disabled #max_body #timeout ..__lp::PolicyDesc::INHERIT })
     }
 }

@@ -63,6 +63,21 @@ pub const fn entity(
     }
 }
 
+/// The place of a declaration.
+pub const fn at(file: &'static str, line: u32) -> SourceLine {
+    SourceLine { file, line }
+}
+
+/// A field of an index or sort, smallest first.
+pub const fn asc(field: usize) -> SortDesc {
+    SortDesc { field, desc: false }
+}
+
+/// A field of an index or sort, greatest first.
+pub const fn desc(field: usize) -> SortDesc {
+    SortDesc { field, desc: true }
+}
+
 /// A field with its marker's type: names, kind and optionality; options follow as method calls.
 ///
 /// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which only the type tells.

@@ -164,14 +164,14 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     });
     let namespace = model.namespace.as_ref().map(|ns| quote!(namespace: __lp::Some(#ns),));
     let indexes = (!model.indexes.is_empty()).then(|| {
-        let indexes = model.indexes.iter().map(|index| {
+        let indexes = model.indexes.iter().filter(|i| !i.places.is_empty()).map(|index| {
             let fields = index.places.iter().map(sort_desc);
             quote!(__lp::IndexDesc { fields: &[#(#fields),*] })
         });
         quote!(indexes: &[#(#indexes),*],)
     });
     let uniques = (!model.uniques.is_empty()).then(|| {
-        let uniques = model.uniques.iter().map(|unique| {
+        let uniques = model.uniques.iter().filter(|u| !u.places.is_empty()).map(|unique| {
             let fields = unique.places.iter().map(|place| Literal::usize_unsuffixed(place.field));
             let global = unique.global;
             quote!(__lp::UniqueDesc { fields: &[#(#fields),*], global: #global })
@@ -208,14 +208,14 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #version #check #defaults #routes #stores #rename
-            ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::SourceLine { file: file!(), line: line!() })
+            ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
     }
 }
 
 fn sort_desc(place: &Place) -> TokenStream {
-    let (field, desc) = (Literal::usize_unsuffixed(place.field), place.desc);
-    quote!(__lp::SortDesc { field: #field, desc: #desc })
+    let field = Literal::usize_unsuffixed(place.field);
+    if place.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) }
 }
 
 fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
@@ -226,8 +226,12 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
         return quote!(__lp::version_field(#name, #wire, #column));
     }
     let mut flags = field_tokens::flags(field);
-    flags.extend(model.filterable(i).then(|| quote!(FILTERABLE)));
-    flags.extend(model.sortable(i).then(|| quote!(SORTABLE)));
+    match (model.filterable(i), model.sortable(i)) {
+        (true, true) => flags.push(quote!(LISTED)),
+        (true, false) => flags.push(quote!(FILTERABLE)),
+        (false, true) => flags.push(quote!(SORTABLE)),
+        (false, false) => {}
+    }
     let options = field_tokens::options(field, &flags, &quote!(__lp::literal::<#module::#ident>));
     quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options)
 }

@@ -19,7 +19,7 @@ pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStrea
         quote!(.doc(#doc))
     });
     let flags = (!flags.is_empty()).then(|| quote!(.flags(&[#(__lp::Flags::#flags),*])));
-    let default = default(field, literal).map(|default| quote!(.default(__lp::DefaultDesc::#default)));
+    let default = default(field, literal);
     let rules = rules(field).map(|rules| quote!(.rules(&#rules)));
     let rename = field.options.rename_from.as_ref().map(|old| quote!(.rename_from(#old)));
     quote!(#doc #flags #default #rules #rename)
@@ -44,12 +44,12 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
 fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
     Some(match &field.options.default {
         Default::None | Default::Poisoned => return None,
-        Default::Uuid(_) => quote!(Uuid),
-        Default::Cuid(_) => quote!(Cuid),
-        Default::Now(_) => quote!(Now),
+        Default::Uuid(_) => quote!(.default(__lp::DefaultDesc::Uuid)),
+        Default::Cuid(_) => quote!(.default(__lp::DefaultDesc::Cuid)),
+        Default::Now(_) => quote!(.default(__lp::DefaultDesc::Now)),
         Default::Value(value) => {
             let value = value_tokens(field.kind, value, literal);
-            quote!(Literal(|| #value))
+            quote!(.literal(|| #value))
         }
     })
 }

@@ -1,1 +1,134 @@
+//! Snapshots of expansions, and the model as operations see it.
 
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{EntityModel, Kind};
+use crate::diagnostics::Diagnostics;
+use crate::snapshot;
+
+fn expand(name: &str, source: &str) {
+    let (args, item) = snapshot::declaration(source);
+    snapshot::assert(name, source, &super::run(args, item));
+}
+
+#[test]
+fn a_small_entity() {
+    expand("entity_small", include_str!("../../tests/snapshot/entity_small.rs"));
+}
+
+#[test]
+fn a_full_entity() {
+    expand("entity_full", include_str!("../../tests/snapshot/entity_full.rs"));
+}
+
+/// Four mistakes, four errors, and everything that others refer to is there.
+#[test]
+fn a_broken_entity() {
+    expand("entity_broken", include_str!("../../tests/snapshot/entity_broken.rs"));
+}
+
+#[test]
+fn a_field_enum() {
+    let source = include_str!("../../tests/snapshot/field_enum.rs");
+    snapshot::assert("field_enum", source, &super::field_enum(derive_input(source)));
+}
+
+#[test]
+fn an_embedded_item() {
+    let source = include_str!("../../tests/snapshot/embedded.rs");
+    snapshot::assert("embedded", source, &super::embedded(derive_input(source)));
+}
+
+fn derive_input(source: &str) -> TokenStream {
+    source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"))
+}
+
+/// The limit for an entity of 8 fields, without what the user wrote.
+#[test]
+fn the_expansion_is_thin() {
+    let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
+    let user = prettyplease::unparse(&syn::parse_quote!(#item)).lines().count();
+    let expansion = super::run(args, item);
+    let all = prettyplease::unparse(&syn::parse_quote!(#expansion)).lines().count();
+    assert!(all - user <= 200, "{} lines", all - user);
+}
+
+fn model(args: TokenStream, item: TokenStream) -> (EntityModel, Vec<String>) {
+    let mut d = Diagnostics::new();
+    let model = EntityModel::parse(args, item, &mut d).unwrap_or_else(|| panic!("no model"));
+    super::check::check(&model, &mut d);
+    (model, d.into_texts())
+}
+
+#[test]
+fn the_model_resolves_names_and_types() {
+    let (model, problems) = model(
+        quote!(namespace = "blog", unique(slug), index(author_id, desc(views)), sort = desc(views), version),
+        quote! {
+            pub struct BlogPost {
+                #[field(primary, default = uuid)]
+                pub id: Uuid,
+                pub slug: String,
+                pub author_id: Option<String>,
+                #[field(default = 0)]
+                pub views: i64,
+                pub r#type: std::option::Option<Status>,
+                pub tags: Vec<String>,
+                pub parts: Vec<Part>,
+                #[field(private)]
+                pub meta: serde_json::Value,
+            }
+        },
+    );
+    assert_eq!(problems, [""; 0]);
+    assert_eq!((model.path.as_str(), model.storage_name.as_str()), ("blog-posts", "blog_blog_posts"));
+    let kinds: Vec<Kind> = model.fields.iter().map(|f| f.kind).collect();
+    use Kind::{Integer, Items, Json, Other, String, StringArray, Uuid};
+    assert_eq!(kinds, [Uuid, String, String, Integer, Other, StringArray, Items, Json, Integer]);
+    let optional: Vec<&str> = model.fields.iter().filter(|f| f.optional).map(|f| f.name.as_str()).collect();
+    assert_eq!(optional, ["author_id", "type"]);
+    assert_eq!(model.fields[2].wire, "authorId");
+    assert_eq!((model.primary, model.default_sort()), (Some(0), (3, true)));
+    assert!(model.pins_one(&[1]) && model.pins_one(&[0, 3]) && !model.pins_one(&[2, 3]));
+    assert!(model.filterable(1) && model.filterable(2) && !model.filterable(5) && !model.filterable(7));
+    assert!(model.sortable(2) && model.sortable(3) && !model.sortable(1));
+    assert!(model.fields[8].generated && model.fields[8].server_owned());
+    assert_eq!(model.generated.module, "blog_post");
+}
+
+#[test]
+fn mistakes_are_reported_together() {
+    let (_, problems) = model(
+        quote!(index(titel), unique(email, email), pagination(default = 300, max = 200), routes(delet(disabled))),
+        quote! {
+            pub struct User {
+                #[field(primary)]
+                pub id: bool,
+                #[field(range = 1..=2)]
+                pub title: String,
+                pub email: String,
+            }
+        },
+    );
+    assert_eq!(
+        problems,
+        [
+            "linchpin: unknown route `delet`\nhelp: `delete`",
+            "linchpin: unknown field `titel` in index\nhelp: `title`",
+            "linchpin: primary key `id` must be String or i64, found bool\nhelp: `String`",
+            "linchpin: `range` on string field `title`\nhelp: `length = ..` bounds a text",
+            "linchpin: field `email` repeated in unique\nhelp: name each field once",
+            "linchpin: default_limit 300 exceeds max_limit 200\nhelp: `pagination(default = 200, max = 300)`",
+        ]
+    );
+}
+
+#[test]
+fn modules_of_keywords_are_raw() {
+    for (name, module) in [("Type", "r#type"), ("Match", "r#match"), ("Crate", "crate_"), ("HTTPServer", "http_server")] {
+        let ident = quote::format_ident!("{name}");
+        let (model, _) = model(quote!(), quote!(struct #ident { #[field(primary)] id: String }));
+        assert_eq!(model.generated.module.to_string(), module);
+    }
+}

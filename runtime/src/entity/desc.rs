@@ -144,6 +144,13 @@ impl FieldDesc {
         Self { default, ..self }
     }
 
+    /// With a literal as default.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn literal(self, value: fn() -> Value) -> Self {
+        Self { default: DefaultDesc::Literal(value), ..self }
+    }
+
     /// With constraints.
     #[doc(hidden)]
     #[must_use]
@@ -236,6 +243,9 @@ impl Flags {
     pub const ON_UPDATE: Self = Self(1 << 9);
     /// The version counter.
     pub const VERSION: Self = Self(1 << 10);
+
+    /// A filter and a sort of the list route.
+    pub const LISTED: Self = Self::FILTERABLE.or(Self::SORTABLE);
 
     /// Union.
     #[must_use]
