@@ -1,6 +1,6 @@
 //! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::{Expr, LitStr};
 
@@ -23,7 +23,7 @@ pub(crate) struct Policy {
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
     /// `auth = none`.
-    None(Span),
+    None,
     /// `auth = "userAuth"`.
     Named(LitStr),
 }
@@ -74,21 +74,15 @@ impl Policy {
 
     /// The descriptor; `__lp` is in scope.
     pub(crate) fn tokens(&self) -> TokenStream {
-        if self.is_inherit() {
-            return quote!(__lp::PolicyDesc::INHERIT);
-        }
-        let auth = self.auth.as_ref().map(|auth| {
-            let auth = match auth {
-                Auth::None(_) => quote!(__lp::AuthDesc::None),
-                Auth::Named(name) => quote!(__lp::AuthDesc::Named(#name)),
-            };
-            quote!(auth: __lp::Some(#auth),)
+        let auth = self.auth.as_ref().map(|auth| match auth {
+            Auth::None => quote!(.auth(__lp::AuthDesc::None)),
+            Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
         });
-        let roles = self.roles.as_ref().map(|roles| quote!(roles: __lp::Some(&[#(#roles),*]),));
-        let disabled = self.disabled.then(|| quote!(disabled: true,));
-        let max_body = self.max_body.map(|bytes| quote!(max_body: __lp::Some(#bytes),));
-        let timeout = self.timeout.map(|ms| quote!(timeout: __lp::Some(#ms),));
-        quote!(__lp::PolicyDesc { #auth #roles #disabled #max_body #timeout ..__lp::PolicyDesc::INHERIT })
+        let roles = self.roles.as_ref().map(|roles| quote!(.roles(&[#(#roles),*])));
+        let disabled = self.disabled.then(|| quote!(.disable()));
+        let max_body = self.max_body.map(Literal::u64_unsuffixed).map(|bytes| quote!(.max_body(#bytes)));
+        let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
+        quote!(__lp::PolicyDesc::INHERIT #auth #roles #disabled #max_body #timeout)
     }
 }
 
@@ -108,7 +102,7 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
         return Some(Auth::Named(name.clone()));
     }
     match options::as_ident(value) {
-        Some(ident) if ident == "none" => Some(Auth::None(ident.span())),
+        Some(ident) if ident == "none" => Some(Auth::None),
         Some(ident) => {
             d.error(ident, format!("unknown auth `{ident}`"))
                 .help(format!("`auth = none`, or the name of a handler: `auth = \"{ident}\"`"));

@@ -78,6 +78,16 @@ pub const fn desc(field: usize) -> SortDesc {
     SortDesc { field, desc: true }
 }
 
+/// An index over fields.
+pub const fn index(fields: &'static [SortDesc]) -> IndexDesc {
+    IndexDesc { fields }
+}
+
+/// A unique over fields, by position.
+pub const fn unique(fields: &'static [usize], global: bool) -> UniqueDesc {
+    UniqueDesc { fields, global }
+}
+
 /// A field with its marker's type: names, kind and optionality; options follow as method calls.
 ///
 /// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which only the type tells.

@@ -166,7 +166,7 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     let indexes = (!model.indexes.is_empty()).then(|| {
         let indexes = model.indexes.iter().filter(|i| !i.places.is_empty()).map(|index| {
             let fields = index.places.iter().map(sort_desc);
-            quote!(__lp::IndexDesc { fields: &[#(#fields),*] })
+            quote!(__lp::index(&[#(#fields),*]))
         });
         quote!(indexes: &[#(#indexes),*],)
     });
@@ -174,7 +174,7 @@ fn descriptor(model: &EntityModel) -> TokenStream {
         let uniques = model.uniques.iter().filter(|u| !u.places.is_empty()).map(|unique| {
             let fields = unique.places.iter().map(|place| Literal::usize_unsuffixed(place.field));
             let global = unique.global;
-            quote!(__lp::UniqueDesc { fields: &[#(#fields),*], global: #global })
+            quote!(__lp::unique(&[#(#fields),*], #global))
         });
         quote!(uniques: &[#(#uniques),*],)
     });

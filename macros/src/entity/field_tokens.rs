@@ -97,45 +97,39 @@ fn rules(field: &Field) -> Option<TokenStream> {
 }
 
 fn rule_tokens(rules: &RuleArgs, uuid: bool) -> TokenStream {
-    let length = rules.length.as_ref().map(|rule| named("length", counts(&rule.value)));
-    let range = rules.range.as_ref().map(|rule| named("range", range(&rule.value)));
-    let items = rules.items.as_ref().map(|rule| named("items", counts(&rule.value)));
-    let pattern = rules.pattern.as_ref().map(|rule| {
-        let pattern = &rule.value;
-        named("pattern", quote!(__lp::Some(#pattern)))
-    });
+    let length = rules.length.as_ref().map(|rule| counts("length", &rule.value));
+    let range = rules.range.as_ref().map(|rule| range(&rule.value));
+    let items = rules.items.as_ref().map(|rule| counts("items", &rule.value));
+    let pattern = rules.pattern.as_ref().map(|rule| text("pattern", &rule.value));
     let format = match &rules.format {
-        Some(rule) => {
-            let format = &rule.value;
-            Some(named("format", quote!(__lp::Some(#format))))
-        }
-        None => uuid.then(|| named("format", quote!(__lp::Some("uuid")))),
+        Some(rule) => Some(text("format", &rule.value)),
+        None => uuid.then(|| quote!(.format("uuid"))),
     };
-    let unique_items = rules.unique_items.as_ref().map(|_| named("unique_items", quote!(true)));
+    let unique_items = rules.unique_items.as_ref().map(|_| quote!(.unique_items()));
     let each = rules.each.as_ref().map(|rule| {
         let each = rule_tokens(&rule.value, false);
-        named("each", quote!(__lp::Some(&#each)))
+        quote!(.each(&#each))
     });
     let one_of = rules.one_of.as_ref().map(|rule| {
         let texts: Vec<_> = rule.value.iter().filter_map(|c| if let Choice::Text(text) = c { Some(text) } else { None }).collect();
         let ints = rule.value.iter().filter_map(|c| if let Choice::Int(n, _) = c { Some(Literal::i64_unsuffixed(*n)) } else { None });
-        if texts.is_empty() { named("one_of_int", quote!(&[#(#ints),*])) } else { named("one_of", quote!(&[#(#texts),*])) }
+        if texts.is_empty() { quote!(.one_of_int(&[#(#ints),*])) } else { quote!(.one_of(&[#(#texts),*])) }
     });
-    quote!(__lp::Rules { #length #range #pattern #format #items #unique_items #each #one_of ..__lp::Rules::NONE })
+    quote!(__lp::Rules::NONE #length #range #pattern #format #items #unique_items #each #one_of)
 }
 
-fn named(name: &str, value: TokenStream) -> TokenStream {
-    let name = quote::format_ident!("{name}");
-    quote!(#name: #value,)
+fn text(method: &str, value: &syn::LitStr) -> TokenStream {
+    let method = quote::format_ident!("{method}");
+    quote!(.#method(#value))
 }
 
-fn counts(bounds: &Bounds<u32>) -> TokenStream {
+fn counts(method: &str, bounds: &Bounds<u32>) -> TokenStream {
     let side = |bound: Option<u32>| match bound.map(Literal::u32_unsuffixed) {
         Some(n) => quote!(__lp::Some(#n)),
         None => quote!(__lp::None),
     };
-    let (min, max) = (side(bounds.min), side(bounds.max));
-    quote!((#min, #max))
+    let (method, min, max) = (quote::format_ident!("{method}"), side(bounds.min), side(bounds.max));
+    quote!(.#method(#min, #max))
 }
 
 fn range(bounds: &Bounds<Bound>) -> TokenStream {
@@ -151,5 +145,5 @@ fn range(bounds: &Bounds<Bound>) -> TokenStream {
         None => quote!(__lp::None),
     };
     let (min, max) = (side(bounds.min), side(bounds.max));
-    quote!((#min, #max))
+    quote!(.range(#min, #max))
 }

@@ -44,14 +44,14 @@ fn derive_input(source: &str) -> TokenStream {
     source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"))
 }
 
-/// The limit for an entity of 8 fields, without what the user wrote.
+/// Lines of code of an entity of 8 fields: everything but docs, as a reviewer counts.
 #[test]
 fn the_expansion_is_thin() {
     let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
-    let user = prettyplease::unparse(&syn::parse_quote!(#item)).lines().count();
     let expansion = super::run(args, item);
-    let all = prettyplease::unparse(&syn::parse_quote!(#expansion)).lines().count();
-    assert!(all - user <= 200, "{} lines", all - user);
+    let text = prettyplease::unparse(&syn::parse_quote!(#expansion));
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("///")).count();
+    assert!(code <= 200, "{code} lines");
 }
 
 fn model(args: TokenStream, item: TokenStream) -> (EntityModel, Vec<String>) {

@@ -114,57 +114,6 @@ impl FieldDesc {
         }
     }
 
-    /// With a doc comment.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn doc(self, doc: &'static str) -> Self {
-        Self { doc, ..self }
-    }
-
-    /// With further flags. A hidden field is neither filterable nor sortable, whatever else says so.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn flags(self, flags: &[Flags]) -> Self {
-        let mut all = self.flags;
-        let mut i = 0;
-        while i < flags.len() {
-            all = all.or(flags[i]);
-            i += 1;
-        }
-        if all.has(Flags::PRIVATE.or(Flags::WRITE_ONLY)) {
-            all = all.without(Flags::FILTERABLE.or(Flags::SORTABLE));
-        }
-        Self { flags: all, ..self }
-    }
-
-    /// With a default.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn default(self, default: DefaultDesc) -> Self {
-        Self { default, ..self }
-    }
-
-    /// With a literal as default.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn literal(self, value: fn() -> Value) -> Self {
-        Self { default: DefaultDesc::Literal(value), ..self }
-    }
-
-    /// With constraints.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn rules(self, rules: &'static Rules) -> Self {
-        Self { rules, ..self }
-    }
-
-    /// With an earlier name.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn rename_from(self, old: &'static str) -> Self {
-        Self { rename_from: Some(old), ..self }
-    }
-
     /// Whether a response may hold it.
     pub const fn readable(&self) -> bool {
         !self.flags.has(Flags::PRIVATE.or(Flags::WRITE_ONLY))

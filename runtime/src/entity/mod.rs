@@ -1,5 +1,6 @@
 //! What an entity is: its descriptor, its field types and its typed face.
 
+mod build;
 mod desc;
 mod field;
 mod page;

@@ -28,6 +28,41 @@ impl PolicyDesc {
     /// Inherits everything.
     pub const INHERIT: Self = Self { auth: None, roles: None, disabled: false, max_body: None, timeout: None };
 
+    /// With who may call.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn auth(self, auth: AuthDesc) -> Self {
+        Self { auth: Some(auth), ..self }
+    }
+
+    /// With roles.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn roles(self, roles: &'static [&'static str]) -> Self {
+        Self { roles: Some(roles), ..self }
+    }
+
+    /// Not mounted.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn disable(self) -> Self {
+        Self { disabled: true, ..self }
+    }
+
+    /// With a limit of the body, in bytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn max_body(self, bytes: u64) -> Self {
+        Self { max_body: Some(bytes), ..self }
+    }
+
+    /// With a timeout, in milliseconds.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn timeout(self, millis: u64) -> Self {
+        Self { timeout: Some(millis), ..self }
+    }
+
     /// These keys, with those of `defaults` where they are absent. `disabled` is never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
