@@ -116,6 +116,7 @@ impl Asked<'_> {
             draft.problems.push(Problem::new(at, "reserved", "is the path of another route"));
         }
         let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
+            let draft = on.table.checked_create(&self.cx, draft)?;
             let outcome = run(self.inputs(on, Inputs::Create(draft))).await?;
             let id = answer::id_of(&on.table, &outcome);
             (outcome, id)
@@ -148,7 +149,7 @@ impl Asked<'_> {
             _ => return Err(refuse_update(on, draft, missing)),
         };
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, Inputs::Update(id, draft, version))).await?,
+            Some(run) => run(self.inputs(on, Inputs::Update(id, on.table.checked_update(draft)?, version))).await?,
             None => Outcome::Record(on.table.update(&self.cx, id, draft, version, &on.form).await?),
         };
         self.answer(on, outcome, Answer::Record)
@@ -178,6 +179,7 @@ impl Asked<'_> {
         let version = if plan.guarded { self.expected(on, &mut problems) } else { None };
         let read = plan.read(&on.table, &self.cx, self.params, self.parts, &self.body, problems)?;
         let outcome = if let Some(run) = &self.mounted.endpoint.run {
+            plan.check_required(&read.args)?;
             run(self.inputs(on, Inputs::Operation(read.args, read.page, version))).await?
         } else {
             let call = Call { cx: &self.cx, args: read.args, page: read.page, form: &on.form, version };
@@ -240,19 +242,10 @@ impl Asked<'_> {
 
 /// Why an update goes no further: its own problems first, then the missing precondition, then the record.
 fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
-    let Draft { values, mut problems } = draft;
-    for (field, value) in on.table.desc.fields.iter().enumerate().zip(&values).filter_map(|(f, v)| Some((f, v.as_ref()?))) {
-        match (field, value) {
-            ((_, desc), Value::Null) if !desc.optional => {
-                problems.push(Problem::new(desc.wire, "null_not_allowed", "must not be null"));
-            }
-            ((index, desc), value) => on.table.validator.check(index, value, desc.wire, &mut problems),
-        }
-    }
-    match (problems.is_empty(), no_precondition) {
-        (false, _) => Error::validation(problems),
-        (true, true) => precondition_required(),
-        (true, false) => Error::not_found(),
+    match on.table.checked_update(draft) {
+        Err(problems) => problems,
+        Ok(_) if no_precondition => precondition_required(),
+        Ok(_) => Error::not_found(),
     }
 }
 

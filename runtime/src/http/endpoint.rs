@@ -119,7 +119,7 @@ pub struct OverrideCall {
 /// The typed inputs of a route.
 #[derive(Debug)]
 pub enum Inputs {
-    /// Of `create`.
+    /// Of `create`: a value for every field, defaults included.
     Create(Draft),
     /// Of `list`.
     List(ListRequest),

@@ -190,6 +190,16 @@ impl OperationPlan {
         }
     }
 
+    /// Checks that required parameters are there, for overrides: other executors do it themselves.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub(super) fn check_required(&self, args: &[Option<Value>]) -> Result<()> {
+        let mut problems = Vec::new();
+        self.required(args, &mut problems);
+        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    }
+
     /// Missing parameters, for calls that are refused anyway: the executor says it for all others.
     fn required(&self, args: &[Option<Value>], problems: &mut Vec<Problem>) {
         for (index, param) in self.spec.params.iter().enumerate() {

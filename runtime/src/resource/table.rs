@@ -107,6 +107,19 @@ impl Table {
     /// # Errors
     /// `validation_failed` with every problem; `conflict` for a taken key or unique.
     pub async fn create(&self, cx: &Cx, draft: Draft, form: &Form) -> Result<(Rows, Value)> {
+        let values: Vec<Value> = self.checked_create(cx, draft)?.values.into_iter().map(Option::unwrap_or_default).collect();
+        let mut rows = self.rows(form);
+        rows.push(&values[..]);
+        let id = values[self.desc.primary].clone();
+        self.store.run(&self.insert, values, Rows::count()).rows().await?;
+        Ok((rows, id))
+    }
+
+    /// A draft of a new record that meets every rule, with a value for every field: defaults are filled in.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn checked_create(&self, cx: &Cx, draft: Draft) -> Result<Draft> {
         let Draft { mut values, mut problems } = draft;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
@@ -148,12 +161,7 @@ impl Table {
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        let values: Vec<Value> = values.into_iter().map(Option::unwrap_or_default).collect();
-        let mut rows = self.rows(form);
-        rows.push(&values[..]);
-        let id = values[self.desc.primary].clone();
-        self.store.run(&self.insert, values, Rows::count()).rows().await?;
-        Ok((rows, id))
+        Ok(Draft { values, problems })
     }
 
     /// Reads one record; `count` is 0 when it is not visible.
@@ -169,19 +177,7 @@ impl Table {
     /// # Errors
     /// `validation_failed`, `not_found`, `precondition_failed` when `version` is not the stored one, `conflict`.
     pub async fn update(&self, cx: &Cx, id: Value, draft: Draft, version: Option<i64>, form: &Form) -> Result<Rows> {
-        let Draft { values, mut problems } = draft;
-        for (i, field) in self.desc.fields.iter().enumerate() {
-            match &values[i] {
-                Some(Value::Null) if !field.optional => {
-                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
-                }
-                Some(value) => self.check_value(i, value, &mut problems),
-                None => {}
-            }
-        }
-        if !problems.is_empty() {
-            return Err(Error::validation(problems));
-        }
+        let Draft { values, .. } = self.checked_update(draft)?;
         if values.iter().all(Option::is_none) {
             let rows = self.get(cx, id, form).await?;
             return self.found(rows, version);
@@ -195,6 +191,24 @@ impl Table {
             conditions.push((desc.field, Value::Int(v)));
         }
         self.write(cx, &id, conditions, sets, version, form).await
+    }
+
+    /// A draft of changes that meets every rule on single fields. The rule over the whole record needs the record.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn checked_update(&self, draft: Draft) -> Result<Draft> {
+        let Draft { values, mut problems } = draft;
+        for (i, field) in self.desc.fields.iter().enumerate() {
+            match &values[i] {
+                Some(Value::Null) if !field.optional => {
+                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
+                }
+                Some(value) => self.check_value(i, value, &mut problems),
+                None => {}
+            }
+        }
+        if problems.is_empty() { Ok(Draft { values, problems }) } else { Err(Error::validation(problems)) }
     }
 
     // With a rule over the whole record, the write carries what the rule saw: it applies only while the record is unchanged.

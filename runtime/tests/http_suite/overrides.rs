@@ -35,6 +35,26 @@ async fn create_may_be_replaced() {
 }
 
 #[tokio::test]
+async fn an_override_never_sees_invalid_input() {
+    let app = blog_with(|endpoints, _| {
+        for (path, name) in
+            [("/posts", "create"), ("/posts/{id}", "update"), ("/posts/{id}", "delete"), ("/posts/slug-taken", "slug_taken")]
+        {
+            named(endpoints, path, name).run = Some(Arc::new(|_| panic!("called")));
+        }
+    })
+    .await;
+    for (method, path, body, expected) in [
+        ("POST", "/posts", json!({ "title": "" }), "slug=required title=min_length"),
+        ("PATCH", "/posts/x", json!({ "title": null, "slug": 1 }), "slug=type title=null_not_allowed"),
+        ("DELETE", "/posts/x", json!({ "x": 1 }), "x=unknown_field"),
+        ("GET", "/posts/slug-taken", json!({}), "query:slug=required"),
+    ] {
+        assert_eq!(app.json(method, path, body).await.summary(), format!("400 validation_failed {expected}"), "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn what_an_override_read_as_values_is_projected() {
     let app = blog_with(|endpoints, _| {
         named(endpoints, "/posts", "list").run = Some(Arc::new(|call| {
