@@ -7,6 +7,7 @@ use proc_macro::TokenStream;
 
 mod diagnostics;
 mod entity;
+mod expr;
 mod names;
 mod operation;
 mod options;

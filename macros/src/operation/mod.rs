@@ -1,12 +1,59 @@
-//! `#[operation]`.
+//! `#[operation]`: a const without a value becomes a checked descriptor and a method of the entity's adapter.
+//!
+//! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that macro calls
+//! [`expand_with_schema`] with the entity's declaration, so that everything said about the entity can be checked here.
+
+mod args;
+mod capability;
+mod check;
+mod expand;
+mod item;
+mod kinds;
+mod model;
+pub(crate) mod path;
+mod place;
+#[cfg(test)]
+mod tests;
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
-pub(crate) fn run(_args: TokenStream, item: TokenStream) -> TokenStream {
-    quote! { ::core::compile_error!("linchpin: #[operation] is not there yet"); #item }
+pub(crate) use check::name_of;
+
+use self::item::Declared;
+use self::model::Model;
+use crate::diagnostics::Diagnostics;
+use crate::schema::Handed;
+
+/// The first step.
+pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    match d.take(syn::parse2::<Declared>(item.clone())) {
+        Some(declared) => {
+            d.ignore();
+            let entity = &declared.entity;
+            quote!(#entity! { {#args} {#item} })
+        }
+        None => d.finish(),
+    }
 }
 
-pub(crate) fn expand_with_schema(_input: TokenStream) -> TokenStream {
-    quote!(::core::compile_error!("linchpin: #[operation] is not there yet");)
+/// The second step.
+pub(crate) fn expand_with_schema(input: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else { return d.finish() };
+    let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else { return d.finish() };
+    let Some(entity) = handed.entity() else {
+        // The entity's own macro has reported why.
+        d.ignore();
+        return expand::poisoned(&declared);
+    };
+    let model = Model::parse(&declared, handed.args, &entity, &mut d);
+    let sound = d.is_empty();
+    let errors = d.finish();
+    let item = match &model {
+        Some(model) => expand::expand(model, sound),
+        None => expand::poisoned(&declared),
+    };
+    quote!(#errors #item)
 }

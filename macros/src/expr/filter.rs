@@ -1,0 +1,236 @@
+//! Filters as written: `status == Status::Draft && (title.contains(param(q)) || pinned)`.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, Ident, UnOp};
+
+use super::source::{Source, bare};
+use crate::diagnostics::{Diagnostics, list};
+use crate::options;
+
+/// A filter.
+#[derive(Debug, Clone)]
+pub(crate) enum Filter {
+    /// `a && b`; never empty.
+    All(Vec<Filter>),
+    /// `a || b`; never empty.
+    Any(Vec<Filter>),
+    /// One condition.
+    Cond {
+        field: Ident,
+        op: Op,
+        /// The operator, for errors.
+        at: TokenStream,
+        operand: Operand,
+    },
+}
+
+/// The right side of a condition.
+#[derive(Debug, Clone)]
+pub(crate) enum Operand {
+    One(Source),
+    /// `[a, b]`.
+    List(Vec<Source>),
+    /// `one_of(param(xs))`: a parameter that holds a list.
+    ListOf(Source),
+    /// `field` alone and `!field`.
+    Bool(bool),
+}
+
+/// An operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Eq,
+    Ne,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    In,
+    Nin,
+    Contains,
+    Has,
+}
+
+const OPERATORS: &[&str] = &["==", "!=", "<", "<=", ">", ">=", "&&", "||"];
+const METHODS: &[&str] = &["one_of", "none_of", "contains", "has", "is_none", "is_some"];
+
+impl Op {
+    /// As users write it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::Gt => ">",
+            Self::Gte => ">=",
+            Self::Lt => "<",
+            Self::Lte => "<=",
+            Self::In => "one_of",
+            Self::Nin => "none_of",
+            Self::Contains => "contains",
+            Self::Has => "has",
+        }
+    }
+
+    /// The variant of the runtime's `Op`.
+    pub(crate) fn variant(self) -> &'static str {
+        match self {
+            Self::Eq => "Eq",
+            Self::Ne => "Ne",
+            Self::Gt => "Gt",
+            Self::Gte => "Gte",
+            Self::Lt => "Lt",
+            Self::Lte => "Lte",
+            Self::In => "In",
+            Self::Nin => "Nin",
+            Self::Contains => "Contains",
+            Self::Has => "Has",
+        }
+    }
+
+    /// Whether it needs an order.
+    pub(crate) fn is_order(self) -> bool {
+        matches!(self, Self::Gt | Self::Gte | Self::Lt | Self::Lte)
+    }
+}
+
+impl Filter {
+    /// Reads a filter; everything wrong in it is reported.
+    pub(crate) fn parse(expr: &Expr, d: &mut Diagnostics) -> Option<Self> {
+        match bare(expr) {
+            Expr::Binary(binary) => Self::binary(binary, d),
+            Expr::MethodCall(call) => Self::method(call, d),
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => match options::as_ident(bare(&unary.expr)) {
+                Some(field) => Some(Self::flag(field, false)),
+                None => {
+                    d.error(&unary.op, "`!` negates only a boolean field").help("turn the operator around: `!=`, `none_of`, `is_some`");
+                    None
+                }
+            },
+            Expr::Tuple(tuple) if tuple.elems.is_empty() => {
+                d.error(tuple, "the filter is empty").help("`filter = (status == Status::Draft)`");
+                None
+            }
+            other => match options::as_ident(other) {
+                Some(field) => Some(Self::flag(field, true)),
+                None => {
+                    d.error(other, "this is no condition").help("`field == value`, `field.one_of([..])`, `a && b`");
+                    None
+                }
+            },
+        }
+    }
+
+    fn flag(field: &Ident, value: bool) -> Self {
+        Self::Cond { field: field.clone(), op: Op::Eq, at: field.to_token_stream(), operand: Operand::Bool(value) }
+    }
+
+    fn binary(binary: &ExprBinary, d: &mut Diagnostics) -> Option<Self> {
+        let op = match binary.op {
+            BinOp::And(_) | BinOp::Or(_) => return Self::joined(binary, d),
+            BinOp::Eq(_) => Op::Eq,
+            BinOp::Ne(_) => Op::Ne,
+            BinOp::Gt(_) => Op::Gt,
+            BinOp::Ge(_) => Op::Gte,
+            BinOp::Lt(_) => Op::Lt,
+            BinOp::Le(_) => Op::Lte,
+            other => {
+                let text = other.to_token_stream().to_string();
+                let problem = d.error(&other, format!("unknown operator `{text}`"));
+                match text.as_str() {
+                    "&" => problem.help("`&&`"),
+                    "|" => problem.help("`||`"),
+                    _ => problem.help(format!("supported: {}", list(OPERATORS.iter().chain(METHODS)))),
+                }
+                return None;
+            }
+        };
+        let at = binary.op.to_token_stream();
+        let operand = match bare(&binary.right) {
+            Expr::Array(array) => {
+                d.error(array, format!("`{}` takes one value", op.as_str())).help("`field.one_of([..])`");
+                None
+            }
+            value => Source::parse(value, d),
+        };
+        let Some(field) = options::as_ident(bare(&binary.left)) else {
+            d.error(&binary.left, "the left side of a condition is a field").help("`field == value`");
+            return None;
+        };
+        Some(Self::Cond { field: field.clone(), op, at, operand: Operand::One(operand?) })
+    }
+
+    /// `a && b && c` as one list, so that both sides are read even when one is wrong.
+    fn joined(binary: &ExprBinary, d: &mut Diagnostics) -> Option<Self> {
+        let is_and = matches!(binary.op, BinOp::And(_));
+        let (left, right) = (Self::parse(&binary.left, d), Self::parse(&binary.right, d));
+        let mut members = Vec::new();
+        for side in [left?, right?] {
+            match side {
+                Self::All(list) if is_and => members.extend(list),
+                Self::Any(list) if !is_and => members.extend(list),
+                other => members.push(other),
+            }
+        }
+        Some(if is_and { Self::All(members) } else { Self::Any(members) })
+    }
+
+    fn method(call: &ExprMethodCall, d: &mut Diagnostics) -> Option<Self> {
+        let name = call.method.to_string();
+        let operand = match name.as_str() {
+            "is_none" | "is_some" if call.args.is_empty() => Some(Operand::One(Source::Null(Expr::MethodCall(call.clone())))),
+            "is_none" | "is_some" => {
+                d.error(&call.args, format!("`{name}` takes nothing")).help(format!("`{name}()`"));
+                None
+            }
+            "one_of" | "none_of" => one_argument(call, d).and_then(|value| operand_list(value, &name, d)),
+            "contains" | "has" => one_argument(call, d).and_then(|value| Source::parse(value, d)).map(Operand::One),
+            _ => {
+                d.error(&call.method, format!("unknown operator `{name}`; supported: {}", list(METHODS)))
+                    .suggest(&name, METHODS.iter().copied());
+                None
+            }
+        };
+        let Some(field) = options::as_ident(bare(&call.receiver)) else {
+            d.error(&call.receiver, "the left side of a condition is a field").help(format!("`field.{name}(..)`"));
+            return None;
+        };
+        let op = match name.as_str() {
+            "one_of" => Op::In,
+            "none_of" => Op::Nin,
+            "contains" => Op::Contains,
+            "has" => Op::Has,
+            "is_some" => Op::Ne,
+            _ => Op::Eq,
+        };
+        Some(Self::Cond { field: field.clone(), op, at: call.method.to_token_stream(), operand: operand? })
+    }
+}
+
+fn one_argument<'a>(call: &'a ExprMethodCall, d: &mut Diagnostics) -> Option<&'a Expr> {
+    let argument = call.args.first().filter(|_| call.args.len() == 1);
+    if argument.is_none() {
+        d.error(&call.method, format!("`{}` takes one value", call.method));
+    }
+    argument
+}
+
+fn operand_list(value: &Expr, name: &str, d: &mut Diagnostics) -> Option<Operand> {
+    match bare(value) {
+        Expr::Array(array) if array.elems.is_empty() => {
+            d.error(array, format!("the list of `{name}` is empty"));
+            None
+        }
+        Expr::Array(array) => {
+            let sources: Vec<Option<Source>> = array.elems.iter().map(|element| Source::parse(element, d)).collect();
+            sources.into_iter().collect::<Option<_>>().map(Operand::List)
+        }
+        other => match Source::parse(other, d)? {
+            source @ (Source::Param(_) | Source::Input(_)) => Some(Operand::ListOf(source)),
+            _ => {
+                d.error(other, format!("`{name}` takes a list")).help(format!("`{name}([a, b])` or `{name}(param(xs))`"));
+                None
+            }
+        },
+    }
+}

@@ -1,0 +1,110 @@
+//! Literals: what the macro knows is judged here, in plain words; the rest is left to rustc, through the field's marker.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Expr, ExprLit, Ident, Lit};
+
+use super::filter::Op;
+use super::rules::type_of;
+use super::scope::{Role, Scope, Value};
+use super::{lower, source};
+use crate::entity::{Kind, parse_date};
+use crate::options;
+
+/// The greatest integer every client can hold: 2^53 − 1.
+const SAFE: i64 = 9_007_199_254_740_991;
+
+/// The closure that makes a literal of a field.
+pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: &Expr, role: Role) -> Option<Value> {
+    let expr = source::bare(expr);
+    let of = scope.at(field);
+    let is_path = matches!(expr, Expr::Path(_));
+    let at = ident.to_token_stream();
+    let written = expr.to_token_stream().to_string();
+    let kind = match (of.kind, role) {
+        // The right side of `has` is one element.
+        (Kind::StringArray, Role::Compare { op: Op::Has, .. }) => {
+            let tokens = match expr {
+                _ if is_path || options::as_text(expr).is_some() => quote!(|| __lp::Value::Text(::std::string::String::from(#expr))),
+                _ => return mismatch(scope, field, expr),
+            };
+            return Some(Value::Literal(tokens, written));
+        }
+        (kind, _) => kind,
+    };
+    let make = |scope: &Scope<'_>, value: &TokenStream| Some(Value::Literal(lower::literal(scope, field, &at, value), written.clone()));
+    match (kind, expr) {
+        (Kind::String, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
+            if let Role::Compare { op: Op::Contains, .. } = role
+                && text.value().is_empty()
+            {
+                scope.d.error(text, "an empty text is contained in every text");
+                return None;
+            }
+            make(scope, &quote!(::std::string::String::from(#text)))
+        }
+        // The const of a text is a `&'static str`.
+        (Kind::String, Expr::Path(_)) => make(scope, &quote!(<::std::string::String as ::core::convert::From<&str>>::from(#expr))),
+        (Kind::Uuid, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
+            if !is_uuid(&text.value()) {
+                scope.d.error(text, "this is no lower-case hyphenated uuid");
+                return None;
+            }
+            Some(Value::Literal(quote!(|| __lp::Value::Text(::std::string::String::from(#text))), written))
+        }
+        (Kind::Date, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => match parse_date(&text.value()) {
+            Some(millis) => make(scope, &quote!(__lp::Timestamp::from_millis(#millis))),
+            None => {
+                scope.d.error(text, "this is no RFC 3339 date-time").help("`\"2026-01-02T03:04:05Z\"`");
+                None
+            }
+        },
+        (Kind::Integer, _) if !is_path => match options::as_int(expr) {
+            Some(Ok(value)) if (-SAFE..=SAFE).contains(&value) => make(scope, &quote!(#expr)),
+            Some(_) => {
+                scope.d.error(expr, format!("integer out of range: ±{SAFE}"));
+                None
+            }
+            None => mismatch(scope, field, expr),
+        },
+        (Kind::Number, _) if !is_path => match (options::as_int(expr), number(expr)) {
+            // `3` stands for 3.0 as well.
+            (Some(Ok(value)), _) => {
+                let value = proc_macro2::Literal::f64_suffixed(value as f64);
+                make(scope, &quote!(#value))
+            }
+            (_, Some(value)) if value.is_finite() => make(scope, &quote!(#expr)),
+            _ => mismatch(scope, field, expr),
+        },
+        (Kind::Boolean, Expr::Lit(ExprLit { lit: Lit::Bool(_), .. })) => make(scope, &quote!(#expr)),
+        (Kind::Other, _) => make(scope, &quote!(#expr)),
+        _ if is_path => make(scope, &quote!(#expr)),
+        _ => mismatch(scope, field, expr),
+    }
+}
+
+fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
+    let of = scope.at(field);
+    let text =
+        format!("`{}` is no value of `{}`, which is {}", expr.to_token_stream().to_string().replace("- ", "-"), of.name, type_of(of));
+    scope.d.error(expr, text);
+    None
+}
+
+/// The number with its sign, when the expression is a literal with a fraction.
+pub(crate) fn number(expr: &Expr) -> Option<f64> {
+    match source::bare(expr) {
+        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) if matches!(lit.suffix(), "" | "f64") => lit.base10_parse().ok(),
+        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) if matches!(lit.suffix(), "" | "f64") => lit.base10_digits().parse().ok(),
+        Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) => number(&unary.expr).map(|n| -n),
+        _ => None,
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_digit() || (b'a'..=b'f').contains(&b),
+        })
+}

@@ -1,0 +1,107 @@
+//! Descriptors of resolved expressions. `__lp` is in scope where they stand.
+
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
+
+use super::scope::{Assign, Cond, Resolved, Scope, Value};
+use super::source::CtxPath;
+
+/// The same tokens, all at the first of `to`.
+///
+/// A path with tokens of different places is underlined from one line to another; so every token of it moves to the user's.
+pub(crate) fn at(tokens: TokenStream, to: &TokenStream) -> TokenStream {
+    let span = to.clone().into_iter().next().map_or_else(Span::call_site, |t| t.span());
+    spanned(tokens, span)
+}
+
+fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|tree| match tree {
+            TokenTree::Group(group) => {
+                let mut moved = Group::new(group.delimiter(), spanned(group.stream(), span));
+                moved.set_span(span);
+                TokenTree::Group(moved)
+            }
+            mut other => {
+                other.set_span(span);
+                other
+            }
+        })
+        .collect()
+}
+
+/// `post::status`, or `crate::blog::post::status` for an operation of `crate::blog::Post`, at the user's token.
+pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
+    let (module, ident) = (&scope.model.generated.module, &scope.at(field).ident);
+    at(beside(scope.entity, &quote!(#module::#ident)), to)
+}
+
+/// A path whose last segment is replaced: what the entity's macro made beside the entity.
+pub(crate) fn beside(entity: &syn::Path, name: &TokenStream) -> TokenStream {
+    let leading = &entity.leading_colon;
+    let before = entity.segments.iter().take(entity.segments.len().saturating_sub(1)).map(|segment| &segment.ident);
+    quote!(#leading #(#before::)* #name)
+}
+
+/// `|| __lp::literal::<post::status>(value)`.
+pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: &TokenStream) -> TokenStream {
+    let marker = marker(scope, field, to);
+    quote!(|| __lp::literal::<#marker>(#value))
+}
+
+/// `&[AssignSpec { .. }, ..]`.
+pub(crate) fn assigns(list: &[Assign]) -> TokenStream {
+    let list = list.iter().map(|Assign { field, value, .. }| {
+        let field = index(*field);
+        quote!(__lp::AssignSpec { field: #field, value: #value })
+    });
+    quote!(&[#(#list),*])
+}
+
+/// A position, without a suffix.
+pub(crate) fn index(index: usize) -> proc_macro2::Literal {
+    proc_macro2::Literal::usize_unsuffixed(index)
+}
+
+impl ToTokens for Value {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::Param(param) => {
+                let param = index(*param);
+                quote!(__lp::SourceSpec::Param(#param))
+            }
+            Self::Ctx(path) => {
+                let path = match path {
+                    CtxPath::ActorId => quote!(ActorId),
+                    CtxPath::TenantId => quote!(TenantId),
+                    CtxPath::ActorKind => quote!(ActorKind),
+                    CtxPath::SessionId => quote!(SessionId),
+                    CtxPath::Claim(name) => quote!(Claim(#name)),
+                };
+                quote!(__lp::SourceSpec::Ctx(__lp::CtxPath::#path))
+            }
+            Self::Now => quote!(__lp::SourceSpec::Now),
+            Self::Null => quote!(__lp::SourceSpec::Literal(|| __lp::Value::Null)),
+            Self::Literal(closure, _) => quote!(__lp::SourceSpec::Literal(#closure)),
+        });
+    }
+}
+
+impl ToTokens for Resolved {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::All(list) => quote!(__lp::FilterSpec::All(&[#(#list),*])),
+            Self::Any(list) => quote!(__lp::FilterSpec::Any(&[#(#list),*])),
+            Self::Cond(cond) => quote!(#cond),
+        });
+    }
+}
+
+impl ToTokens for Cond {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let (field, op, values) = (index(self.field), format_ident!("{}", self.op.variant()), &self.values);
+        let operand = if self.list { quote!(List(&[#(#values),*])) } else { quote!(One(#(#values)*)) };
+        tokens.extend(quote!(__lp::FilterSpec::Cond(#field, __lp::Op::#op, __lp::OperandSpec::#operand)));
+    }
+}

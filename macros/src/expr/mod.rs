@@ -1,0 +1,23 @@
+//! The expressions of declarations: filters, `set(..)`, `match(..)` and bindings.
+//!
+//! They are Rust expressions, read by syn and given a meaning of their own here. Three steps: [`Source`] and [`Filter`] are what
+//! was written; [`Scope`] resolves them against the entity and reports what does not fit; `lower` writes the descriptors.
+
+mod contradiction;
+mod filter;
+mod literal;
+mod lower;
+mod params;
+mod rules;
+mod scope;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use filter::{Filter, Op};
+pub(crate) use literal::{closure, number};
+pub(crate) use lower::{assigns, at, beside, index, marker};
+pub(crate) use params::{Param, Via};
+pub(crate) use rules::type_of;
+pub(crate) use scope::{Assign, Place, Role, Scope, Value};
+pub(crate) use source::{Pair, Source, pairs};

@@ -1,0 +1,130 @@
+//! Call parameters: one name, one type, one source.
+
+use syn::Ident;
+use syn::ext::IdentExt;
+
+use super::scope::Place;
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, Kind};
+use crate::names;
+
+/// What a declaration reads a parameter from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// `param(x)`: path, query or body.
+    Param,
+    /// `input(x)`: always the body.
+    Input,
+}
+
+impl Via {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Param => "param",
+            Self::Input => "input",
+        }
+    }
+}
+
+/// One call parameter.
+#[derive(Debug, Clone)]
+pub(crate) struct Param {
+    /// As written first.
+    pub(crate) ident: Ident,
+    /// snake_case, without `r#`.
+    pub(crate) name: String,
+    /// camelCase.
+    pub(crate) wire: String,
+    /// The field whose type it has.
+    pub(crate) field: usize,
+    pub(crate) via: Via,
+    /// A list of the field's type.
+    pub(crate) list: bool,
+    /// An element of the field, which is a list of strings.
+    pub(crate) element: bool,
+    pub(crate) required: bool,
+    pub(crate) nullable: bool,
+    pub(crate) place: Place,
+}
+
+/// The parameters of an operation, in order of first use.
+#[derive(Debug, Default)]
+pub(crate) struct Params(Vec<Param>);
+
+impl Params {
+    /// Notes a use of a parameter and answers its position.
+    ///
+    /// Uses must agree on type and source. It is required when one use requires it, and null when all uses allow it.
+    pub(crate) fn add(&mut self, used: Param, model: &EntityModel, d: &mut Diagnostics) -> Option<usize> {
+        let Some(index) = self.0.iter().position(|p| p.name == used.name) else {
+            self.0.push(used);
+            return Some(self.0.len() - 1);
+        };
+        let first = &mut self.0[index];
+        let name = &used.name;
+        let (one, other) = (describe(first, model), describe(&used, model));
+        if one != other {
+            d.error(&used.ident, format!("parameter `{name}` is used as {one} and as {other}")).help("give one of them another name");
+            return None;
+        }
+        if first.via != used.via {
+            let (one, other) = (first.via.as_str(), used.via.as_str());
+            d.error(&used.ident, format!("parameter `{name}` comes from `{one}` and from `{other}`"))
+                .help(format!("`{one}({name})` in both places"));
+            return None;
+        }
+        first.required |= used.required;
+        first.nullable &= used.nullable;
+        Some(index)
+    }
+
+    /// The parameters.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Param> {
+        self.0.iter()
+    }
+
+    /// The parameters, to place them.
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Param> {
+        self.0.iter_mut()
+    }
+
+    /// The parameter at a position.
+    pub(crate) fn get(&self, index: usize) -> &Param {
+        &self.0[index]
+    }
+
+    /// The parameter of this name, in any spelling.
+    pub(crate) fn by_name(&self, name: &str) -> Option<usize> {
+        let name = names::snake(name);
+        self.0.iter().position(|p| p.name == name)
+    }
+}
+
+impl Param {
+    /// A use of a parameter.
+    pub(crate) fn new(ident: &Ident, via: Via, field: usize) -> Self {
+        let name = names::snake(&ident.unraw().to_string());
+        Self {
+            ident: ident.clone(),
+            wire: names::camel(&name),
+            name,
+            field,
+            via,
+            list: false,
+            element: false,
+            required: true,
+            nullable: false,
+            place: Place::Body,
+        }
+    }
+}
+
+/// `string`, `a list of Status`.
+fn describe(param: &Param, model: &EntityModel) -> String {
+    let field = &model.fields[param.field];
+    let one = match field.kind {
+        Kind::StringArray if param.element || param.list => "string".to_owned(),
+        kind => kind.name().map_or_else(|| quote::ToTokens::to_token_stream(&field.inner).to_string(), str::to_owned),
+    };
+    if param.list { format!("a list of {one}") } else { one }
+}

@@ -1,0 +1,104 @@
+//! Which operators and sources a field's type allows.
+
+use proc_macro2::TokenStream;
+use syn::Expr;
+
+use super::filter::{Op, Operand};
+use super::scope::{Role, Scope};
+use super::source::{CtxPath, Source};
+use crate::entity::{Field, Kind};
+
+/// `string`, or the type as written when only rustc knows.
+pub(crate) fn type_of(field: &Field) -> String {
+    field.kind.name().map_or_else(|| quote::ToTokens::to_token_stream(&field.inner).to_string(), str::to_owned)
+}
+
+/// Whether the operator is legal for the field's type; `None` when it is not and that has been reported.
+pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenStream, operand: &Operand) -> Option<()> {
+    let of = scope.at(field);
+    let (name, kind, shown) = (&of.name, of.kind, op.as_str());
+    // `is_none` and `is_some` suit every optional field; what null may stand for is judged with the value.
+    if matches!(operand, Operand::One(Source::Null(_))) && matches!(op, Op::Eq | Op::Ne) {
+        return Some(());
+    }
+    if let Operand::Bool(_) = operand {
+        return match kind {
+            Kind::Boolean => Some(()),
+            Kind::Other => {
+                scope.require(field, at, "BOOLEAN", &format!("field `{name}` alone is no condition: it is not boolean"));
+                Some(())
+            }
+            _ => {
+                let text = format!("field `{name}` alone is no condition: it is {}", type_of(of));
+                scope.d.error(at, text).help(format!("`{name} == value`"));
+                None
+            }
+        };
+    }
+    let (fits, kinds, needs) = match op {
+        Op::Eq | Op::Ne | Op::In | Op::Nin => (kind.is_scalar(), "SCALAR", "a scalar field"),
+        Op::Gt | Op::Gte | Op::Lt | Op::Lte => {
+            (kind.is_scalar() && kind != Kind::Boolean, "ORDERED", "a string, integer, number or date field")
+        }
+        Op::Contains => (kind.may_be_text(), "TEXT", "a string field"),
+        Op::Has => (matches!(kind, Kind::StringArray | Kind::Other), "STRING_ARRAY", "a list of strings"),
+    };
+    if !fits {
+        let problem = scope.d.error(at, format!("`{shown}` needs {needs}, `{name}` is {}", type_of(of)));
+        match (op, kind) {
+            (Op::Contains | Op::Eq, Kind::StringArray) => problem.help(format!("`{name}.has(..)`")),
+            (Op::Has, Kind::String) => problem.help(format!("`{name}.contains(..)`")),
+            _ => {}
+        }
+        return None;
+    }
+    if kind == Kind::Other {
+        scope.require(field, at, kinds, &format!("`{shown}` needs {needs}, which `{name}` is not"));
+    }
+    Some(())
+}
+
+/// Whether a field can hold or meet a context value.
+pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr) -> bool {
+    let of = scope.at(field);
+    let is_claim = matches!(path, CtxPath::Claim(_));
+    let fits = if is_claim { of.kind.is_scalar() && of.kind != Kind::Date } else { of.kind.may_be_text() || of.kind == Kind::StringArray };
+    if !fits {
+        let what = if is_claim { "a claim is a string, a number or a boolean" } else { "this is a string" };
+        scope.d.error(at, format!("{what}, `{}` is {}", of.name, type_of(of)));
+    } else if of.kind == Kind::Other && !is_claim {
+        scope.require(field, at, "NAMED", &format!("this is a string, which `{}` is not", of.name));
+    }
+    fits
+}
+
+/// Whether a field can hold or meet the call's instant.
+pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
+    let of = scope.at(field);
+    match of.kind {
+        Kind::Date => true,
+        Kind::Other => {
+            scope.require(field, at, "DATE", &format!("`now()` is a date, which `{}` is not", of.name));
+            true
+        }
+        _ => {
+            scope.d.error(at, format!("`now()` is a date, `{}` is {}", of.name, type_of(of)));
+            false
+        }
+    }
+}
+
+/// Whether a field can hold or meet null.
+pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -> bool {
+    let of = scope.at(field);
+    let text = match role {
+        Role::Match => "null picks no record".to_owned(),
+        Role::Compare { op: op @ (Op::Contains | Op::Has | Op::Gt | Op::Gte | Op::Lt | Op::Lte), .. } => {
+            format!("`{}` never holds for null", op.as_str())
+        }
+        _ if of.optional => return true,
+        _ => format!("`{}` is required: it is never null", of.name),
+    };
+    scope.d.error(at, text);
+    false
+}

@@ -1,0 +1,210 @@
+//! Resolution: sources and filters against the entity.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::{Ident, Path};
+
+use super::filter::{Filter, Op, Operand};
+use super::params::{Param, Params, Via};
+use super::source::{CtxPath, Pair, Source};
+use super::{contradiction, literal, lower, rules};
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, Field};
+
+/// Where HTTP carries a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Id,
+    Segment,
+    Query,
+    Body,
+}
+
+/// What the expressions of one operation are resolved in.
+pub(crate) struct Scope<'a> {
+    pub(crate) model: &'a EntityModel,
+    /// The entity as the user names it.
+    pub(crate) entity: &'a Path,
+    pub(crate) params: Params,
+    /// Checks of types that only rustc knows.
+    pub(crate) asserts: Vec<TokenStream>,
+    pub(crate) d: &'a mut Diagnostics,
+}
+
+/// A resolved source.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Param(usize),
+    Ctx(CtxPath),
+    Now,
+    Null,
+    /// A closure that makes the value, and the expression for comparisons.
+    Literal(TokenStream, String),
+}
+
+/// `field = source`, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Assign {
+    pub(crate) key: Ident,
+    pub(crate) field: usize,
+    pub(crate) value: Value,
+}
+
+/// A filter, resolved.
+#[derive(Debug, Clone)]
+pub(crate) enum Resolved {
+    All(Vec<Resolved>),
+    Any(Vec<Resolved>),
+    Cond(Cond),
+}
+
+/// A condition, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Cond {
+    /// As written.
+    pub(crate) ident: Ident,
+    pub(crate) field: usize,
+    pub(crate) op: Op,
+    pub(crate) values: Vec<Value>,
+    /// Whether `values` is a list; else it holds one.
+    pub(crate) list: bool,
+}
+
+/// What a value is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Picks the record to change.
+    Match,
+    /// Is written.
+    Write,
+    /// Is compared; `required` says whether a parameter may be left out.
+    Compare { op: Op, required: bool },
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, d: &'a mut Diagnostics) -> Self {
+        Self { model, entity, params: Params::default(), asserts: Vec::new(), d }
+    }
+
+    /// The field of this name; an unknown one is reported.
+    pub(crate) fn field(&mut self, ident: &Ident) -> Option<usize> {
+        let found = self.model.index_of(ident);
+        if found.is_none() {
+            let name = ident.unraw().to_string();
+            self.d.error(ident, format!("unknown field `{name}` on {}", self.model.name)).suggest(&name, self.model.field_names());
+        }
+        found
+    }
+
+    /// The field at a position.
+    pub(crate) fn at(&self, field: usize) -> &'a Field {
+        &self.model.fields[field]
+    }
+
+    /// Has rustc check the kind of a field whose type the macro does not know. `kinds` is a constant of the runtime's `Kinds`.
+    pub(crate) fn require(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, message: &str) {
+        let at = at.to_token_stream();
+        let marker = lower::marker(self, field, &at);
+        let kinds = quote::format_ident!("{kinds}");
+        let message = format!("linchpin: {message}");
+        self.asserts.push(lower::at(quote!(const _: () = __lp::require::<#marker>(__lp::Kinds::#kinds, #message);), &at));
+    }
+
+    /// Resolves `field = source, ..`.
+    pub(crate) fn assigns(&mut self, pairs: &[Pair], role: impl Fn(&Source) -> Role) -> Vec<Assign> {
+        let mut assigns = Vec::new();
+        for pair in pairs {
+            let field = self.field(&pair.key);
+            let source = Source::parse(&pair.value, self.d);
+            let (Some(field), Some(source)) = (field, source) else { continue };
+            if let Some(value) = self.value(&source, field, &pair.key, role(&source)) {
+                assigns.push(Assign { key: pair.key.clone(), field, value });
+            }
+        }
+        assigns
+    }
+
+    /// Resolves a source for a field that the user named at `ident`.
+    pub(crate) fn value(&mut self, source: &Source, field: usize, ident: &Ident, role: Role) -> Option<Value> {
+        match source {
+            Source::Param(name) => self.param(name, Via::Param, field, role, false),
+            Source::Input(name) => self.param(name, Via::Input, field, role, false),
+            Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
+            Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
+            Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
+            Source::Literal(expr) => literal::closure(self, field, ident, expr, role),
+        }
+    }
+
+    fn param(&mut self, name: &Ident, via: Via, field: usize, role: Role, list: bool) -> Option<Value> {
+        let of = self.at(field);
+        let mut param = Param::new(name, via, field);
+        if param.name.is_empty() {
+            self.d.error(name, format!("`{name}` is no name for a parameter"));
+            return None;
+        }
+        param.list = list;
+        match role {
+            Role::Match => {}
+            Role::Write => {
+                param.required = !of.optional && !of.has_default();
+                param.nullable = of.optional;
+            }
+            Role::Compare { op, required } => {
+                param.required = required;
+                param.element = op == Op::Has;
+                param.nullable = of.optional && !list && !matches!(op, Op::Contains | Op::Has);
+            }
+        }
+        self.params.add(param, self.model, self.d).map(Value::Param)
+    }
+
+    /// Resolves a filter. Parameters for which `optional` holds may be left out.
+    pub(crate) fn filter(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
+        let resolved = self.tree(filter, optional)?;
+        contradiction::check(self, &resolved);
+        Some(resolved)
+    }
+
+    fn tree(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
+        let each = |scope: &mut Self, list: &[Filter]| {
+            let list: Vec<Option<Resolved>> = list.iter().map(|f| scope.tree(f, optional)).collect();
+            list.into_iter().collect::<Option<Vec<_>>>()
+        };
+        match filter {
+            Filter::All(list) => each(self, list).map(Resolved::All),
+            Filter::Any(list) => each(self, list).map(Resolved::Any),
+            Filter::Cond { field, op, at, operand } => self.cond(field, *op, at, operand, optional).map(Resolved::Cond),
+        }
+    }
+
+    fn cond(&mut self, ident: &Ident, op: Op, at: &TokenStream, operand: &Operand, optional: &[String]) -> Option<Cond> {
+        let field = self.field(ident)?;
+        rules::operator(self, field, op, at, operand)?;
+        let required = |source: &Source| match source {
+            Source::Param(name) => !optional.contains(&crate::names::snake(&name.unraw().to_string())),
+            _ => true,
+        };
+        let one = |scope: &mut Self, source: &Source| scope.value(source, field, ident, Role::Compare { op, required: required(source) });
+        let values = match operand {
+            Operand::One(source) => vec![one(self, source)?],
+            Operand::List(sources) => {
+                let values: Vec<Option<Value>> = sources.iter().map(|source| one(self, source)).collect();
+                values.into_iter().collect::<Option<_>>()?
+            }
+            Operand::ListOf(source) => {
+                let role = Role::Compare { op, required: required(source) };
+                vec![match source {
+                    Source::Input(name) => self.param(name, Via::Input, field, role, true)?,
+                    Source::Param(name) => self.param(name, Via::Param, field, role, true)?,
+                    _ => return None,
+                }]
+            }
+            Operand::Bool(value) => {
+                vec![Value::Literal(lower::literal(self, field, &ident.to_token_stream(), &quote!(#value)), value.to_string())]
+            }
+        };
+        Some(Cond { ident: ident.clone(), field, op, values, list: matches!(operand, Operand::List(_)) })
+    }
+}

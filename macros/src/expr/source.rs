@@ -1,0 +1,197 @@
+//! Right-hand sides: literals, `param(x)`, `input(x)`, `ctx(actor.id)`, `now()`.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, ExprCall, Ident, Member, Token};
+
+use crate::diagnostics::{Diagnostics, list};
+use crate::options;
+
+/// Where a value comes from, as written.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// `param(x)`.
+    Param(Ident),
+    /// `input(x)`.
+    Input(Ident),
+    /// `ctx(actor.id)`.
+    Ctx(CtxPath, Expr),
+    /// `now()`.
+    Now(Expr),
+    /// `None`.
+    Null(Expr),
+    /// A literal, a variant or the path of a const.
+    Literal(Expr),
+}
+
+/// A value of the request context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CtxPath {
+    ActorId,
+    TenantId,
+    ActorKind,
+    SessionId,
+    Claim(String),
+}
+
+const SOURCES: &[&str] = &["param", "input", "ctx", "now"];
+const CONTEXT: &[&str] = &["actor.id", "actor.tenant_id", "actor.kind", "actor.session_id", "actor.claims.<name>"];
+
+impl Source {
+    /// Reads an expression as a source; what is none is reported.
+    pub(crate) fn parse(expr: &Expr, d: &mut Diagnostics) -> Option<Self> {
+        match bare(expr) {
+            Expr::Call(call) => Self::call(call, d),
+            Expr::Path(path) if path.path.is_ident("None") => Some(Self::Null(expr.clone())),
+            Expr::Path(path) if path.path.is_ident("now") => {
+                d.error(path, "the call's instant is written as a call").help("`now()`");
+                None
+            }
+            Expr::Lit(_) | Expr::Path(_) => Some(Self::Literal(bare(expr).clone())),
+            Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) && matches!(bare(&unary.expr), Expr::Lit(_)) => {
+                Some(Self::Literal(bare(expr).clone()))
+            }
+            other => {
+                d.error(other, "this is no value a declaration can hold")
+                    .help("a literal, the path of a const, `param(x)`, `input(x)`, `ctx(actor.id)` or `now()`");
+                None
+            }
+        }
+    }
+
+    /// The tokens an error about it points at.
+    pub(crate) fn tokens(&self) -> TokenStream {
+        match self {
+            Self::Param(ident) | Self::Input(ident) => ident.to_token_stream(),
+            Self::Ctx(_, expr) | Self::Now(expr) | Self::Null(expr) | Self::Literal(expr) => expr.to_token_stream(),
+        }
+    }
+
+    fn call(call: &ExprCall, d: &mut Diagnostics) -> Option<Self> {
+        let name = options::as_ident(&call.func).map(|ident| ident.unraw().to_string()).unwrap_or_default();
+        let whole = Expr::Call(call.clone());
+        match name.as_str() {
+            "param" => name_of(call, "param", d).map(Self::Param),
+            "input" => name_of(call, "input", d).map(Self::Input),
+            "ctx" => match call.args.first() {
+                Some(path) if call.args.len() == 1 => ctx(path, d).map(|path| Self::Ctx(path, whole)),
+                _ => {
+                    d.error(call, "`ctx` takes one path").help("`ctx(actor.id)`");
+                    None
+                }
+            },
+            "now" if call.args.is_empty() => Some(Self::Now(whole)),
+            "now" => {
+                d.error(&call.args, "`now` takes nothing").help("`now()`");
+                None
+            }
+            "uuid" | "cuid" => {
+                d.error(call, format!("`{name}()` stands only in defaults")).help(format!("`#[field(default = {name})]`"));
+                None
+            }
+            _ => {
+                d.error(&call.func, "unknown source of a value").suggest(&name, SOURCES.iter().copied());
+                None
+            }
+        }
+    }
+}
+
+/// The expression inside parentheses and the invisible groups of `macro_rules!`.
+pub(super) fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(paren) => bare(&paren.expr),
+        Expr::Group(group) => bare(&group.expr),
+        _ => expr,
+    }
+}
+
+/// The one name in the parentheses of `param(x)` or `input(x)`.
+fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> {
+    let [argument] = call.args.iter().collect::<Vec<_>>()[..] else {
+        d.error(call, format!("`{source}` takes one name")).help(format!("`{source}(slug)`"));
+        return None;
+    };
+    if let Expr::Field(_) = bare(argument) {
+        let path = dotted(argument);
+        let mut ignored = Diagnostics::new();
+        let known = path.as_ref().and_then(|_| ctx(argument, &mut ignored)).is_some();
+        ignored.ignore();
+        let path = path.unwrap_or_default().join(".");
+        let problem = d.error(call, format!("`{source}({path})` would let the client choose the context"));
+        // A client can never supply what the verified context holds.
+        problem.help(if known { format!("`ctx({path})`") } else { format!("a plain name: `{source}(x)`") });
+        return None;
+    }
+    match options::as_ident(bare(argument)) {
+        Some(ident) if !["self", "Self", "super", "crate"].contains(&ident.to_string().as_str()) => Some(ident.clone()),
+        _ => {
+            d.error(argument, format!("`{source}` takes a plain name")).help(format!("`{source}(slug)`"));
+            None
+        }
+    }
+}
+
+fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
+    let Some(path) = dotted(expr) else {
+        d.error(expr, "`ctx` takes a path of plain names").help(format!("known: {}", list(CONTEXT)));
+        return None;
+    };
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match parts[..] {
+        ["actor", "id"] => Some(CtxPath::ActorId),
+        ["actor", "tenant_id" | "tenantId"] => Some(CtxPath::TenantId),
+        ["actor", "kind"] => Some(CtxPath::ActorKind),
+        ["actor", "session_id" | "sessionId"] => Some(CtxPath::SessionId),
+        ["actor", "claims", name] => Some(CtxPath::Claim(name.to_owned())),
+        _ => {
+            let path = path.join(".");
+            d.error(expr, format!("`ctx({path})` is unknown")).suggest(&path, CONTEXT.iter().copied());
+            None
+        }
+    }
+}
+
+/// `actor.claims.team` as its names.
+fn dotted(expr: &Expr) -> Option<Vec<String>> {
+    match bare(expr) {
+        Expr::Field(field) => {
+            let mut path = dotted(&field.base)?;
+            let Member::Named(name) = &field.member else { return None };
+            path.push(name.unraw().to_string());
+            Some(path)
+        }
+        other => options::as_ident(other).map(|ident| vec![ident.unraw().to_string()]),
+    }
+}
+
+/// `field = source`, a member of `match(..)`, `set(..)`, `fields(..)` and `check(..)`.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub(crate) key: Ident,
+    pub(crate) value: Expr,
+}
+
+impl Parse for Pair {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let key = input.call(Ident::parse_any)?;
+        if !input.peek(Token![=]) {
+            return Err(syn::Error::new(key.span(), format!("linchpin: `{key}` needs a value\nhelp: `{key} = param({key})`")));
+        }
+        input.parse::<Token![=]>()?;
+        Ok(Self { key, value: input.parse()? })
+    }
+}
+
+/// Reads a list of pairs; one key given twice is reported at the second.
+pub(crate) fn pairs(tokens: TokenStream, of: &str, d: &mut Diagnostics) -> Vec<Pair> {
+    let pairs: Vec<Pair> = options::each(tokens, d);
+    for (i, pair) in pairs.iter().enumerate() {
+        if pairs[..i].iter().any(|other| other.key.unraw() == pair.key.unraw()) {
+            d.error(&pair.key, format!("field `{}` repeated in {of}", pair.key.unraw()));
+        }
+    }
+    pairs
+}

@@ -1,0 +1,105 @@
+//! The arguments of `#[operation(..)]` as written.
+
+use proc_macro2::TokenStream;
+use syn::{Expr, Ident, LitStr};
+
+use super::path::RouteArgs;
+use crate::diagnostics::Diagnostics;
+use crate::expr::{self, Pair};
+use crate::options::{self, Opt};
+
+/// Options that every kind has.
+const COMMON: &[&str] = &["kind", "route"];
+/// Options of every kind that come later.
+const COMMON_LATER: &[&str] = &["unscoped"];
+
+/// What stands in the parentheses.
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub(crate) kind: Option<LitStr>,
+    pub(crate) route: RouteArgs,
+    /// The options of the kind.
+    options: Vec<Opt>,
+}
+
+impl Args {
+    pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
+        let mut options = options::parse(tokens, d);
+        options::repeated(&options, &[], d);
+        let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| opt.text("kind = \"transition\"", d));
+        let route = match options.iter().find(|opt| opt.name() == "route") {
+            Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),
+            None => RouteArgs::default(),
+        };
+        options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
+        Self { kind, route, options }
+    }
+
+    /// Whether the option `kind` is written at all, readable or not.
+    pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
+        self.options.iter().find(|opt| opt.name() == name)
+    }
+
+    /// Reports options that the kind does not have, and required ones that are missing.
+    pub(crate) fn check(&self, kind: &str, known: &[&str], required: &[&str], later: &[&str], at: &LitStr, d: &mut Diagnostics) {
+        let all: Vec<&str> = known.iter().chain(COMMON).copied().collect();
+        let later: Vec<&str> = later.iter().chain(COMMON_LATER).copied().collect();
+        for opt in self.options.iter().filter(|opt| !known.contains(&opt.name().as_str())) {
+            options::unknown(opt, kind, &all, &later, d);
+        }
+        for missing in required.iter().filter(|name| self.get(name).is_none()) {
+            // A near miss of it has been reported with the right name.
+            let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && crate::diagnostics::nearest(&opt.name(), [*missing]).is_some();
+            if !self.options.iter().any(meant) {
+                d.error(at, format!("{kind} needs `{missing}`"));
+            }
+        }
+    }
+
+    /// `name(field = source, ..)`; nothing when the option is not there.
+    pub(crate) fn pairs(&self, name: &str, d: &mut Diagnostics) -> Vec<Pair> {
+        let Some(opt) = self.get(name) else { return Vec::new() };
+        let example = format!("{name}(slug = param(slug))");
+        let pairs = opt.list(&example, d).map(|list| (list.is_empty(), expr::pairs(list, name, d)));
+        match pairs {
+            Some((true, _)) => {
+                d.error(&opt.key, format!("`{name}` is empty")).help(format!("`{example}`"));
+                Vec::new()
+            }
+            Some((_, pairs)) => pairs,
+            None => Vec::new(),
+        }
+    }
+
+    /// `name = "text"` that must be one of `known`; the first of them when it is not there.
+    pub(crate) fn choice<'a>(&self, name: &str, known: &[&'a str], d: &mut Diagnostics) -> &'a str {
+        let text = self.get(name).and_then(|opt| opt.text(&format!("{name} = \"{}\"", known[0]), d));
+        let Some(text) = text else { return known[0] };
+        let value = text.value();
+        known.iter().find(|k| **k == value).copied().unwrap_or_else(|| {
+            d.error(&text, format!("unknown value `{value}` of `{name}`")).suggest(&value, known.iter().copied());
+            known[0]
+        })
+    }
+
+    /// A bare word.
+    pub(crate) fn flag(&self, name: &str, d: &mut Diagnostics) -> bool {
+        self.get(name).and_then(|opt| opt.boolean(d)).unwrap_or(false)
+    }
+
+    /// A bare name behind `=`.
+    pub(crate) fn ident(&self, name: &str, example: &str, d: &mut Diagnostics) -> Option<Ident> {
+        self.get(name).and_then(|opt| opt.ident(example, d))
+    }
+
+    /// Any expression behind `=`.
+    pub(crate) fn expr(&self, name: &str, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
+        self.get(name).and_then(|opt| opt.expr(example, d))
+    }
+
+    /// `name(a, b)`.
+    pub(crate) fn names(&self, name: &str, d: &mut Diagnostics) -> Vec<Ident> {
+        let list = self.get(name).and_then(|opt| opt.list(&format!("{name}(slug)"), d));
+        list.map(|list| options::each(list, d)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,19 @@
+//! Capabilities of stores that the entity names; for stores chosen by configuration, start-up checks the same matrix.
+
+use syn::LitStr;
+
+use super::kinds::Kind;
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+
+/// What plain key-value wiring cannot do in one step.
+const NOT_ON_REDIS: &[&str] = &["atomic.transition", "atomic.increment"];
+
+/// Reports a kind that a named store cannot honour.
+pub(super) fn check(kind: &dyn Kind, name: &str, entity: &EntityModel, at: &LitStr, d: &mut Diagnostics) {
+    let capability = kind.capability();
+    if entity.stores.iter().any(|store| store == "redis") && NOT_ON_REDIS.contains(&capability) {
+        d.error(at, format!("operation `{name}` needs `{capability}`, which `redis` does not provide"))
+            .help("take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo provide it");
+    }
+}

@@ -1,0 +1,175 @@
+//! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what has been checked.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::Ident;
+
+use super::item::{Declared, kept};
+use super::kinds::Returns;
+use super::model::Model;
+use super::path::{Segment, shown};
+use crate::entity::Kind;
+use crate::expr::{Param, Place, beside, index};
+
+/// A const that does nothing: the declaration is wrong and says so itself, its users must not fail as well.
+pub(super) fn poisoned(declared: &Declared) -> TokenStream {
+    let Declared { attrs, vis, ident, ty, .. } = declared;
+    let attrs = kept(attrs);
+    quote!(#attrs #vis const #ident: #ty = <#ty>::poisoned();)
+}
+
+/// The const and the adapter method. When the declaration is not `sound`, the method is there for its callers, and the const
+/// is inert.
+pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
+    let constant = if sound { constant(model) } else { poisoned(model.declared) };
+    let asserts = &model.scope.asserts;
+    let krate = &model.entity.krate;
+    let asserts = (sound && !asserts.is_empty()).then(|| quote!(const _: () = { use #krate::__private as __lp; #(#asserts)* };));
+    let method = method(model);
+    quote!(#constant #asserts #method)
+}
+
+fn constant(model: &Model<'_>) -> TokenStream {
+    let Declared { attrs, vis, ident, ty, .. } = model.declared;
+    let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
+    let (kind, policy) = (&model.plan.descriptor, model.route.policy.tokens());
+    let params = model.scope.params.iter().map(param);
+    let routes = model.routes.iter().map(|(method, segments)| quote!(__lp::RouteSpec { method: #method, segments: &[#(#segments),*] }));
+    quote! {
+        #attrs
+        #vis const #ident: #ty = {
+            use #krate::__private as __lp;
+            static SPEC: __lp::OpSpec = __lp::OpSpec {
+                name: #name,
+                kind: &#kind,
+                params: &[#(#params),*],
+                routes: &[#(#routes),*],
+                policy: #policy,
+                doc: #doc,
+                at: __lp::SourceLine { file: ::core::file!(), line: ::core::line!() },
+            };
+            __lp::Operation::new(&SPEC)
+        };
+    }
+}
+
+fn param(param: &Param) -> TokenStream {
+    let Param { wire, required, nullable, list, .. } = param;
+    let field = index(param.field);
+    let place = match param.place {
+        Place::Id => quote!(Id),
+        Place::Segment => quote!(Segment),
+        Place::Query => quote!(Query),
+        Place::Body => quote!(Body),
+    };
+    quote! {
+        __lp::ParamSpec { name: #wire, field: #field, place: __lp::Place::#place, required: #required, nullable: #nullable, list: #list }
+    }
+}
+
+fn method(model: &Model<'_>) -> TokenStream {
+    let Declared { vis, ident, entity, .. } = model.declared;
+    let krate = &model.entity.krate;
+    let name = method_ident(&model.name, ident.span());
+    let adapter = &model.entity.generated.adapter;
+    let adapter = beside(entity, &quote!(#adapter));
+    let (names, types, args) = arguments(model);
+    let (run, answer) = match model.plan.returns {
+        Returns::Record => ("run_record", quote!(#entity)),
+        Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
+        Returns::Page => ("run_page", quote!(#krate::entity::Page<#entity>)),
+        Returns::Boolean => ("run_bool", quote!(bool)),
+    };
+    let run = Ident::new(run, Span::call_site());
+    let (page, paged) = if model.plan.pages() {
+        (quote!(, page: #krate::entity::PageArgs), quote!(, page))
+    } else {
+        (TokenStream::new(), TokenStream::new())
+    };
+    // `self`, `cx` and `page` count as well; clippy's limit is seven.
+    let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
+    let doc = docs(model);
+    quote! {
+        impl #adapter {
+            #[doc = #doc]
+            #many
+            #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types),* #page) -> #krate::Result<#answer> {
+                use #krate::__private as __lp;
+                __lp::Adapter::#run(self, #ident.spec(), cx, ::std::vec![#(#args),*] #paged).await
+            }
+        }
+    }
+}
+
+/// Names, types and values of the parameters.
+fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
+    let krate = &model.entity.krate;
+    let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
+    for (param, marker) in model.scope.params.iter().zip(&model.scope.markers) {
+        let name = argument_ident(param);
+        let value = match model.entity.fields[param.field].kind {
+            _ if param.element => quote!(::std::string::String),
+            Kind::String => quote!(::std::string::String),
+            Kind::Boolean => quote!(bool),
+            Kind::Integer => quote!(i64),
+            Kind::Number => quote!(f64),
+            // The declared type may not be in scope here; the marker knows it.
+            _ => quote!(#krate::entity::ValueOf<#marker>),
+        };
+        let optional = !param.required || param.nullable;
+        let (ty, arg) = match (param.list, param.element, optional) {
+            (true, _, false) => (
+                quote!(impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#value>>),
+                quote!(__lp::list_arg::<#marker, _>(#name)),
+            ),
+            (true, _, true) => (
+                quote!(impl ::core::convert::Into<#krate::entity::Param<::std::vec::Vec<#value>>>),
+                quote!(__lp::optional_list_arg::<#marker>(#name)),
+            ),
+            (_, true, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::text_arg(#name))),
+            (_, true, true) => (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::optional_text_arg(#name))),
+            (_, _, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::arg::<#marker>(#name))),
+            (_, _, true) => {
+                (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::optional_arg::<#marker>(#name)))
+            }
+        };
+        names.push(name);
+        types.push(ty);
+        args.push(arg);
+    }
+    (names, types, args)
+}
+
+/// The parameter's name, unless the method has one of that name already.
+fn argument_ident(param: &Param) -> Ident {
+    match param.name.as_str() {
+        name @ ("cx" | "page") => format_ident!("{name}_", span = param.ident.span()),
+        name => method_ident(name, param.ident.span()),
+    }
+}
+
+/// An identifier of this name, raw when it is a keyword.
+fn method_ident(name: &str, span: Span) -> Ident {
+    match name {
+        // These cannot be raw.
+        "self" | "super" | "crate" => format_ident!("{name}_", span = span),
+        _ if syn::parse_str::<Ident>(name).is_err() => Ident::new_raw(name, span),
+        _ => Ident::new(name, span),
+    }
+}
+
+/// The user's docs, then the routes and errors.
+fn docs(model: &Model<'_>) -> String {
+    let mut doc = model.declared.doc();
+    if doc.is_empty() {
+        doc = format!("The operation `{}`.", model.name);
+    }
+    if !model.route.policy.disabled {
+        let base = &model.entity.path;
+        let route = |(method, segments): &(super::path::Method, Vec<Segment>)| format!("`{} {}`", method.as_str(), shown(base, segments));
+        let routes: Vec<String> = model.routes.iter().map(route).collect();
+        doc.push_str(&format!("\n\nOver HTTP: {}.", routes.join(", ")));
+    }
+    doc.push_str(&format!("\n\n# Errors\n{}", model.plan.errors));
+    doc
+}

@@ -1,0 +1,67 @@
+//! The item under the attribute: `pub const PUBLISH: Operation<Post>;`.
+
+use proc_macro2::TokenStream;
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, GenericArgument, Ident, Path, PathArguments, Token, Type, Visibility};
+
+use crate::entity::doc_of;
+
+/// A const without a value.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) ident: Ident,
+    /// `Operation<Post>`.
+    pub(crate) ty: Type,
+    /// `Post`, as the user names it.
+    pub(crate) entity: Path,
+}
+
+impl Declared {
+    /// The doc comment.
+    pub(crate) fn doc(&self) -> String {
+        doc_of(&self.attrs)
+    }
+}
+
+impl Parse for Declared {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        const SHAPE: &str = "\nhelp: `pub const PUBLISH: Operation<Post>;`";
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis: Visibility = input.parse()?;
+        if !input.peek(Token![const]) {
+            return Err(input.error(format!("linchpin: an operation is a const{SHAPE}")));
+        }
+        input.parse::<Token![const]>()?;
+        let ident: Ident = input.parse()?;
+        input.parse::<Token![:]>()?;
+        let ty: Type = input.parse()?;
+        if input.peek(Token![=]) {
+            return Err(input.error(format!("linchpin: the value of an operation is written by the macro{SHAPE}")));
+        }
+        input.parse::<Token![;]>()?;
+        let entity = entity_of(&ty)
+            .ok_or_else(|| syn::Error::new_spanned(&ty, format!("linchpin: the type of an operation names its entity{SHAPE}")))?;
+        Ok(Self { attrs, vis, ident, entity, ty })
+    }
+}
+
+/// `Post` of `Operation<Post>`.
+fn entity_of(ty: &Type) -> Option<Path> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Operation")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.iter().collect::<Vec<_>>()[..] {
+        [GenericArgument::Type(Type::Path(entity))] => {
+            let plain = entity.qself.is_none() && entity.path.segments.iter().all(|segment| segment.arguments.is_none());
+            plain.then(|| entity.path.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The attributes that stay on the const: all but our own doc handling needs.
+pub(crate) fn kept(attrs: &[Attribute]) -> TokenStream {
+    attrs.iter().map(quote::ToTokens::to_token_stream).collect()
+}

@@ -1,0 +1,150 @@
+//! `lookup`: finds one record or a page by declared fields.
+
+use quote::quote;
+
+use super::{Kind, Plan, Returns, Shape};
+use crate::entity::{Kind as Type, member};
+use crate::expr::{self, Assign, Filter, Op, Role, Scope, Source, Value, Via, type_of};
+use crate::names;
+use crate::operation::args::Args;
+use crate::operation::path::Method;
+use crate::options;
+
+pub(super) struct Lookup;
+
+impl Kind for Lookup {
+    fn name(&self) -> &'static str {
+        "lookup"
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.lookup"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["fields", "returns", "sort", "limit", "paginate", "filter", "strict_params", "optional_params"]
+    }
+
+    fn required(&self) -> &'static [&'static str] {
+        &["fields", "returns"]
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        &["sorts", "deleted", "direction"]
+    }
+
+    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let strict = args.flag("strict_params", scope.d);
+        let optional = args.names("optional_params", scope.d);
+        let may_miss: Vec<String> = optional.iter().map(|ident| names::snake(&ident.to_string())).collect();
+        let fields = fields(args, "fields", scope, &|name| strict && !may_miss.contains(name));
+        let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
+            let filter = Filter::parse(expr, scope.d)?;
+            scope.filter(&filter, &may_miss)
+        });
+        for ident in &optional {
+            if scope.params.by_name(&ident.to_string()).is_none() {
+                let known: Vec<String> = scope.params.iter().map(|p| p.name.clone()).collect();
+                scope
+                    .d
+                    .error(ident, format!("unknown parameter `{ident}` in optional_params"))
+                    .suggest(&ident.to_string(), known.iter().map(String::as_str));
+            }
+        }
+        let many = args.choice("returns", &["one", "many"], scope.d) == "many";
+        let paginate = args.flag("paginate", scope.d);
+        let limit = limit(args, scope);
+        for name in ["paginate", "limit"] {
+            if let Some(opt) = args.get(name).filter(|_| !many) {
+                scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
+            }
+        }
+        let sort = sort(args, scope);
+
+        let assigns = expr::assigns(&fields);
+        let filter = option(filter.map(|filter| quote!(#filter)));
+        let sort = option(sort.map(|(field, desc)| {
+            let field = expr::index(field);
+            quote!(__lp::SortDesc { field: #field, desc: #desc })
+        }));
+        let limit = option(limit.map(|limit| {
+            let limit = proc_macro2::Literal::u32_unsuffixed(limit);
+            quote!(#limit)
+        }));
+        Some(Plan {
+            descriptor: quote! {
+                __lp::Lookup { fields: #assigns, filter: #filter, many: #many, paginate: #paginate, sort: #sort, limit: #limit }
+            },
+            shape: Shape::Collection { segments: segments(&fields, scope, &may_miss) },
+            method: Method::Get,
+            returns: if many { Returns::Page } else { Returns::Optional },
+            errors: if many { "`invalid_cursor`; `validation_failed` for a limit of 0." } else { "When the store cannot answer." },
+        })
+    }
+}
+
+/// `fields(a = param(a), ..)` of lookup and exists.
+pub(super) fn fields(args: &Args, option: &str, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
+    let pairs = args.pairs(option, scope.d);
+    let role = |source: &Source| {
+        let required = match source {
+            Source::Param(name) | Source::Input(name) => required(&names::snake(&name.to_string())),
+            _ => true,
+        };
+        Role::Compare { op: Op::Eq, required }
+    };
+    let assigns = scope.assigns(&pairs, role);
+    for assign in &assigns {
+        let of = scope.at(assign.field);
+        if !of.kind.is_scalar() {
+            scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+        } else if of.kind == Type::Other {
+            scope.require(assign.field, &assign.key, "SCALAR", &format!("field `{}` cannot be matched: it is no scalar", of.name));
+        }
+    }
+    assigns
+}
+
+/// The parameters of `fields` that are segments of the path form, in order, each once.
+pub(super) fn segments(fields: &[Assign], scope: &Scope<'_>, optional: &[String]) -> Vec<usize> {
+    let mut segments: Vec<usize> = Vec::new();
+    for assign in fields {
+        if let Value::Param(index) = assign.value {
+            let param = scope.params.get(index);
+            if param.via == Via::Param && !optional.contains(&param.name) && !segments.contains(&index) {
+                segments.push(index);
+            }
+        }
+    }
+    segments
+}
+
+fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
+    let expr = args.expr("limit", "limit = 50", scope.d)?;
+    let limit = options::as_int(expr).and_then(Result::ok).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=10_000).contains(n));
+    if limit.is_none() {
+        scope.d.error(expr, "`limit` is a whole number from 1 to 10000");
+    }
+    limit
+}
+
+fn sort(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, bool)> {
+    let member = member(args.expr("sort", "sort = desc(created_at)", scope.d)?, scope.d)?;
+    let field = scope.field(&member.ident)?;
+    let of = scope.at(field);
+    if !of.kind.is_scalar() {
+        scope.d.error(&member.ident, format!("cannot sort by `{}` ({})", of.name, type_of(of)));
+    } else if !of.readable() {
+        scope.d.error(&member.ident, format!("cannot sort by `{}`: cursors would reveal what clients may not read", of.name));
+    } else if of.kind == Type::Other {
+        scope.require(field, &member.ident, "SCALAR", &format!("cannot sort by `{}`: it is no scalar", of.name));
+    }
+    Some((field, member.desc))
+}
+
+fn option(tokens: Option<proc_macro2::TokenStream>) -> proc_macro2::TokenStream {
+    match tokens {
+        Some(tokens) => quote!(::core::option::Option::Some(#tokens)),
+        None => quote!(::core::option::Option::None),
+    }
+}

@@ -1,0 +1,123 @@
+//! The kinds. To add one: a file with an `impl Kind`, a line in [`KINDS`].
+
+mod exists;
+mod increment;
+mod lookup;
+mod record;
+mod transition;
+
+use proc_macro2::TokenStream;
+use syn::LitStr;
+
+use super::args::Args;
+use super::item::Declared;
+use super::path::Method;
+use crate::diagnostics::Diagnostics;
+use crate::expr::Scope;
+use crate::names;
+
+/// Every kind there is.
+const KINDS: &[&dyn Kind] = &[&lookup::Lookup, &exists::Exists, &transition::Transition, &increment::Increment];
+
+/// Kinds of the specification that come later.
+const LATER: &[&str] = &[
+    "field_update",
+    "array_push",
+    "array_pull",
+    "array_set",
+    "aggregate",
+    "computed_aggregate",
+    "batch",
+    "upsert",
+    "search",
+    "collection",
+    "consume",
+    "derive",
+    "custom",
+    "restore",
+];
+
+/// One kind: its options, its rules, its descriptor.
+pub(crate) trait Kind {
+    /// `transition`.
+    fn name(&self) -> &'static str;
+    /// What the store must be able to do.
+    fn capability(&self) -> &'static str;
+    /// Every option beside the common ones.
+    fn options(&self) -> &'static [&'static str];
+    /// Those that must be there.
+    fn required(&self) -> &'static [&'static str];
+    /// Those that come later.
+    fn later(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Reads its options, checks its rules and writes its descriptor.
+    ///
+    /// Everything wrong goes to the scope's diagnostics; `None` when no adapter method could be written.
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan>;
+}
+
+/// What a kind made of its declaration.
+pub(crate) struct Plan {
+    /// `__lp::Transition { .. }`.
+    pub(crate) descriptor: TokenStream,
+    pub(crate) shape: Shape,
+    pub(crate) method: Method,
+    pub(crate) returns: Returns,
+    /// Sentences for the adapter method's docs.
+    pub(crate) errors: &'static str,
+}
+
+/// Where an operation is mounted.
+pub(crate) enum Shape {
+    /// `/{id}/{op}`.
+    ById,
+    /// `/{op}`, and `/{op}/{a}/{b}` with a segment for each of these parameters.
+    Collection { segments: Vec<usize> },
+}
+
+/// What an adapter method answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    Record,
+    Optional,
+    Page,
+    Boolean,
+}
+
+impl Plan {
+    /// Whether it answers a page.
+    pub(crate) fn pages(&self) -> bool {
+        self.returns == Returns::Page
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn reads(&self) -> bool {
+        self.method == Method::Get
+    }
+
+    /// For messages.
+    pub(crate) fn effect(&self) -> &'static str {
+        if self.reads() { "only reads" } else { "changes a record" }
+    }
+}
+
+/// The declared kind, in snake_case or in the specification's spelling, and where it is written.
+pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static dyn Kind, LitStr)> {
+    let names = || KINDS.iter().map(|kind| kind.name());
+    let Some(text) = &args.kind else {
+        d.error(&declared.ident, "the operation has no kind").help("`kind = \"transition\"`");
+        return None;
+    };
+    let name = names::snake(&text.value());
+    if let Some(kind) = KINDS.iter().find(|kind| kind.name() == name) {
+        return Some((*kind, text.clone()));
+    }
+    if LATER.contains(&name.as_str()) {
+        let known = crate::diagnostics::list(names());
+        d.error(text, format!("operation kind `{name}` is not supported yet")).help(format!("so far: {known}"));
+    } else {
+        d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names().chain(LATER.iter().copied()));
+    }
+    None
+}

@@ -1,0 +1,73 @@
+//! What kinds that change one record share: which one, and what is written.
+
+use syn::Ident;
+use syn::ext::IdentExt;
+
+use crate::entity::Flag;
+use crate::expr::{Assign, Role, Scope, Source, Value, type_of};
+use crate::operation::args::Args;
+
+/// `match(..)`, by default the record that the path names.
+pub(super) fn matches(args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Vec<Assign>> {
+    let Some(opt) = args.get("match") else {
+        let primary = scope.model.primary?;
+        let id = Ident::new("id", proc_macro2::Span::call_site());
+        let key = scope.at(primary).ident.clone();
+        let value = scope.value(&Source::Param(id), primary, &key, Role::Match)?;
+        return Some(vec![Assign { key, field: primary, value }]);
+    };
+    let pairs = args.pairs("match", scope.d);
+    let assigns = scope.assigns(&pairs, |_| Role::Match);
+    for assign in &assigns {
+        let of = scope.at(assign.field);
+        if !of.kind.is_scalar() {
+            scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+        }
+    }
+    let fields: Vec<usize> = assigns.iter().map(|a| a.field).collect();
+    // Members that could not be read may have pinned it.
+    if assigns.len() == pairs.len() && !assigns.is_empty() && !scope.model.pins_one(&fields) {
+        let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
+        let text = format!("match of `{name}` may hit several records");
+        scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
+    }
+    (assigns.len() == pairs.len() && !assigns.is_empty()).then_some(assigns)
+}
+
+/// Whether the field an operation works on may change after create; what may not is reported.
+pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
+    let of = scope.at(field);
+    let problem = if of.has(Flag::Primary) {
+        "is the primary key"
+    } else if of.has(Flag::Immutable) {
+        "is immutable"
+    } else if of.generated {
+        "is the version counter"
+    } else if of.options.on_update.is_some() {
+        "is set to the call's instant by every change"
+    } else {
+        return true;
+    };
+    scope.d.error(at, format!("`{}` {problem}", of.name));
+    false
+}
+
+/// Rule of `set(..)`: mutable, not server-owned.
+///
+/// A `read_only` field may be written from the server's side: clients never supply `now()`, `ctx(..)` and literals.
+pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scope<'_>) {
+    for Assign { key, field, value } in assigns {
+        let of = scope.at(*field);
+        let name = key.unraw();
+        if state == Some(*field) {
+            scope.d.error(key, format!("`{name}` is the state field: `to` sets it"));
+        } else if !mutable(*field, key, scope) {
+            // Reported there.
+        } else if of.options.default.is_generated() && of.server_owned() {
+            scope.d.error(key, format!("`{name}` is made by the server when the record is created")).help("`client_set` on the field");
+        } else if of.server_owned() && matches!(value, Value::Param(_)) {
+            let text = format!("`{name}` is read-only: no client may supply it");
+            scope.d.error(key, text).help("`now()`, `ctx(..)` or a literal");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! An operation, resolved: everything the expansion needs, with every rule checked.
+
+use proc_macro2::TokenStream;
+
+use super::args::Args;
+use super::item::Declared;
+use super::kinds::{self, Plan};
+use super::path::{Method, RouteArgs, Segment};
+use super::{capability, check, place};
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+use crate::expr::Scope;
+
+/// An operation.
+pub(crate) struct Model<'a> {
+    pub(crate) declared: &'a Declared,
+    pub(crate) entity: &'a EntityModel,
+    /// `by_slug`.
+    pub(crate) name: String,
+    pub(crate) route: RouteArgs,
+    pub(crate) plan: Plan,
+    /// One, or the query and path form of a lookup or exists.
+    pub(crate) routes: Vec<(Method, Vec<Segment>)>,
+    pub(crate) scope: Parts,
+}
+
+/// What resolving left behind.
+pub(crate) struct Parts {
+    pub(crate) params: Vec<crate::expr::Param>,
+    /// For each parameter its marker, at the user's token.
+    pub(crate) markers: Vec<TokenStream>,
+    pub(crate) asserts: Vec<TokenStream>,
+}
+
+impl<'a> Model<'a> {
+    /// Reads, resolves and checks. `None` when not even the kind's shape is known; all problems are in `d`.
+    pub(crate) fn parse(declared: &'a Declared, args: TokenStream, entity: &'a EntityModel, d: &mut Diagnostics) -> Option<Self> {
+        let args = Args::parse(args, d);
+        let (name, kebab) = check::name_of(&declared.ident, d);
+        let (kind, at) = kinds::find(&args, declared, d)?;
+        args.check(kind.name(), kind.options(), kind.required(), kind.later(), &at, d);
+        capability::check(kind, &name, entity, &at, d);
+        let mut scope = Scope::new(entity, &declared.entity, d);
+        let plan = kind.resolve(&args, &name, &mut scope);
+        let routes = plan.as_ref().map(|plan| place::routes(plan, &args.route, &kebab, &mut scope));
+        let Scope { params, asserts, .. } = &scope;
+        let markers = params.iter().map(|p| crate::expr::marker(&scope, p.field, &quote::ToTokens::to_token_stream(&p.ident))).collect();
+        let scope = Parts { params: params.iter().cloned().collect(), markers, asserts: asserts.clone() };
+        Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope })
+    }
+}

@@ -1,0 +1,195 @@
+//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` reads its own with the same code.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::LitStr;
+
+use crate::diagnostics::Diagnostics;
+use crate::options::{self, Opt};
+use crate::policy::{self, Policy};
+
+/// A method of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+const METHODS: [(&str, Method); 5] =
+    [("GET", Method::Get), ("POST", Method::Post), ("PUT", Method::Put), ("PATCH", Method::Patch), ("DELETE", Method::Delete)];
+
+impl Method {
+    /// `GET` and so on.
+    pub(crate) fn as_str(self) -> &'static str {
+        METHODS.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+    }
+
+    fn parse(text: &LitStr, d: &mut Diagnostics) -> Option<Self> {
+        let value = text.value();
+        let known = METHODS.iter().find(|(name, _)| *name == value).map(|(_, method)| *method);
+        if known.is_none() {
+            d.error(text, format!("unknown method `{value}`")).suggest(&value, METHODS.iter().map(|(name, _)| *name));
+        }
+        known
+    }
+}
+
+impl ToTokens for Method {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::Get => quote!(__lp::Method::Get),
+            Self::Post => quote!(__lp::Method::Post),
+            Self::Put => quote!(__lp::Method::Put),
+            Self::Patch => quote!(__lp::Method::Patch),
+            Self::Delete => quote!(__lp::Method::Delete),
+        });
+    }
+}
+
+/// A segment of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Segment {
+    /// Static text, percent-decoded.
+    Lit(String),
+    /// A parameter; the name of a wildcard starts with `*`.
+    Param(String),
+}
+
+impl ToTokens for Segment {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::Lit(text) => quote!(__lp::Seg::Lit(#text)),
+            Self::Param(name) => quote!(__lp::Seg::Param(#name)),
+        });
+    }
+}
+
+/// `posts/{id}/publish`, for docs.
+pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
+    let mut out = format!("/{}", base.trim_matches('/'));
+    for segment in segments {
+        out.push('/');
+        match segment {
+            Segment::Lit(text) => out.push_str(text),
+            Segment::Param(name) => out.push_str(&format!("{{{name}}}")),
+        }
+    }
+    out
+}
+
+/// What `route(..)` says.
+#[derive(Debug, Default)]
+pub(crate) struct RouteArgs {
+    pub(crate) policy: Policy,
+    pub(crate) method: Option<(Method, LitStr)>,
+    pub(crate) path: Option<(Vec<Segment>, LitStr)>,
+}
+
+impl RouteArgs {
+    pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
+        let options = options::parse(tokens, d);
+        options::repeated(&options, &[], d);
+        let mut args = Self::default();
+        for opt in &options {
+            if !args.option(opt, false, d) {
+                let known: Vec<&str> = policy::KEYS.iter().chain(&["method", "path"]).copied().collect();
+                options::unknown(opt, "route", &known, policy::LATER, d);
+            }
+        }
+        args
+    }
+
+    /// Reads one option; `false` when it is none of a route.
+    pub(crate) fn option(&mut self, opt: &Opt, wildcards: bool, d: &mut Diagnostics) -> bool {
+        match opt.name().as_str() {
+            "method" => {
+                self.method = opt.text("method = \"POST\"", d).and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
+            }
+            "path" => {
+                self.path = opt.text("path = \"{id}/state\"", d).map(|text| (segments(&text, wildcards, d), text));
+            }
+            _ => return self.policy.option(opt, d),
+        }
+        true
+    }
+}
+
+/// The segments of a path: `{id}/state`, `:id/state`. Duplicate slashes collapse.
+fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> Vec<Segment> {
+    let value = text.value();
+    let mut segments: Vec<Segment> = Vec::new();
+    let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
+    for (i, part) in parts.iter().enumerate() {
+        let name = part.strip_prefix(':').or_else(|| part.strip_prefix('{').and_then(|part| part.strip_suffix('}')));
+        let problem = match name {
+            Some(name) if name.starts_with('*') && !wildcards => Some(format!("a wildcard `{part}` cannot be bound to a parameter")),
+            Some(name) if name.starts_with('*') && i + 1 < parts.len() => Some(format!("the wildcard `{part}` must come last")),
+            Some(name) if syn::parse_str::<syn::Ident>(name.trim_start_matches('*')).is_err() => {
+                Some(format!("`{part}` names no parameter"))
+            }
+            Some(name) if segments.contains(&Segment::Param(name.to_owned())) => Some(format!("`{part}` stands twice in the path")),
+            Some(name) => {
+                segments.push(Segment::Param(name.to_owned()));
+                None
+            }
+            None if part.contains(['{', '}', '?', '#', '\\', '*'])
+                || *part == "."
+                || *part == ".."
+                || part.contains(char::is_whitespace) =>
+            {
+                Some(format!("`{part}` is no segment of a path"))
+            }
+            None => match decode(part) {
+                Some(text) => {
+                    segments.push(Segment::Lit(text));
+                    None
+                }
+                None => Some(format!("`{part}` is not percent-encoded UTF-8")),
+            },
+        };
+        if let Some(problem) = problem {
+            d.error(text, problem).help("segments are static text or `{name}`");
+        }
+    }
+    segments
+}
+
+fn decode(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
+            let (high, low) = (digit()?, digit()?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str) -> (Vec<Segment>, usize) {
+        let mut d = Diagnostics::new();
+        let segments = segments(&syn::LitStr::new(path, proc_macro2::Span::call_site()), false, &mut d);
+        (segments, d.into_texts().len())
+    }
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let (lit, param) = (|t: &str| Segment::Lit(t.to_owned()), |t: &str| Segment::Param(t.to_owned()));
+        assert_eq!(read("{id}/state"), (vec![param("id"), lit("state")], 0));
+        assert_eq!(read("//:id//a%20b/"), (vec![param("id"), lit("a b")], 0));
+        assert_eq!(read(""), (vec![], 0));
+        for wrong in ["{id", "a{b}", "{*rest}", "..", "a?b", "%zz", "{id}/{id}", ":"] {
+            assert_eq!(read(wrong).1, 1, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which routes an operation mounts, and what carries each parameter there.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+use super::kinds::{Plan, Shape};
+use super::path::{Method, RouteArgs, Segment};
+use crate::diagnostics::list;
+use crate::entity::Flag;
+use crate::expr::{Place, Scope, Via};
+
+/// The routes; parameters get their places.
+pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Scope<'_>) -> Vec<(Method, Vec<Segment>)> {
+    let method = method(plan, args, scope);
+    let own = || Segment::Lit(kebab.to_owned());
+    let in_path: Vec<Vec<Segment>> = match (&args.path, &plan.shape) {
+        (Some((segments, text)), _) => vec![named(segments, &text.to_token_stream(), scope)],
+        (None, Shape::ById) => match scope.params.by_name("id").map(|i| scope.params.get(i)) {
+            Some(id) if id.via == Via::Param && !id.list => vec![vec![Segment::Param("id".to_owned()), own()]],
+            // `match(slug = param(slug))` needs no id.
+            _ => vec![vec![own()]],
+        },
+        // In other methods than GET, all parameters are members of the body.
+        (None, Shape::Collection { segments }) if method == Method::Get && !segments.is_empty() => {
+            let wires = segments.iter().map(|i| Segment::Param(scope.params.get(*i).wire.clone()));
+            vec![vec![own()], std::iter::once(own()).chain(wires).collect()]
+        }
+        (None, Shape::Collection { .. }) => vec![vec![own()]],
+    };
+    let model = scope.model;
+    let mut misplaced = Vec::new();
+    for param in scope.params.iter_mut() {
+        let segment = Segment::Param(param.wire.clone());
+        let is_segment = in_path.iter().any(|path| path.contains(&segment));
+        let is_primary = model.fields[param.field].has(Flag::Primary);
+        param.place = match param.via {
+            Via::Input if method == Method::Get => {
+                misplaced.push(param.ident.clone());
+                Place::Body
+            }
+            Via::Input => Place::Body,
+            Via::Param if is_segment && is_primary && matches!(plan.shape, Shape::ById) => Place::Id,
+            Via::Param if is_segment => Place::Segment,
+            Via::Param if matches!(method, Method::Get | Method::Delete) => Place::Query,
+            Via::Param => Place::Body,
+        };
+    }
+    for ident in misplaced {
+        scope.d.error(&ident, format!("`input({ident})` reads a body, which a GET route has not")).help(format!("`param({ident})`"));
+    }
+    if plan.pages() {
+        let taken: Vec<_> = scope.params.iter().filter(|p| p.wire == "limit" || p.wire == "cursor").map(|p| p.ident.clone()).collect();
+        for ident in taken {
+            scope.d.error(&ident, format!("parameter `{ident}` collides with the page's own")).help("another name");
+        }
+    }
+    in_path.into_iter().map(|path| (method, path)).collect()
+}
+
+fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
+    let Some((method, text)) = &args.method else { return plan.method };
+    let fits = if plan.reads() { matches!(method, Method::Get | Method::Post) } else { *method != Method::Get };
+    if !fits {
+        let problem = scope.d.error(text, format!("`{}` does not suit an operation that {}", method.as_str(), plan.effect()));
+        problem.help(if plan.reads() { "`GET` or `POST`" } else { "`POST`, `PUT`, `PATCH` or `DELETE`" });
+        return plan.method;
+    }
+    *method
+}
+
+/// A declared path with its parameters under their wire names.
+fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<Segment> {
+    let mut named = Vec::new();
+    for segment in segments {
+        named.push(match segment {
+            Segment::Lit(_) => segment.clone(),
+            Segment::Param(name) => {
+                let param = scope.params.by_name(name).map(|i| scope.params.get(i));
+                if param.is_none_or(|p| p.via != Via::Param || p.list) {
+                    let known = list(scope.params.iter().filter(|p| p.via == Via::Param && !p.list).map(|p| &p.name));
+                    let problem = scope.d.error(at, format!("`{{{name}}}` of the path is no parameter of the operation"));
+                    if !known.is_empty() {
+                        problem.help(format!("known: {known}"));
+                    }
+                    continue;
+                }
+                Segment::Param(param.map_or_else(|| name.clone(), |p| p.wire.clone()))
+            }
+        });
+    }
+    named
+}
