@@ -9,9 +9,10 @@ pub use crate::entity::{
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, PolicyDesc};
 #[cfg(feature = "server")]
-pub use crate::http::{ExtraRoute, ExtraRouteSpec};
+pub use crate::http::{ExtraRoute, ExtraRouteSpec, call_handler};
 pub use crate::operation::{
-    AssignSpec, Exists, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec, Seg, Transition,
+    AssignSpec, Exists, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec, Seg, Transition, assert_apart,
+    assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
@@ -26,7 +27,9 @@ mod checks;
 mod items;
 mod literals;
 
-pub use checks::{DATES, INTEGERS, KEYS, LISTS, NUMBERS, NUMERIC, SCALARS, TEXT_LISTS, TEXTS, check_pagination, expect};
+pub use checks::{
+    BOOLEANS, DATES, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination, expect,
+};
 pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value};
 pub use literals::{date, item_literal, literal, no_items, text, texts};
 
@@ -133,6 +136,31 @@ pub fn arg<F: Field>(value: impl Into<<F::Ty as FieldType>::Inner>) -> Option<Va
 
 /// An argument that may be left out.
 pub fn optional_arg<F: Field>(value: impl Into<Param<<F::Ty as FieldType>::Inner>>) -> Option<Value> {
+    value.into().into_arg()
+}
+
+/// A list for an adapter method.
+pub fn list_arg<F: Field, T: Into<<F::Ty as FieldType>::Inner>>(values: impl IntoIterator<Item = T>) -> Option<Value> {
+    let values: Vec<Value> = values.into_iter().map(|value| value.into().into_value()).collect();
+    Some(crate::validate::list_value(&values))
+}
+
+/// A list that may be left out.
+pub fn optional_list_arg<F: Field>(values: impl Into<Param<Vec<<F::Ty as FieldType>::Inner>>>) -> Option<Value> {
+    match values.into() {
+        Param::Omitted => None,
+        Param::Null => Some(Value::Null),
+        Param::Value(values) => list_arg::<F, _>(values),
+    }
+}
+
+/// An element of a list of strings.
+pub fn text_arg(value: impl Into<String>) -> Option<Value> {
+    Some(Value::Text(value.into()))
+}
+
+/// An element of a list of strings that may be left out.
+pub fn optional_text_arg(value: impl Into<Param<String>>) -> Option<Value> {
     value.into().into_arg()
 }
 

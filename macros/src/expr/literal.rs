@@ -25,7 +25,7 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
         // The right side of `has` is one element.
         (Kind::StringArray, Role::Compare { op: Op::Has, .. }) => {
             let tokens = match expr {
-                _ if is_path || options::as_text(expr).is_some() => quote!(|| __lp::Value::Text(::std::string::String::from(#expr))),
+                _ if is_path || options::as_text(expr).is_some() => quote!(|| __lp::text(#expr)),
                 _ => return mismatch(scope, field, expr),
             };
             return Some(Value::Literal(tokens, written));
@@ -41,19 +41,19 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
                 scope.d.error(text, "an empty text is contained in every text");
                 return None;
             }
-            make(scope, &quote!(::std::string::String::from(#text)))
+            Some(Value::Literal(quote!(|| __lp::text(#text)), written))
         }
         // The const of a text is a `&'static str`.
-        (Kind::String, Expr::Path(_)) => make(scope, &quote!(<::std::string::String as ::core::convert::From<&str>>::from(#expr))),
+        (Kind::String, Expr::Path(_)) => Some(Value::Literal(quote!(|| __lp::text(#expr)), written)),
         (Kind::Uuid, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
             if !is_uuid(&text.value()) {
                 scope.d.error(text, "this is no lower-case hyphenated uuid");
                 return None;
             }
-            Some(Value::Literal(quote!(|| __lp::Value::Text(::std::string::String::from(#text))), written))
+            Some(Value::Literal(quote!(|| __lp::text(#text)), written))
         }
         (Kind::Date, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => match parse_date(&text.value()) {
-            Some(millis) => make(scope, &quote!(__lp::Timestamp::from_millis(#millis))),
+            Some(millis) => Some(Value::Literal(quote!(|| __lp::date(#millis)), written)),
             None => {
                 scope.d.error(text, "this is no RFC 3339 date-time").help("`\"2026-01-02T03:04:05Z\"`");
                 None

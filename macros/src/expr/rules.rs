@@ -25,7 +25,7 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
         return match kind {
             Kind::Boolean => Some(()),
             Kind::Other => {
-                scope.require(field, at, "BOOLEAN", &format!("field `{name}` alone is no condition: it is not boolean"));
+                scope.require(field, at, "BOOLEANS", &format!("field `{name}` alone is no condition: it is not boolean"));
                 Some(())
             }
             _ => {
@@ -36,12 +36,12 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
         };
     }
     let (fits, kinds, needs) = match op {
-        Op::Eq | Op::Ne | Op::In | Op::Nin => (kind.is_scalar(), "SCALAR", "a scalar field"),
+        Op::Eq | Op::Ne | Op::In | Op::Nin => (kind.is_scalar(), "SCALARS", "a scalar field"),
         Op::Gt | Op::Gte | Op::Lt | Op::Lte => {
             (kind.is_scalar() && kind != Kind::Boolean, "ORDERED", "a string, integer, number or date field")
         }
-        Op::Contains => (kind.may_be_text(), "TEXT", "a string field"),
-        Op::Has => (matches!(kind, Kind::StringArray | Kind::Other), "STRING_ARRAY", "a list of strings"),
+        Op::Contains => (kind.may_be_text(), "TEXTS", "a string field"),
+        Op::Has => (matches!(kind, Kind::StringArray | Kind::Other), "TEXT_LISTS", "a list of strings"),
     };
     if !fits {
         let problem = scope.d.error(at, format!("`{shown}` needs {needs}, `{name}` is {}", type_of(of)));
@@ -67,7 +67,7 @@ pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr
         let what = if is_claim { "a claim is a string, a number or a boolean" } else { "this is a string" };
         scope.d.error(at, format!("{what}, `{}` is {}", of.name, type_of(of)));
     } else if of.kind == Kind::Other && !is_claim {
-        scope.require(field, at, "NAMED", &format!("this is a string, which `{}` is not", of.name));
+        scope.require(field, at, "NAMES", &format!("this is a string, which `{}` is not", of.name));
     }
     fits
 }
@@ -78,7 +78,7 @@ pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
     match of.kind {
         Kind::Date => true,
         Kind::Other => {
-            scope.require(field, at, "DATE", &format!("`now()` is a date, which `{}` is not", of.name));
+            scope.require(field, at, "DATES", &format!("`now()` is a date, which `{}` is not", of.name));
             true
         }
         _ => {

@@ -102,13 +102,13 @@ impl<'a> Scope<'a> {
         &self.model.fields[field]
     }
 
-    /// Has rustc check the kind of a field whose type the macro does not know. `kinds` is a constant of the runtime's `Kinds`.
+    /// Has rustc check the kind of a field whose type the macro does not know. `kinds` is a set in the runtime's `checks`.
     pub(crate) fn require(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, message: &str) {
         let at = at.to_token_stream();
         let marker = lower::marker(self, field, &at);
         let kinds = quote::format_ident!("{kinds}");
         let message = format!("linchpin: {message}");
-        self.asserts.push(lower::at(quote!(const _: () = __lp::require::<#marker>(__lp::Kinds::#kinds, #message);), &at));
+        self.asserts.push(lower::at(quote!(const _: () = __lp::expect::<#marker>(__lp::#kinds, #message);), &at));
     }
 
     /// Resolves `field = source, ..`.

@@ -33,7 +33,15 @@ pub const TEXT_LISTS: u16 = 1 << 6;
 /// All lists.
 pub const LISTS: u16 = TEXT_LISTS | 1 << 8;
 /// What compares.
-pub const SCALARS: u16 = TEXTS | 1 << 1 | NUMERIC | DATES | 1 << 5;
+pub const SCALARS: u16 = TEXTS | BOOLEANS | NUMERIC | DATES | 1 << 5;
+/// `true` and `false`.
+pub const BOOLEANS: u16 = 1 << 1;
+/// What a text of the context may be compared with.
+pub const NAMES: u16 = TEXTS | 1 << 5;
+/// What `<` compares.
+pub const ORDERED: u16 = TEXTS | NUMERIC | DATES;
+/// What a transition moves.
+pub const STATES: u16 = TEXTS | BOOLEANS | INTEGERS | 1 << 5;
 
 /// Fails to compile with `message` unless the field's type is one of `kinds`.
 ///

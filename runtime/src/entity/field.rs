@@ -86,6 +86,9 @@ pub trait FieldType: Sized {
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError>;
 }
 
+/// The type of a value that a field holds when it holds one: `Status` for `post::status`, whether or not it is optional.
+pub type ValueOf<F> = <<F as Field>::Ty as FieldType>::Inner;
+
 /// The marker of one field, made by `#[entity]`: `post::status`.
 ///
 /// Markers build filters in code: `post::status.eq(Status::Draft)`.

@@ -9,6 +9,6 @@ mod typed;
 pub use desc::{
     Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
 };
-pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid};
+pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs};
 pub use typed::{Entity, Input, Param};

@@ -51,3 +51,13 @@ impl<E: Entity> ExtraRoute<E> {
         self.spec
     }
 }
+
+/// Runs a function with any of axum's extractors as arguments; for expansions of `#[route]`.
+#[doc(hidden)]
+pub fn call_handler<H, T>(handler: H, request: Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>>
+where
+    H: axum::handler::Handler<T, ()>,
+    T: 'static,
+{
+    Box::pin(handler.call(request, ()))
+}

@@ -51,6 +51,9 @@ pub use cors::Cors;
 #[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
 #[cfg(feature = "server")]
+#[doc(hidden)]
+pub use extra::call_handler;
+#[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec};
 pub use policy::{AuthDesc, PolicyDesc};
 #[cfg(feature = "server")]

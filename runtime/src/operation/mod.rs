@@ -4,6 +4,7 @@
 
 #[cfg(feature = "server")]
 mod bind;
+mod duplicates;
 mod exists;
 #[cfg(feature = "server")]
 mod guarded;
@@ -12,6 +13,7 @@ mod lookup;
 mod spec;
 mod transition;
 
+pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, find_duplicates};
 pub use exists::Exists;
 pub use increment::Increment;
 pub use lookup::Lookup;

@@ -25,6 +25,23 @@ impl<E: Entity> Operation<E> {
     }
 }
 
+impl<E> Operation<E> {
+    /// Stands in for a declaration that does not compile, so that its users do: one mistake, one error.
+    #[doc(hidden)]
+    pub const fn poisoned() -> Self {
+        static POISONED: OpSpec = OpSpec {
+            name: "",
+            kind: &super::Exists { fields: &[], check: &[] },
+            params: &[],
+            routes: &[],
+            policy: PolicyDesc::INHERIT,
+            doc: "",
+            at: SourceLine { file: "", line: 0 },
+        };
+        Self { spec: &POISONED, entity: PhantomData }
+    }
+}
+
 impl<E> Clone for Operation<E> {
     fn clone(&self) -> Self {
         *self

@@ -99,7 +99,7 @@ pub(super) fn fields(args: &Args, option: &str, scope: &mut Scope<'_>, required:
         if !of.kind.is_scalar() {
             scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
         } else if of.kind == Type::Other {
-            scope.require(assign.field, &assign.key, "SCALAR", &format!("field `{}` cannot be matched: it is no scalar", of.name));
+            scope.require(assign.field, &assign.key, "SCALARS", &format!("field `{}` cannot be matched: it is no scalar", of.name));
         }
     }
     assigns
@@ -137,7 +137,7 @@ fn sort(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, bool)> {
     } else if !of.readable() {
         scope.d.error(&member.ident, format!("cannot sort by `{}`: cursors would reveal what clients may not read", of.name));
     } else if of.kind == Type::Other {
-        scope.require(field, &member.ident, "SCALAR", &format!("cannot sort by `{}`: it is no scalar", of.name));
+        scope.require(field, &member.ident, "SCALARS", &format!("cannot sort by `{}`: it is no scalar", of.name));
     }
     Some((field, member.desc))
 }

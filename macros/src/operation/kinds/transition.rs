@@ -76,7 +76,7 @@ fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
         Type::String | Type::Boolean | Type::Integer => {}
         Type::Other => {
             let text = format!("transition needs an enum, boolean, integer or string field, which `{}` is not", of.name);
-            scope.require(field, &ident, "STATE", &text);
+            scope.require(field, &ident, "STATES", &text);
         }
         _ => {
             let text = format!("transition needs an enum, boolean, integer or string field, `{}` is {}", of.name, type_of(of));

@@ -1,0 +1,39 @@
+use super::*;
+
+fn same_paths(a: (&str, &[Seg]), b: (&str, &[Seg])) -> bool {
+    // Leaked in a test: descriptors are static.
+    let route = |segments: &[Seg]| RouteSpec { method: Method::Get, segments: segments.to_vec().leak() };
+    same(a.0, &route(a.1), b.0, &route(b.1))
+}
+
+#[test]
+fn parameter_names_do_not_count() {
+    assert!(same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Param("slug")])));
+    assert!(!same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Lit("stats")])));
+    assert!(!same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Param("*rest")])));
+    assert!(same_paths(("posts", &[Seg::Param("*a")]), ("posts", &[Seg::Param("*b")])));
+}
+
+#[test]
+fn slashes_collapse_and_text_is_decoded() {
+    assert!(same_paths(("/news//posts/", &[]), ("news", &[Seg::Lit("posts")])));
+    assert!(same_paths(("caf%C3%A9", &[]), ("", &[Seg::Lit("café")])));
+    assert!(same_paths(("a/{x}", &[]), ("a", &[Seg::Param("id")])));
+    assert!(same_paths(("a/:x", &[]), ("a", &[Seg::Param("id")])));
+    assert!(!same_paths(("Posts", &[]), ("posts", &[])), "case is kept");
+    assert!(!same_paths(("posts", &[]), ("posts", &[Seg::Lit("a")])));
+    // Text of a segment is decoded already.
+    assert!(!same_paths(("", &[Seg::Lit("a%20b")]), ("", &[Seg::Lit("a b")])));
+}
+
+#[test]
+fn methods_count() {
+    let (get, post) = (RouteSpec { method: Method::Get, segments: &[] }, RouteSpec { method: Method::Post, segments: &[] });
+    assert!(same("a", &get, "a", &get) && !same("a", &get, "a", &post));
+}
+
+#[test]
+fn only_paths_with_a_common_beginning_are_compared() {
+    assert!(may_meet("posts", "posts/comments") && may_meet("", "posts") && may_meet("{tenant}/a", "posts"));
+    assert!(!may_meet("posts", "comments"));
+}
