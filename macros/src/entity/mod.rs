@@ -22,9 +22,9 @@ use quote::quote;
 use crate::diagnostics::Diagnostics;
 use crate::schema;
 
+pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
 pub(crate) use field_enum::run as field_enum;
-pub(crate) use date::parse as parse_date;
 pub(crate) use model::{Default, EntityModel, Field, Flag, Kind, doc_of};
 pub(crate) use parse::{Member, ROUTES, member};
 
