@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use futures_util::FutureExt;
@@ -101,7 +101,7 @@ impl fmt::Debug for HttpService {
 
 impl<B> Service<Request<B>> for HttpService
 where
-    B: axum::body::HttpBody<Data = bytes::Bytes> + Send + 'static,
+    B: HttpBody<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<axum::BoxError>,
 {
     type Response = Response<Body>;
@@ -114,7 +114,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let app = Arc::clone(&self.0);
-        Box::pin(serve::serve(app, request.map(Body::new)).map(Ok))
+        // Most requests have no body, and an empty one costs nothing.
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        Box::pin(serve::serve(app, request).map(Ok))
     }
 }
 
@@ -135,8 +137,7 @@ pub(super) struct App {
 /// A path with its methods.
 #[derive(Default)]
 struct Shape {
-    /// Segments that hold parameters, counted from the first.
-    params: Box<[usize]>,
+    params: Slots,
     methods: [Option<Box<Mounted>>; METHODS.len()],
     allow: Option<HeaderValue>,
 }
@@ -159,19 +160,46 @@ fn slot(method: &Method) -> Option<usize> {
 #[derive(Clone, Copy)]
 pub(super) struct Params<'p> {
     path: &'p str,
-    /// Segments that hold them, counted from the first.
-    at: &'p [usize],
+    slots: &'p Slots,
+}
+
+/// Where the parameters of a shape stand. All before the first is static, so the first is found without looking.
+#[derive(Default)]
+struct Slots {
+    /// Where the first begins, in bytes.
+    start: usize,
+    /// The segments that hold them, counted from that of the first.
+    segments: Box<[usize]>,
+    /// Whether the last ends the path.
+    ends: bool,
+}
+
+impl Slots {
+    fn of(canonical: &str) -> Self {
+        let is_param = |segment: &str| segment.starts_with("{p") || segment.starts_with("{*p");
+        let segments: Vec<&str> = canonical.split('/').collect();
+        let Some(first) = segments.iter().position(|s| is_param(s)) else { return Self::default() };
+        Self {
+            start: segments[..first].iter().map(|s| s.len() + 1).sum(),
+            segments: (first..segments.len()).filter(|i| is_param(segments[*i])).map(|i| i - first).collect(),
+            ends: segments.last().is_some_and(|s| is_param(s)),
+        }
+    }
 }
 
 impl<'p> Params<'p> {
     /// The parameter at a position, not yet decoded.
     pub(super) fn get(&self, position: usize) -> Option<&'p str> {
-        self.path.split('/').nth(*self.at.get(position)? + 1)
+        let from_first = self.path.get(self.slots.start..)?;
+        match *self.slots.segments.get(position)? {
+            0 if self.slots.ends && self.len() == 1 => Some(from_first),
+            segment => from_first.split('/').nth(segment),
+        }
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.at.len()
+        self.slots.segments.len()
     }
 }
 
@@ -242,7 +270,7 @@ impl App {
     pub(super) fn find<'r: 'p, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
         let Ok(found) = self.paths.at(path) else { return Found::Nowhere };
         let shape = &self.shapes[*found.value];
-        let params = Params { path, at: &shape.params };
+        let params = Params { path, slots: &shape.params };
         // The router lets a parameter in the middle of a path be empty; the contract does not.
         if (0..params.len()).any(|n| params.get(n).is_none_or(str::is_empty)) {
             return Found::Nowhere;
@@ -265,8 +293,7 @@ fn shape_at(
     }
     let at = shapes.len();
     paths.insert(canonical, at).map_err(|e| Error::internal(format!("route {canonical}: {e}")))?;
-    let params = canonical.split('/').skip(1).enumerate().filter(|(_, s)| s.starts_with("{p") || s.starts_with("{*p")).map(|(n, _)| n);
-    shapes.push(Shape { params: params.collect(), ..Shape::default() });
+    shapes.push(Shape { params: Slots::of(canonical), ..Shape::default() });
     known.insert(canonical.to_owned(), at);
     Ok(at)
 }
@@ -286,4 +313,27 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
 
 pub(super) fn method_not_allowed() -> Error {
     Error::new(Code::MethodNotAllowed, "The path has no such method")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_found_by_position() {
+        for (shape, path, expected) in [
+            ("/posts/{p0}", "/posts/a%2Fb", &["a%2Fb"][..]),
+            ("/posts/{p0}", "/posts/", &[""]),
+            ("/posts/{p0}/publish", "/posts/x/publish", &["x"]),
+            ("/a/{p0}/b/{p1}", "/a/1/b/2", &["1", "2"]),
+            ("/{p0}/{p1}/c", "/1//c", &["1", ""]),
+            ("/{p0}", "/x", &["x"]),
+            ("/posts", "/posts", &[]),
+        ] {
+            let slots = Slots::of(shape);
+            let params = Params { path, slots: &slots };
+            let found: Vec<_> = (0..params.len()).filter_map(|n| params.get(n)).collect();
+            assert_eq!(found, expected, "{shape}");
+        }
+    }
 }

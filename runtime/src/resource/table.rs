@@ -516,7 +516,9 @@ impl Table {
 }
 
 fn valid_key(text: &str) -> bool {
-    (1..=255).contains(&text.len()) && text != "." && text != ".." && !text.chars().any(char::is_control)
+    // Nearly all keys are ASCII, where looking at bytes is enough.
+    let controls = if text.is_ascii() { text.bytes().any(|b| b.is_ascii_control()) } else { text.chars().any(char::is_control) };
+    (1..=255).contains(&text.len()) && text != "." && text != ".." && !controls
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.
