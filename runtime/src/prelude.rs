@@ -3,5 +3,5 @@
 pub use crate::entity::{Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid};
 pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
 #[cfg(feature = "server")]
-pub use crate::{Adapter, Adapters};
+pub use crate::{Adapter, Adapters, App, Config, JwtAuth};
 pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route};

@@ -169,7 +169,10 @@ impl App {
         if !gaps.is_empty() {
             return Err(startup(capabilities::text(&mut gaps)));
         }
-        // DUPLICATES
+        let duplicates = crate::operation::find_duplicates(&packages);
+        if !duplicates.is_empty() {
+            return Err(startup(duplicates.join("\n")));
+        }
 
         let store: Arc<dyn Store> = connect(&config).await?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
@@ -286,7 +289,7 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     match &config.database {
         Database::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "sqlite")]
-        Database::Sqlite(file) => Err(startup(format!("sqlite {} pending", file.display()))),
+        Database::Sqlite(file) => super::listen::sqlite(file, config.durability),
         #[cfg(not(feature = "sqlite"))]
         Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
     }

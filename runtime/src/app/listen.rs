@@ -1,6 +1,7 @@
 //! Listening: connections in, requests out, and the stop that loses nothing.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -94,4 +95,15 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
 async fn told(stopped: &mut watch::Receiver<bool>) {
     // The value is looked at here, so that no guard of it lives on in the caller.
     drop(stopped.wait_for(|stop| *stop).await);
+}
+/// Opens the embedded store.
+#[cfg(feature = "sqlite")]
+pub(super) fn sqlite(file: &std::path::Path, durability: super::Durability) -> Result<Arc<dyn crate::store::Store>> {
+    let mut options = crate::store::sqlite::SqliteOptions::new(file);
+    options.durability = match durability {
+        super::Durability::Full => crate::store::sqlite::Durability::Full,
+        super::Durability::Normal => crate::store::sqlite::Durability::Normal,
+    };
+    let store = crate::store::sqlite::SqliteStore::open(options)?;
+    Ok(Arc::new(store))
 }

@@ -137,6 +137,11 @@ impl Rows {
         self
     }
 
+    /// Whether nothing but the number of rows is wanted.
+    pub fn only_counts(&self) -> bool {
+        matches!(self.want, Want::Count) && self.version_field.is_none()
+    }
+
     /// Takes a row; `false` when no further row is wanted.
     pub fn push<R: Row + ?Sized>(&mut self, row: &R) -> bool {
         if self.limit == Some(self.count) {

@@ -1,0 +1,35 @@
+//! What went wrong in SQLite, in the framework's terms.
+
+use rusqlite::ErrorCode;
+
+use crate::Error;
+use crate::entity::EntityDesc;
+
+/// An error of a statement on `entity`.
+pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
+    let rusqlite::Error::SqliteFailure(failure, message) = &error else { return Error::internal(error) };
+    match failure.code {
+        ErrorCode::ConstraintViolation => match message.as_deref().and_then(|m| violated(entity, m)) {
+            Some(fields) => Error::unique(fields),
+            None => Error::internal(error),
+        },
+        ErrorCode::DiskFull
+        | ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::CannotOpen
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::OutOfMemory
+        | ErrorCode::ReadOnly => Error::unavailable(error),
+        _ => Error::internal(error),
+    }
+}
+
+/// The wire names in `UNIQUE constraint failed: posts.a, posts.b`.
+fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
+    let columns = message.strip_prefix("UNIQUE constraint failed: ")?;
+    let wire = |column: &str| {
+        let column = column.strip_prefix(entity.storage_name)?.strip_prefix('.')?;
+        entity.fields.iter().find(|f| f.column == column).map(|f| f.wire)
+    };
+    columns.split(", ").map(wire).collect()
+}

@@ -1,0 +1,176 @@
+//! Reads: inline, on a connection of the calling thread.
+//!
+//! A point read is shorter than a hop to another thread. What may return any number of rows goes to the blocking pool
+//! instead, so that it cannot hold up the workers.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use super::render::Native;
+use super::row::SqliteRow;
+use super::{BUSY, bind, error, native, render};
+use crate::entity::EntityDesc;
+use crate::store::{Plan, Rows, Statement};
+use crate::{Error, Result, Value};
+
+/// Statements kept per connection.
+const CACHED: usize = 512;
+/// Unbounded reads at a time.
+const BLOCKING: usize = 8;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static CONNECTIONS: RefCell<Vec<(u64, Weak<()>, Connection)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The read side of a store.
+pub(super) struct Readers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    id: u64,
+    path: PathBuf,
+    /// Lives as long as the store: connections of threads are closed when it is gone.
+    alive: Arc<()>,
+    blocking: Semaphore,
+}
+
+impl std::fmt::Debug for Readers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readers").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { shared: Arc::new(Shared { id, path, alive: Arc::new(()), blocking: Semaphore::new(BLOCKING) }) }
+    }
+
+    /// Reads here and now.
+    pub(super) fn run(&self, entity: &'static EntityDesc, native: &Native, args: &[Value], rows: Rows) -> Result<Rows> {
+        self.shared.with(|connection| read(connection, entity, native, args, rows))?
+    }
+
+    /// Reads on the blocking pool.
+    pub(super) fn run_blocking(
+        &self,
+        statement: Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> impl Future<Output = Result<Rows>> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let _permit = shared.blocking.acquire().await.map_err(Error::unavailable)?;
+            let shared = Arc::clone(&shared);
+            let work = move || shared.with(|connection| read(connection, statement.entity, native(&statement)?, &args, rows))?;
+            tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+        }
+    }
+
+    pub(super) fn ping(&self) -> Result<()> {
+        self.shared.with(|c| c.query_row("SELECT 1", [], |_| Ok(())).map_err(Error::unavailable))?
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> T) -> Result<T> {
+        CONNECTIONS.with_borrow_mut(|connections| {
+            if let Some((.., connection)) = connections.iter().find(|(id, ..)| *id == self.id) {
+                return Ok(work(connection));
+            }
+            connections.retain(|(_, alive, _)| alive.strong_count() > 0);
+            let connection = connect(&self.path).map_err(Error::unavailable)?;
+            let done = work(&connection);
+            connections.push((self.id, Arc::downgrade(&self.alive), connection));
+            Ok(done)
+        })
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// What every connection of the fast lane has.
+pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(CACHED);
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function("linchpin_fold", 1, flags, |cx| {
+        Ok(match cx.get_raw(0) {
+            rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok().map(crate::filter::eval::fold),
+            _ => None,
+        })
+    })
+}
+
+/// Runs a read and collects its rows.
+fn read(connection: &Connection, entity: &'static EntityDesc, native: &Native, args: &[Value], mut rows: Rows) -> Result<Rows> {
+    let failed = |e| error::of(entity, e);
+    let mut statement = connection.prepare_cached(&native.sql).map_err(failed)?;
+    bind::bind(&mut statement, &native.binds, args)?.map_err(failed)?;
+    let mut found = statement.raw_query();
+    while let Some(row) = found.next().map_err(failed)? {
+        if !rows.push(&SqliteRow { row, entity }) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
+pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows) -> Result<Rows> {
+    let entity = statement.entity;
+    let native = native(statement)?;
+    let failed = |e| error::of(entity, e);
+    let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
+    let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
+    bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
+    if counting.is_some() || matches!(statement.plan, Plan::Insert) {
+        let changed = match prepared.raw_execute() {
+            Ok(changed) => changed,
+            // SQLite looks at the key last; a record that exists is a conflict of its key before anything else.
+            Err(_) if matches!(statement.plan, Plan::Insert) && key_taken(connection, entity, args) => {
+                return Err(Error::unique([entity.primary_field().wire]));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if matches!(statement.plan, Plan::Insert) {
+            // A key the store chose is news to the caller.
+            if let Some(key) = args.get_mut(entity.primary)
+                && key.is_null()
+            {
+                *key = Value::Int(connection.last_insert_rowid());
+                rows.push(&*args);
+            }
+        } else {
+            rows.count += changed;
+        }
+        return Ok(rows);
+    }
+    let mut found = prepared.raw_query();
+    // Every row is stepped over: an unfinished statement is not committed.
+    while let Some(row) = found.next().map_err(failed)? {
+        rows.push(&SqliteRow { row, entity });
+    }
+    Ok(rows)
+}
+
+/// Whether a record with this key is there; only asked once an insert has failed.
+fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
+    let sql = format!("SELECT 1 FROM {} WHERE {} = ?", render::quote(entity.storage_name), render::quote(entity.primary_field().column));
+    let found = connection.prepare_cached(&sql).and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
+    found.unwrap_or(false)
+}
