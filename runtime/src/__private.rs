@@ -30,7 +30,7 @@ mod literals;
 pub use checks::{
     BOOLEANS, DATES, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination, expect,
 };
-pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value};
+pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{date, item_literal, literal, no_items, text, texts};
 
 use crate::Problem;

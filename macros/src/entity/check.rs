@@ -180,7 +180,7 @@ pub(crate) fn type_text(ty: &syn::Type) -> String {
 pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {
-        d.error(text, format!("{what} is {} bytes after mapping; at least 1 and at most 63", value.len())).help("choose a shorter one");
+        d.error(text, format!("{what} is {} bytes after mapping; at least 1 and at most 63", value.len())).help("a name of 1 to 63 bytes");
     } else if value.chars().any(|c| c.is_control() || "\"'`\\".contains(c)) {
         d.error(text, format!("{what} holds a quote or control character")).help("letters, digits and `_`");
     }

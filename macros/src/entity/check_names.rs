@@ -30,7 +30,8 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
         let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         if !fits {
-            let help = names::snake(&text);
+            let help = names::snake(&text.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+            let help = help.trim_start_matches(|c: char| !c.is_ascii_lowercase());
             d.error(namespace, format!("namespace `{text}` is not of the form [a-z][a-z0-9_]*")).help(if help.is_empty() {
                 "`namespace = \"blog\"`".to_owned()
             } else {

@@ -310,7 +310,7 @@ fn assertions(model: &EntityModel) -> TokenStream {
     }
     let module = &model.generated.module;
     let mut out = TokenStream::new();
-    let mut expect = |field: &Field, at: Span, kinds: &str, message: String| {
+    let mut expect = |field: &Field, at: Span, kinds: &str, message: String, help: &str| {
         if field.kind == Kind::Other {
             // All tokens take one span, or rustc underlines from the first to the last.
             let at_span = |ident: &Ident| {
@@ -319,48 +319,60 @@ fn assertions(model: &EntityModel) -> TokenStream {
                 ident
             };
             let (module, ident, kinds) = (at_span(module), at_span(&field.ident), Ident::new(kinds, at));
+            let message = format!("linchpin: {message}\nhelp: {help}");
             out.extend(quote_spanned!(at=> const _: () = __lp::expect::<#module::#ident>(__lp::#kinds, #message);));
         }
     };
     for field in &model.fields {
         let (name, text) = (&field.name, check::kind_text(field));
         if field.has(Flag::Primary) {
-            expect(field, field.ty.span(), "KEYS", format!("linchpin: primary key `{name}` must be String or i64, found {text}"));
+            expect(field, field.ty.span(), "KEYS", format!("primary key `{name}` must be String or i64, found {text}"), "`String`");
         }
         match &field.options.default {
             Default::Uuid(word) | Default::Cuid(word) => {
-                expect(field, word.span(), "TEXTS", format!("linchpin: default `{word}` needs a string field, `{name}` is {text}"));
+                let message = format!("default `{word}` needs a string field, `{name}` is {text}");
+                expect(field, word.span(), "TEXTS", message, "make it a `String`");
             }
             Default::Now(word) => {
-                expect(field, word.span(), "DATES", format!("linchpin: default `now` needs a date field, `{name}` is {text}"));
+                let message = format!("default `now` needs a date field, `{name}` is {text}");
+                expect(field, word.span(), "DATES", message, "make it a `Timestamp`");
             }
             _ => {}
         }
         if let Some(at) = &field.options.on_update {
-            expect(field, at.span(), "DATES", format!("linchpin: `on_update = now` needs a date field, `{name}` is {text}"));
+            let message = format!("`on_update = now` needs a date field, `{name}` is {text}");
+            expect(field, at.span(), "DATES", message, "make it a `Timestamp`");
         }
         for (key, kinds) in field.options.rules.keys() {
-            expect(field, key.span(), kinds, format!("linchpin: `{key}` does not fit field `{name}` of type {text}"));
+            let of = match kinds {
+                "TEXTS" => "string",
+                "TEXT_LISTS" => "string_array",
+                "LISTS" => "list",
+                "DATES" => "date",
+                "INTEGERS" => "integer",
+                _ => "number",
+            };
+            let message = format!("`{key}` on field `{name}` of type {text}");
+            expect(field, key.span(), kinds, message, &format!("as written, `{key}` is for {of} fields"));
         }
         for flag in [Flag::Filterable, Flag::Sortable] {
             if let Some(at) = field.options.flag(flag) {
-                expect(field, at.span(), "SCALARS", format!("linchpin: `{at}` does not fit field `{name}` of type {text}"));
+                expect(field, at.span(), "SCALARS", format!("`{at}` on field `{name}` of type {text}"), "leave the option out");
             }
         }
     }
     let lists = model.indexes.iter().flat_map(|i| &i.places).chain(model.uniques.iter().flat_map(|u| &u.places)).chain(&model.sort);
     for place in lists {
         let field = &model.fields[place.field];
-        let message = format!("linchpin: `{}` of type {} cannot be indexed, unique or sorted by", field.name, check::kind_text(field));
-        expect(field, place.ident.span(), "SCALARS", message);
+        let message = format!("`{}` of type {} cannot be indexed, unique or sorted by", field.name, check::kind_text(field));
+        expect(field, place.ident.span(), "SCALARS", message, "name a field whose values compare");
     }
     // Literals have been checked; a const is known only now.
     let mut consts = [&model.pagination.default, &model.pagination.max].into_iter().flatten();
     if let Some(path) = consts.find(|limit| matches!(limit, syn::Expr::Path(_)))
         && let Some(limits) = pagination(model)
     {
-        let call = quote_spanned!(path.span()=> __lp::check_pagination);
-        out.extend(quote!(const _: () = #call(&#limits);));
+        out.extend(quote_spanned!(path.span()=> const _: () = __lp::check_pagination(&#limits);));
     }
     out
 }

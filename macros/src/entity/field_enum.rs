@@ -19,7 +19,7 @@ pub(crate) fn run(item: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let expanded = d.take(syn::parse2::<DeriveInput>(item)).map(|input| {
         let variants = variants(&input, &mut d);
-        expand(&input.ident, &variants)
+        expand(&input.ident, &variants, !d.is_empty())
     });
     let errors = d.finish();
     quote!(#expanded #errors)
@@ -78,13 +78,14 @@ fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr
     rename
 }
 
-fn expand(ident: &Ident, variants: &[Variant]) -> TokenStream {
+fn expand(ident: &Ident, variants: &[Variant], inert: bool) -> TokenStream {
+    // A wrong enum still is a field type, so that the fields of its type add no errors.
+    let variants: &[Variant] = if inert { &[] } else { variants };
     let name = ident.unraw().to_string();
     let wires = variants.iter().map(|v| &v.wire);
     let idents: Vec<_> = variants.iter().map(|v| &v.ident).collect();
     let indexes = (0..variants.len()).map(proc_macro2::Literal::usize_unsuffixed);
-    // A reference to an enum without variants has to be matched by itself.
-    let index = if variants.is_empty() { quote!(0) } else { quote!(match self { #(Self::#idents => #indexes),* }) };
+    let index = if inert { quote!(0) } else { quote!(match self { #(Self::#idents => #indexes),* }) };
     quote! {
         const _: () = {
             use ::linchpin::__private as __lp;
@@ -107,7 +108,7 @@ fn expand(ident: &Ident, variants: &[Variant]) -> TokenStream {
             #[automatically_derived]
             impl __lp::serde::Serialize for #ident {
                 fn serialize<S: __lp::serde::Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
-                    serializer.serialize_str(__lp::FieldEnum::as_str(*self))
+                    __lp::serialize_enum(self, serializer)
                 }
             }
             #[automatically_derived]

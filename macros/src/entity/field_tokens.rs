@@ -82,7 +82,7 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
     }
     match kind {
         // A const of a text field is a `&str`.
-        Kind::String => quote!(#literal(::core::convert::Into::into(#value))),
+        Kind::String => quote!(__lp::text(#value)),
         _ => quote!(#literal(#value)),
     }
 }

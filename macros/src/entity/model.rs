@@ -162,15 +162,25 @@ impl EntityModel {
     /// All problems go to `d`; the model is there as long as the item is a struct with named fields, so that the expansion
     /// can go on with what could be read.
     pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
-        let mut item =
-            d.take(syn::parse2::<ItemStruct>(item).map_err(|e| syn::Error::new(e.span(), format!("#[entity] needs a struct: {e}"))))?;
+        let mut item = match syn::parse2::<ItemStruct>(item.clone()) {
+            Ok(item) => item,
+            Err(error) => {
+                let problem = match syn::parse2::<syn::DeriveInput>(item) {
+                    // An enum or union; anything else is no declaration of a type at all.
+                    Ok(other) => d.error(&other.ident, format!("`{}` is no struct: an entity has fields", other.ident)),
+                    Err(_) => d.error_at(error.span(), format!("#[entity] stands on a struct: {error}")),
+                };
+                problem.help("`#[entity] pub struct Post { .. }`");
+                return None;
+            }
+        };
         let args = EntityArgs::parse(args, d);
         if !matches!(item.fields, syn::Fields::Named(_)) {
             d.error(&item.ident, format!("entity `{}` needs named fields", item.ident)).help(format!("`struct {} {{ .. }}`", item.ident));
             return None;
         }
         if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
-            d.error(&item.generics, format!("entity `{}` cannot be generic: it is one table", item.ident));
+            d.error(&item.generics, format!("entity `{}` cannot be generic: it is one table", item.ident)).help("leave the parameters out");
             item.generics = syn::Generics::default();
         }
 

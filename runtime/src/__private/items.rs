@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use serde::Serializer;
 use serde::de::value::UnitDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
@@ -23,6 +24,14 @@ pub fn enum_from_value<E: FieldEnum>(value: ValueRef<'_>) -> Result<E, DecodeErr
         _ => None,
     }
     .ok_or_else(|| DecodeError::expected(E::DESC.name))
+}
+
+/// A variant as its wire name.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize_enum<E: FieldEnum, S: Serializer>(variant: &E, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(variant.as_str())
 }
 
 /// A variant from its wire name.

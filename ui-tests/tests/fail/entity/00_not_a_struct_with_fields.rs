@@ -1,0 +1,11 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Post(String);
+
+#[entity]
+pub enum Kind {
+    A,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Post {
+    pub id: String,
+}
+
+fn main() {}

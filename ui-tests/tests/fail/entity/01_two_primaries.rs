@@ -1,0 +1,11 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Post {
+    #[field(primary)]
+    pub id: String,
+    #[field(primary)]
+    pub key: String,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Post {
+    #[field(primary)]
+    pub id: Option<String>,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use linchpin::prelude::*;
+
+#[entity(index(email), index(email))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub email: String,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use linchpin::prelude::*;
+
+#[entity(sort = desc(rank))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(private)]
+    pub rank: i64,
+}
+
+fn main() {}

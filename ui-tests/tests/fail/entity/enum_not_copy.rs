@@ -1,0 +1,9 @@
+use linchpin::prelude::*;
+
+#[derive(FieldEnum, Clone)]
+pub enum Status {
+    Draft,
+    Live,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use linchpin::prelude::*;
+
+#[derive(FieldEnum, Clone, Copy)]
+pub struct Status;
+
+fn main() {}
