@@ -17,7 +17,7 @@ use super::answer::{self, Shape};
 use super::auth::Resolution;
 use super::endpoint::{Inputs, OverrideCall};
 use super::list::ListParams;
-use super::mounted::{Mounted, Plan, Target};
+use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::operation::OperationPlan;
 use super::request_id::RequestId;
 use super::router::{App, Params};
@@ -56,20 +56,20 @@ pub(super) async fn run(
         (app.auth.require_role)(&actor, policy.roles)?;
     }
     let cx = Cx::new(actor, (app.clock)(), id.shared());
-    if let Plan::Extra(router) = &mounted.plan {
-        return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
-    }
+    let (on, plan) = match &mounted.plan {
+        Plan::Entity(on, plan) => (on, plan),
+        Plan::Extra(router) => return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await,
+    };
     // What most requests do not need is boxed, so that the future of a read by key stays small.
     let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
-    match &mounted.plan {
-        Plan::Get(on) => asked.get(on).await,
-        Plan::List(on, list) => Box::pin(asked.list(on, list)).await,
-        Plan::Create { on, location, reserved } => Box::pin(asked.create(on, location, reserved)).await,
-        Plan::Update(on) => Box::pin(asked.update(on)).await,
-        Plan::Delete(on) => Box::pin(asked.delete(on)).await,
-        Plan::Operation(on, plan) => Box::pin(asked.operation(on, plan)).await,
-        Plan::Extra(_) => Err(Error::internal("answered above")),
+    match plan {
+        EntityPlan::Get => asked.get(on).await,
+        EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
+        EntityPlan::Create { location, reserved } => Box::pin(asked.create(on, location, reserved)).await,
+        EntityPlan::Update => Box::pin(asked.update(on)).await,
+        EntityPlan::Delete => Box::pin(asked.delete(on)).await,
+        EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
     }
 }
 

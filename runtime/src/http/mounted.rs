@@ -25,20 +25,25 @@ pub(super) struct Mounted {
 
 /// What an action needs per request and can have before.
 pub(super) enum Plan {
+    /// A call of an entity.
+    Entity(Target, EntityPlan),
+    /// The user's function, in a router that knows its path alone, so that extractors see the user's own parameter names.
+    Extra(axum::Router),
+}
+
+/// The call of an entity that a route makes.
+pub(super) enum EntityPlan {
     Create {
-        on: Target,
         /// `/posts/`, before the id in `Location`.
         location: String,
         /// Ids that would name another route.
         reserved: Box<[String]>,
     },
-    List(Target, ListParams),
-    Get(Target),
-    Update(Target),
-    Delete(Target),
-    Operation(Target, OperationPlan),
-    /// The user's function, in a router that knows its path alone, so that extractors see the user's own parameter names.
-    Extra(axum::Router),
+    List(ListParams),
+    Get,
+    Update,
+    Delete,
+    Operation(OperationPlan),
 }
 
 /// The entity a route works on, and the form its records take.
@@ -63,37 +68,26 @@ impl Mounted {
 
 impl Plan {
     fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint]) -> Result<Self> {
-        let target = || match &endpoint.table {
-            Some(table) => {
-                let projection = Arc::clone(&table.projection);
-                Ok(Target { table: Arc::clone(table), form: Form::Json(Arc::clone(&projection)), projection })
-            }
-            None => Err(refuse(endpoint, "has no table")),
-        };
-        Ok(match endpoint.action {
+        let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
+        let plan = match endpoint.action {
             Action::Create => {
                 let location = format!("{}/", endpoint.path.trim_end_matches('/'));
-                let reserved = reserved(&location, all);
-                Self::Create { on: target()?, location, reserved }
+                EntityPlan::Create { reserved: reserved(&location, all), location }
             }
-            Action::List => {
-                let target = target()?;
-                let params = ListParams::new(target.table.desc);
-                Self::List(target, params)
-            }
-            Action::Get => Self::Get(target()?),
-            Action::Update => Self::Update(target()?),
-            Action::Delete => Self::Delete(target()?),
-            Action::Operation(spec, _) => {
-                let target = target()?;
-                let plan = OperationPlan::new(spec, endpoint.method, names, &target.table)?;
-                Self::Operation(target, plan)
-            }
+            Action::List => EntityPlan::List(ListParams::new(table()?.desc)),
+            Action::Get => EntityPlan::Get,
+            Action::Update => EntityPlan::Update,
+            Action::Delete => EntityPlan::Delete,
+            Action::Operation(spec, _) => EntityPlan::Operation(OperationPlan::new(spec, endpoint.method, names, table()?)?),
             Action::Extra(spec) => {
                 let route = axum::routing::any(spec.handler);
-                Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable()))
+                return Ok(Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable())));
             }
-        })
+        };
+        let table = table()?;
+        let projection = Arc::clone(&table.projection);
+        let target = Target { table: Arc::clone(table), form: Form::Json(Arc::clone(&projection)), projection };
+        Ok(Self::Entity(target, plan))
     }
 }
 
