@@ -1,4 +1,4 @@
-//! Each row of the contract's table of errors, over a real socket, on every embedded store.
+//! Each row of the contract's table of errors, over a real socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use linchpin::Error;
 use linchpin::http::{Endpoint, HttpState};
 use serde_json::{Value, json};
 
-use crate::fixture::{self, App};
+use crate::fixture::blog_with;
 use crate::socket::{Received, Server};
 
 const JSON: &str = "content-type: application/json\r\n";
@@ -128,24 +128,18 @@ fn check(row: &Row, answer: &Received) {
 }
 
 #[tokio::test]
-async fn every_row_of_the_table_on_every_store() {
-    for store in fixture::stores().await {
-        let app = App::over(store, faults).await;
-        let id = app.post("a", json!({})).await["id"].as_str().unwrap().to_owned();
-        let note = app.send(
-            "POST",
-            "/notes",
-            &[("content-type", "application/json"), ("x-user", "ed")],
-            json!({ "id": "a", "text": "t" }).to_string(),
-        );
-        assert_eq!(note.await.status, 201);
-        let server = Server::start(app.service.clone()).await;
-        let before = (server.get("/posts?limit=3").await.json(), server.get("/notes/a").await.json());
-        for row in rows(&id) {
-            let answer = server.send(row.method, &row.path, &row.headers, &row.body).await;
-            check(&row, &answer);
-        }
-        // No refused request changed anything.
-        assert_eq!((server.get("/posts?limit=3").await.json(), server.get("/notes/a").await.json()), before);
+async fn every_row_of_the_table() {
+    let app = blog_with(faults).await;
+    let id = app.post("a", json!({})).await["id"].as_str().unwrap().to_owned();
+    let body = json!({ "id": "a", "text": "t" }).to_string();
+    let note = app.send("POST", "/notes", &[("content-type", "application/json"), ("x-user", "ed")], body).await;
+    assert_eq!(note.status, 201);
+    let server = Server::start(app).await;
+    let before = (server.get("/posts?limit=3").await.json(), server.get("/notes/a").await.json());
+    for row in rows(&id) {
+        let answer = server.send(row.method, &row.path, &row.headers, &row.body).await;
+        check(&row, &answer);
     }
+    // No refused request changed anything.
+    assert_eq!((server.get("/posts?limit=3").await.json(), server.get("/notes/a").await.json()), before);
 }

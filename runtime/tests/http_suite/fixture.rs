@@ -240,27 +240,36 @@ pub static BLOG: Package = Package {
     dependencies: &[],
 };
 
+/// A store, and what it lives in.
+pub type Fresh = (Arc<dyn Store>, Option<tempfile::TempDir>);
+
+/// A fresh store in memory.
+#[allow(dead_code)] // one of the two suites uses it
+pub fn memory() -> Fresh {
+    (Arc::new(Memory::new()), None)
+}
+
+/// A fresh store in a file.
+#[cfg(feature = "sqlite")]
+#[allow(dead_code)] // one of the two suites uses it
+pub fn sqlite() -> Fresh {
+    let folder = tempfile::tempdir().unwrap();
+    let options = linchpin::store::sqlite::SqliteOptions::new(folder.path().join("blog.db"));
+    (Arc::new(linchpin::store::sqlite::SqliteStore::open(options).unwrap()), Some(folder))
+}
+
 /// Adapters over a store.
-pub async fn adapters_over(store: Arc<dyn Store>) -> Adapters {
+pub async fn adapters(store: &Arc<dyn Store>) -> Adapters {
     store.install(&[&POST, &NOTE]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
-    let tables = [&POST, &NOTE].map(|desc| Arc::new(Table::new(desc, Arc::clone(&store), key.clone()).unwrap()));
+    let tables = [&POST, &NOTE].map(|desc| Arc::new(Table::new(desc, Arc::clone(store), key.clone()).unwrap()));
     Adapters::new(tables)
-}
-
-/// Adapters over a fresh store in memory.
-pub async fn adapters() -> Adapters {
-    adapters_over(Arc::new(Memory::new())).await
-}
-
-/// A fresh store of each kind that lives in the process.
-#[allow(clippy::unused_async)] // opening a file is
-pub async fn stores() -> Vec<Arc<dyn Store>> {
-    vec![Arc::new(Memory::new())]
 }
 
 pub struct App {
     pub service: HttpService,
+    /// Removed with the app.
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// The blog, mounted at the root.
@@ -270,7 +279,7 @@ pub async fn blog() -> App {
 
 /// The blog with changes to its endpoints and state.
 pub async fn blog_with(change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState)) -> App {
-    App::over(Arc::new(Memory::new()), change).await
+    App::over(crate::fresh(), change).await
 }
 
 #[derive(Debug)]
@@ -307,14 +316,14 @@ impl Answer {
 
 impl App {
     /// The blog over a store, with changes to its endpoints and state.
-    pub async fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState)) -> Self {
-        let adapters = adapters_over(store).await;
+    pub async fn over((store, folder): Fresh, change: impl FnOnce(&mut Vec<Endpoint>, &mut HttpState)) -> Self {
+        let adapters = adapters(&store).await;
         let mut mounted = endpoints(&BLOG, BLOG.mount, &adapters);
         let mut state = HttpState::new(adapters);
         state.resolver = Some(Arc::new(crate::policy::Headers));
         state.auth.named = BTreeMap::from([("editor".to_owned(), crate::policy::editor())]);
         change(&mut mounted, &mut state);
-        Self { service: service(mounted, state).unwrap() }
+        Self { service: service(mounted, state).unwrap(), _folder: folder }
     }
 
     pub async fn request(&self, request: Request<Body>) -> Answer {

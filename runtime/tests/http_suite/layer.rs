@@ -71,7 +71,7 @@ async fn long_queries_are_refused() {
     assert_eq!(app.get(&format!("/nowhere?{}", "x".repeat(8193))).await.summary(), "414 uri_too_long");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn slow_calls_time_out() {
     let app = blog_with(|endpoints, _| {
         let get = endpoints.iter_mut().find(|e| e.path == "/posts/{id}" && e.name == "get").unwrap();

@@ -1,15 +1,16 @@
 //! A real server on a real socket: what the bytes look like.
 
-use linchpin::http::HttpService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::fixture::blog;
+use crate::fixture::{App, blog};
 
 /// A server on a free port of the loopback; it ends with this value.
 pub struct Server {
     address: std::net::SocketAddr,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
+    // Lives as long as the server: what its store is in goes with it.
+    _app: App,
 }
 
 impl Drop for Server {
@@ -19,11 +20,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub async fn start(service: HttpService) -> Self {
+    pub async fn start(app: App) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = axum::Router::new().fallback_service(service);
-        Self { address, task: tokio::spawn(async move { axum::serve(listener, router).await }) }
+        let router = axum::Router::new().fallback_service(app.service.clone());
+        Self { address, task: tokio::spawn(async move { axum::serve(listener, router).await }), _app: app }
     }
 
     /// Sends raw bytes and answers all that comes back until the server closes.
@@ -82,7 +83,7 @@ impl Received {
 }
 
 async fn server() -> Server {
-    Server::start(blog().await.service).await
+    Server::start(blog().await).await
 }
 
 const JSON: &str = "content-type: application/json\r\n";

@@ -5,7 +5,8 @@ use linchpin::http::{AuthDesc, HttpState, endpoints, service};
 use crate::fixture::{BLOG, adapters};
 
 async fn refused(change: impl FnOnce(&mut Vec<linchpin::http::Endpoint>)) -> String {
-    let adapters = adapters().await;
+    let (store, _folder) = crate::fresh();
+    let adapters = adapters(&store).await;
     let mut mounted = endpoints(&BLOG, "/", &adapters);
     for endpoint in &mut mounted {
         endpoint.policy.auth = AuthDesc::None;
@@ -42,7 +43,8 @@ async fn duplicates_are_refused_and_both_named() {
 
 #[tokio::test]
 async fn a_mount_prefixes_every_path() {
-    let adapters = adapters().await;
+    let (store, _folder) = crate::fresh();
+    let adapters = adapters(&store).await;
     let all = endpoints(&BLOG, "/api//v1/", &adapters);
     assert!(all.iter().all(|e| e.path.starts_with("/api/v1/")), "{all:?}");
     assert!(all.iter().any(|e| e.path == "/api/v1/posts/{id}/publish"));
