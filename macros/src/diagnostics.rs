@@ -113,9 +113,8 @@ impl Diagnostics {
 impl Drop for Diagnostics {
     fn drop(&mut self) {
         // An error that nobody reports would let a wrong program compile: make that bug impossible to miss.
-        if !self.consumed && !std::thread::panicking() {
-            panic!("linchpin bug: diagnostics dropped unread: {:?}", self.problems);
-        }
+        let read = self.consumed || std::thread::panicking();
+        assert!(read, "linchpin bug: diagnostics dropped unread: {:?}", self.problems);
     }
 }
 

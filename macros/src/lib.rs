@@ -20,10 +20,45 @@ mod snapshot;
 
 /// Declares a struct as an entity: a record type with CRUD, an adapter and routes.
 ///
-/// Options of the entity stand in the attribute, options of a field in `#[field(..)]`. Put it above other derives.
+/// Put it above other attributes of the struct. Beside the struct it makes, for `Post`: the module `post` with a marker per
+/// field, `PostCreate`, `PostPatch`, `PostListQuery` and `PostAdapter`.
+///
+/// ```ignore
+/// #[entity(namespace = "blog", unique(slug), index(author_id, desc(created_at)), sort = desc(created_at))]
+/// #[derive(Clone, Debug)]
+/// pub struct Post {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+///     #[field(pattern = "[a-z0-9-]+")]
+///     pub slug: String,
+///     #[field(immutable)]
+///     pub author_id: String,
+///     #[field(default = now)]
+///     pub created_at: Timestamp,
+/// }
+/// ```
+///
+/// # Options of the entity
+/// * `name = "Post"`, `namespace = "blog"`, `path = "news/posts"`, `storage_name = "posts"`, `rename_from = "old_posts"`
+/// * `index(a, desc(b))`, `unique(a, b)`, `unique(a, global)`, each as often as needed; `sort = desc(a)`
+/// * `pagination(default = 50, max = 200, unbounded_lookup = false)`
+/// * `version`, `version(field = rev, required_on_write = false)`: a counter for `If-Match`, added to the struct
+/// * `check = path`: a rule over the whole record, `fn(&Post) -> Result<(), Problem>`
+/// * `stores(sqlite, memory)`: where it may live; any configured store when left out
+/// * `routes(auth = none, delete(roles = ["admin"]), get(disabled))`: keys for all routes, and for one of `create`, `list`,
+///   `get`, `update`, `delete`: `auth`, `roles`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`
+///
+/// # Options of a field
+/// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`
+/// * `default = uuid`, `cuid`, `now`, a literal or the path of a const or variant; `on_update = now`
+/// * `column = "a"`, `rename_from = "b"`
+/// * `length = 1..=200`, `range = 0..`, `pattern = ".."`, `format = "email"`, `items = ..=10`, `unique_items`,
+///   `each(length = 1..=64)`, `one_of("a", "b")`
+///
+/// A field whose type is `Option` may be null.
 #[proc_macro_attribute]
 pub fn entity(args: TokenStream, item: TokenStream) -> TokenStream {
-    entity::run(args.into(), item.into()).into()
+    entity::run(&args.into(), &item.into()).into()
 }
 
 /// Makes an enum of unit variants a field type. On the wire a variant is its name in snake_case, or

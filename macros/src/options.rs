@@ -3,7 +3,7 @@
 //! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A mistake in one option does not
 //! hide the others: reading goes on behind the next comma.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -94,11 +94,6 @@ impl Opt {
         self.key.unraw().to_string()
     }
 
-    /// Where the option's name stands.
-    pub(crate) fn span(&self) -> Span {
-        self.key.span()
-    }
-
     /// A bare word; a value is reported.
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
@@ -111,13 +106,11 @@ impl Opt {
 
     /// The expression behind `=`; anything else is reported with `example` as help.
     pub(crate) fn expr(&self, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
-        match &self.value {
-            OptValue::Expr(value) => Some(value),
-            _ => {
-                d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`"));
-                None
-            }
+        if let OptValue::Expr(value) = &self.value {
+            return Some(value);
         }
+        d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`"));
+        None
     }
 
     /// The tokens in parentheses; anything else is reported with `example` as help.

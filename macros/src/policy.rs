@@ -133,7 +133,7 @@ fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
             }
             Some(text) => roles.push(text.clone()),
             None if matches!(role, Expr::Path(_)) => {
-                d.error(role, "roles from an enum are not supported yet").help("`roles = [\"admin\"]`")
+                d.error(role, "roles from an enum are not supported yet").help("`roles = [\"admin\"]`");
             }
             None => d.error(role, "a role is a text").help("`roles = [\"admin\"]`"),
         }

@@ -1,6 +1,6 @@
 //! The rules on an entity as a whole. Numbers are those of contract §10; all problems are reported.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use syn::LitStr;
 use syn::spanned::Spanned;
@@ -149,12 +149,12 @@ fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
 
 fn stores(model: &EntityModel, d: &mut Diagnostics) {
     const STORES: [&str; 5] = ["memory", "sqlite", "postgres", "mongo", "redis"];
-    let mut seen = HashMap::new();
+    let mut seen = HashSet::new();
     for store in &model.stores {
         let name = store.to_string();
         if !STORES.contains(&name.as_str()) {
             d.error(store, format!("unknown store `{name}`")).suggest(&name, STORES);
-        } else if seen.insert(name.clone(), ()).is_some() {
+        } else if !seen.insert(name.clone()) {
             d.error(store, format!("store `{name}` repeated")).help("name each store once");
         }
     }

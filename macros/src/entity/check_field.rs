@@ -54,24 +54,24 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     let is_path = matches!(value, Expr::Path(_));
     let text = options::as_text(value);
     let problem = match field.kind {
-        Kind::String if is_path || text.is_some() => return,
-        Kind::Uuid if is_path || text.is_some_and(|t| is_uuid(&t.value())) => return,
-        Kind::Uuid if text.is_some() => "is no hyphenated uuid",
-        Kind::Boolean if is_path || matches!(value, Expr::Lit(ExprLit { lit: Lit::Bool(_), .. })) => return,
-        Kind::Integer if is_path => return,
+        // What a path names, rustc knows.
+        _ if is_path => return,
+        Kind::Uuid => match text {
+            Some(text) if is_uuid(&text.value()) => return,
+            Some(_) => "is no hyphenated uuid",
+            None => "has another type",
+        },
         Kind::Integer => match options::as_int(value) {
             Some(Ok(n)) if n.unsigned_abs() < 1 << 53 => return,
             Some(_) => "is beyond ±(2^53−1), which JSON cannot carry",
             None => "is not an integer",
         },
-        Kind::Number if is_path || options::as_int(value).is_some() || as_float(value).is_some() => return,
-        Kind::Date if is_path || text.is_some_and(|t| date::parse(&t.value()).is_some()) => return,
-        Kind::Date if text.is_some() => "is no RFC 3339 instant such as \"2020-01-01T00:00:00Z\"",
-        Kind::StringArray if is_path || texts(value).is_some() => return,
-        Kind::Json | Kind::Items if is_path => return,
-        Kind::Items if matches!(value, Expr::Array(array) if array.elems.is_empty()) => return,
-        // An enum or an alias: a text cannot be either's value as it stands.
-        Kind::Other if text.is_none() => return,
+        Kind::Date => match text {
+            Some(text) if date::parse(&text.value()).is_some() => return,
+            Some(_) => "is no RFC 3339 instant such as \"2020-01-01T00:00:00Z\"",
+            None => "has another type",
+        },
+        kind if literal_fits(kind, value) => return,
         _ => "has another type",
     };
     let shown = value.to_token_stream();
@@ -92,6 +92,21 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         Kind::Other => format!("a path: `default = {}::..`", type_text(&field.inner)),
     };
     d.error(value, message).help(help);
+}
+
+/// Whether a literal has the type, where that is all there is to see.
+fn literal_fits(kind: Kind, value: &Expr) -> bool {
+    let text = options::as_text(value).is_some();
+    match kind {
+        Kind::String => text,
+        Kind::Boolean => matches!(value, Expr::Lit(ExprLit { lit: Lit::Bool(_), .. })),
+        Kind::Number => options::as_int(value).is_some() || as_float(value).is_some(),
+        Kind::StringArray => texts(value).is_some(),
+        Kind::Items => matches!(value, Expr::Array(array) if array.elems.is_empty()),
+        // An enum or an alias: a text cannot be either's value as it stands, the rest is for rustc.
+        Kind::Other => !text,
+        _ => false,
+    }
 }
 
 /// Rule 17 for options of a field, and combinations that leave no way to a value.

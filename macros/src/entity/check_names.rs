@@ -9,6 +9,9 @@ use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::names;
 
+/// Query parameters of the list route (contract 5.2).
+const LIST_PARAMETERS: [&str; 5] = ["limit", "cursor", "sort", "sortDir", "include"];
+
 /// Checks names of the entity and its fields.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     entity(model, d);
@@ -71,13 +74,17 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
 fn fields(model: &EntityModel, d: &mut Diagnostics) {
     let mut wires: HashMap<&str, &str> = HashMap::new();
     let mut columns: HashMap<String, &str> = HashMap::new();
-    for field in &model.fields {
+    for (index, field) in model.fields.iter().enumerate() {
         let named = field.options.column.as_ref();
         if let Some(column) = named {
             storage_text(column, "column name", d);
         } else if field.column.len() > 63 {
             let length = field.column.len();
             d.error(&field.ident, format!("column name is {length} bytes after mapping; at most 63")).help("`#[field(column = \"..\")]`");
+        }
+        if model.filterable(index) && LIST_PARAMETERS.contains(&field.wire.as_str()) {
+            let message = format!("field `{}` is a filter of the list route, which takes `{}` for itself", field.name, field.wire);
+            d.error(&field.ident, message).help("rename the field; `#[field(column = \"..\")]` keeps its column");
         }
         if field.wire.is_empty() {
             d.error(&field.ident, format!("field `{}` has no name on the wire", field.name)).help("use letters");

@@ -25,14 +25,12 @@ fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Vec<Field> {
     if !input.generics.params.is_empty() {
         d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident));
     }
-    match &mut input.data {
-        Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) => named.named.iter_mut().map(|f| Field::parse(f, d)).collect(),
-        _ => {
-            d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
-                .help(format!("`struct {} {{ .. }}`", input.ident));
-            Vec::new()
-        }
+    if let Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) = &mut input.data {
+        return named.named.iter_mut().map(|f| Field::parse(f, d)).collect();
     }
+    d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
+        .help(format!("`struct {} {{ .. }}`", input.ident));
+    Vec::new()
 }
 
 fn check(fields: &[Field], d: &mut Diagnostics) {

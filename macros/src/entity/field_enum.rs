@@ -48,7 +48,7 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
         if wire.is_empty() || wire.chars().any(char::is_control) {
             match &renamed {
                 Some(text) => {
-                    d.error(text, "a wire name has at least one character, and no control character").help("`rename = \"in_review\"`")
+                    d.error(text, "a wire name has at least one character, and no control character").help("`rename = \"in_review\"`");
                 }
                 None => d.error(&variant.ident, "the variant has no name on the wire").help("`#[field(rename = \"..\")]`"),
             }

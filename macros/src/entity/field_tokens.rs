@@ -80,11 +80,8 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
     if kind == Kind::Items && matches!(value, Expr::Array(_)) {
         return quote!(__lp::no_items());
     }
-    match kind {
-        // A const of a text field is a `&str`.
-        Kind::String => quote!(__lp::text(#value)),
-        _ => quote!(#literal(#value)),
-    }
+    // A const of a text field is a `&str`.
+    if kind == Kind::String { quote!(__lp::text(#value)) } else { quote!(#literal(#value)) }
 }
 
 fn rules(field: &Field) -> Option<TokenStream> {
@@ -124,9 +121,9 @@ fn text(method: &str, value: &syn::LitStr) -> TokenStream {
 }
 
 fn counts(method: &str, bounds: &Bounds<u32>) -> TokenStream {
-    let side = |bound: Option<u32>| match bound.map(Literal::u32_unsuffixed) {
-        Some(n) => quote!(__lp::Some(#n)),
-        None => quote!(__lp::None),
+    let side = |bound: Option<u32>| {
+        let n = bound.map(Literal::u32_unsuffixed);
+        n.map_or_else(|| quote!(__lp::None), |n| quote!(__lp::Some(#n)))
     };
     let (method, min, max) = (quote::format_ident!("{method}"), side(bounds.min), side(bounds.max));
     quote!(.#method(#min, #max))

@@ -25,15 +25,15 @@ use crate::schema;
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
 pub(crate) use field_enum::run as field_enum;
-pub(crate) use model::{Default, EntityModel, Field, Flag, Kind, doc_of};
-pub(crate) use parse::{Member, ROUTES, member};
+pub(crate) use model::{EntityModel, Field, Flag, Kind, doc_of};
+pub(crate) use parse::member;
 
 /// `#[entity(args)] item`.
-pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let Some(mut model) = EntityModel::parse(args.clone(), item.clone(), &mut d) else {
         // Not a struct with named fields: keep what the user wrote, without the attribute that nobody reads now.
-        let item = without_field_attributes(item);
+        let item = without_field_attributes(item.clone());
         let errors = d.finish();
         return quote!(#item #errors);
     };
@@ -42,7 +42,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
         model.make_inert();
     }
     let expanded = expand::expand(&model);
-    let schema = schema::emit(&model, &args, &item);
+    let schema = schema::emit(&model, args, item);
     let errors = d.finish();
     quote!(#expanded #schema #errors)
 }

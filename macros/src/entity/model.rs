@@ -248,11 +248,6 @@ impl EntityModel {
         })
     }
 
-    /// The field of this Rust name.
-    pub(crate) fn field(&self, ident: &Ident) -> Option<&Field> {
-        self.index_of(ident).map(|i| &self.fields[i])
-    }
-
     /// Takes out what a mistake may sit in, so that expanding a wrong declaration adds no error of its own.
     ///
     /// The shape stays: whoever uses the struct, its inputs or its fields sees them as declared.

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, LitStr, Meta, Path};
 
 use super::rules::RuleArgs;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, nearest};
 use crate::options::{self, Opt, OptValue};
 use crate::policy::{self, Policy};
 
@@ -197,7 +197,7 @@ impl EntityArgs {
                     }
                 }
             } else if !self.defaults.option(opt, d) {
-                self.unknown_route(opt, d);
+                Self::unknown_route(opt, d);
             }
         }
         // `disabled` is never inherited; at the level of defaults it means all five.
@@ -206,15 +206,17 @@ impl EntityArgs {
         }
     }
 
-    fn unknown_route(&self, opt: &Opt, d: &mut Diagnostics) {
+    fn unknown_route(opt: &Opt, d: &mut Diagnostics) {
         let name = opt.name();
         let known = ROUTES.iter().chain(policy::KEYS).copied();
         if policy::LATER.contains(&name.as_str()) {
             d.error(&opt.key, format!("route option `{name}` is not supported yet"));
         } else if matches!(opt.value, OptValue::List(_)) {
             let problem = d.error(&opt.key, format!("unknown route `{name}`"));
-            problem.help("routes of operations take their policy in `route(..)` of #[operation]");
-            problem.suggest(&name, ROUTES);
+            match nearest(&name, ROUTES) {
+                Some(route) => problem.help(format!("`{route}`")),
+                None => problem.help("routes of operations take their policy in `route(..)` of #[operation]"),
+            }
         } else {
             d.error(&opt.key, format!("unknown route option `{name}`")).suggest(&name, known);
         }
@@ -433,7 +435,7 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     {
         match function.to_string().as_str() {
             name @ ("now" | "uuid" | "cuid") => {
-                d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"))
+                d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"));
             }
             "ctx" => d.error(value, "default `ctx(..)` is not supported yet").help("set the field by an operation, or in code"),
             name => d.error(value, format!("default `{name}(..)` is not known")).help("`uuid`, `cuid`, `now`, a literal, or a const"),

@@ -61,7 +61,7 @@ impl Bound {
 #[derive(Debug, Clone)]
 pub(crate) enum Choice {
     Text(LitStr),
-    Int(i64, Expr),
+    Int(i64, Box<Expr>),
 }
 
 impl RuleArgs {
@@ -142,7 +142,7 @@ fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
     for member in &members {
         let choice = match (options::as_text(member), options::as_int(member)) {
             (Some(text), _) => Choice::Text(text.clone()),
-            (_, Some(Ok(n))) => Choice::Int(n, member.clone()),
+            (_, Some(Ok(n))) => Choice::Int(n, Box::new(member.clone())),
             _ => {
                 d.error(member, "`one_of` lists texts or whole numbers").help(format!("`{EXAMPLE}`"));
                 continue;

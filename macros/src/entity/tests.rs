@@ -9,7 +9,7 @@ use crate::snapshot;
 
 fn expand(name: &str, source: &str) {
     let (args, item) = snapshot::declaration(source);
-    snapshot::assert(name, source, &super::run(args, item));
+    snapshot::assert(name, source, &super::run(&args, &item));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn derive_input(source: &str) -> TokenStream {
 #[test]
 fn the_expansion_is_thin() {
     let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
-    let expansion = super::run(args, item);
+    let expansion = super::run(&args, &item);
     let text = prettyplease::unparse(&syn::parse_quote!(#expansion));
     let code = text.lines().filter(|line| !line.trim_start().starts_with("///")).count();
     assert!(code <= 200, "{code} lines");

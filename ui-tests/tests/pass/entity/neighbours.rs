@@ -86,6 +86,8 @@ pub struct Named {
     pub title: String,
     #[field(column = "title_text", rename_from = "old_title")]
     pub text: String,
+    // A parameter of the list route, but no filter of it.
+    pub limit: i64,
 }
 
 // 08, 09, 10: the same fields in another order or direction, and hidden fields where they cannot leak.
