@@ -1,8 +1,122 @@
-//! `#[route]`.
+//! `#[route]`: a function with any of axum's extractors, mounted below an entity under its policy.
+//!
+//! The function becomes a const of its name, an `ExtraRoute` of the entity, which `package!` lists.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
+use syn::{Expr, ItemFn, Path};
 
-pub(crate) fn run(_args: TokenStream, item: TokenStream) -> TokenStream {
-    quote! { ::core::compile_error!("linchpin: #[route] is not there yet"); #item }
+use crate::diagnostics::Diagnostics;
+use crate::entity::doc_of;
+use crate::operation::path::{RouteArgs, Segment};
+use crate::options::{self, Opt};
+use crate::policy;
+
+/// `#[route(args)] async fn name(..) -> impl IntoResponse { .. }`.
+pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let parsed = syn::parse2::<ItemFn>(item.clone()).map_err(|e| syn::Error::new(e.span(), format!("#[route] needs a function: {e}")));
+    let Some(function) = d.take(parsed) else {
+        let errors = d.finish();
+        return quote!(#item #errors);
+    };
+    let args = Args::parse(args, &function, &mut d);
+    check(&function, &mut d);
+    let sound = d.is_empty();
+    let errors = d.finish();
+    match args {
+        Some(args) if sound => expand(&args, function),
+        // The function stays as it is: what it says is checked all the same.
+        _ => quote!(#errors #[allow(dead_code)] #function),
+    }
+}
+
+struct Args {
+    entity: Path,
+    route: RouteArgs,
+    krate: TokenStream,
+}
+
+impl Args {
+    fn parse(tokens: TokenStream, function: &ItemFn, d: &mut Diagnostics) -> Option<Self> {
+        let options = options::parse(tokens, d);
+        options::repeated(&options, &[], d);
+        let (mut entity, mut route, mut krate) = (None, RouteArgs::default(), quote!(::linchpin));
+        for opt in &options {
+            match opt.name().as_str() {
+                "entity" => entity = path(opt, d),
+                "crate" => krate = path(opt, d).map_or(krate, |path| quote!(#path)),
+                _ if route.option(opt, true, d) => {}
+                _ => {
+                    let known: Vec<&str> = policy::KEYS.iter().chain(&["entity", "method", "path"]).copied().collect();
+                    options::unknown(opt, "route", &known, policy::LATER, d);
+                }
+            }
+        }
+        for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
+            if !options.iter().any(|opt| opt.name() == name) {
+                d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));
+            }
+        }
+        Some(Self { entity: entity?, route, krate })
+    }
+}
+
+fn path(opt: &Opt, d: &mut Diagnostics) -> Option<Path> {
+    match opt.expr("entity = Post", d)? {
+        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
+        other => {
+            d.error(other, format!("`{}` needs a path", opt.key)).help(format!("`{} = Post`", opt.key));
+            None
+        }
+    }
+}
+
+fn check(function: &ItemFn, d: &mut Diagnostics) {
+    let sig = &function.sig;
+    if sig.asyncness.is_none() {
+        d.error(&sig.fn_token, "the function of a route is async").help(format!("`async fn {}(..)`", sig.ident));
+    }
+    if !sig.generics.params.is_empty() {
+        d.error(&sig.generics, "the function of a route cannot be generic: it is one handler");
+    }
+    if let Some(receiver) = sig.inputs.first().filter(|input| matches!(input, syn::FnArg::Receiver(_))) {
+        d.error(receiver, "a route is a free function");
+    }
+    if sig.ident.to_string().chars().any(char::is_uppercase) {
+        d.error(&sig.ident, "the function of a route is named in lower case: `package!` tells routes from operations by that");
+    }
+}
+
+fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
+    let Args { entity, route, krate } = args;
+    let (name, doc) = (function.sig.ident.clone(), doc_of(&function.attrs));
+    let text = quote::ToTokens::to_token_stream(&name).to_string();
+    let text = text.trim_start_matches("r#");
+    let (docs, rest): (Vec<_>, Vec<_>) =
+        function.attrs.drain(..).partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
+    function.attrs = rest;
+    let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+    let policy = route.policy.tokens();
+    // Both are there: their absence has been reported.
+    let method = route.method.as_ref().map(|(method, _)| method);
+    let segments: &[Segment] = route.path.as_ref().map_or(&[], |(segments, _)| segments);
+    let serve = format_ident!("__serve");
+    quote! {
+        #(#docs)*
+        #[allow(non_upper_case_globals)]
+        #vis const #name: #krate::http::ExtraRoute<#entity> = {
+            use #krate::__private as __lp;
+            #function
+            fn #serve(request: __lp::Request) -> __lp::ResponseFuture { __lp::call_handler(#name, request) }
+            __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
+                name: #text,
+                route: __lp::RouteSpec { method: #method, segments: &[#(#segments),*] },
+                policy: #policy,
+                handler: #serve,
+                doc: #doc,
+                at: __lp::SourceLine { file: ::core::file!(), line: ::core::line!() },
+            })
+        };
+    }
 }

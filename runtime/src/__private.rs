@@ -9,7 +9,10 @@ pub use crate::entity::{
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, PolicyDesc};
 #[cfg(feature = "server")]
-pub use crate::http::{ExtraRoute, ExtraRouteSpec, call_handler};
+pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
+/// A request, as extra routes get it.
+#[cfg(feature = "server")]
+pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
     AssignSpec, Exists, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec, Seg, Transition, assert_apart,
     assert_unique,
@@ -18,10 +21,13 @@ pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use crate::resource::Adapter;
 pub use crate::store::Row;
-pub use crate::{Cx, DecodeError, Result, Value, ValueRef};
+pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
 pub use ::serde;
 pub use ::serde::ser::SerializeStruct;
+#[cfg(feature = "server")]
+pub use axum::{extract::FromRequestParts, http::request::Parts};
+pub use linchpin_macros::__operation;
 
 mod checks;
 mod items;
@@ -189,4 +195,16 @@ pub const fn op<E: Entity>(operation: &Operation<E>) -> &'static OpSpec {
 #[cfg(feature = "server")]
 pub const fn extra<E: Entity>(route: &ExtraRoute<E>) -> ExtraRouteSpec {
     route.spec()
+}
+
+/// The adapter of an entity, for handlers of extra and plugin routes that take it as an argument.
+///
+/// # Errors
+/// When the handler was not mounted through an app, or no package of the app lists the entity.
+#[cfg(feature = "server")]
+pub fn adapter_of<E: Entity>(parts: &Parts) -> Result<E::Adapter> {
+    match parts.extensions.get::<crate::Adapters>() {
+        Some(adapters) => adapters.get::<E>(),
+        None => Err(Error::internal("the handler was not mounted through an app: there are no adapters")),
+    }
 }

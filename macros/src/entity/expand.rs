@@ -300,6 +300,10 @@ fn adapter_impls(model: &EntityModel) -> TokenStream {
             type Target = __lp::Adapter<#ident>;
             fn deref(&self) -> &Self::Target { &self.0 }
         }
+        impl<S: ::core::marker::Sync> __lp::FromRequestParts<S> for #adapter {
+            type Rejection = __lp::Error;
+            async fn from_request_parts(parts: &mut __lp::Parts, _: &S) -> __lp::Result<Self> { __lp::adapter_of::<#ident>(parts) }
+        }
     }
 }
 

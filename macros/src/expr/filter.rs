@@ -87,11 +87,6 @@ impl Op {
             Self::Has => "Has",
         }
     }
-
-    /// Whether it needs an order.
-    pub(crate) fn is_order(self) -> bool {
-        matches!(self, Self::Gt | Self::Gte | Self::Lt | Self::Lte)
-    }
 }
 
 impl Filter {

@@ -1,7 +1,7 @@
 //! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what has been checked.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
 
 use super::item::{Declared, kept};
@@ -15,7 +15,7 @@ use crate::expr::{Param, Place, beside, index};
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
     let Declared { attrs, vis, ident, ty, .. } = declared;
     let attrs = kept(attrs);
-    quote!(#attrs #vis const #ident: #ty = <#ty>::poisoned();)
+    quote_spanned!(here(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
 }
 
 /// The const and the adapter method. When the declaration is not `sound`, the method is there for its callers, and the const
@@ -35,7 +35,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let (kind, policy) = (&model.plan.descriptor, model.route.policy.tokens());
     let params = model.scope.params.iter().map(param);
     let routes = model.routes.iter().map(|(method, segments)| quote!(__lp::RouteSpec { method: #method, segments: &[#(#segments),*] }));
-    quote! {
+    quote_spanned! {here(ident)=>
         #attrs
         #vis const #ident: #ty = {
             use #krate::__private as __lp;
@@ -89,7 +89,7 @@ fn method(model: &Model<'_>) -> TokenStream {
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let doc = docs(model);
-    quote! {
+    quote_spanned! {here(ident)=>
         impl #adapter {
             #[doc = #doc]
             #many
@@ -156,6 +156,11 @@ fn method_ident(name: &str, span: Span) -> Ident {
         _ if syn::parse_str::<Ident>(name).is_err() => Ident::new_raw(name, span),
         _ => Ident::new(name, span),
     }
+}
+
+/// Generated code at the const's name: the call site of the second step is the entity's macro, where lints would confuse.
+fn here(ident: &Ident) -> Span {
+    Span::call_site().located_at(ident.span())
 }
 
 /// The user's docs, then the routes and errors.

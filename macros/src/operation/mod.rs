@@ -18,8 +18,6 @@ mod tests;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-pub(crate) use check::name_of;
-
 use self::item::Declared;
 use self::model::Model;
 use crate::diagnostics::Diagnostics;

@@ -1,8 +1,101 @@
-//! `package!`.
+//! `package!`: a list of entities with their operations and extra routes, and the assertions that no two share a route.
+
+mod parse;
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::Path;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
-pub(crate) fn run(_input: TokenStream) -> TokenStream {
-    quote!(::core::compile_error!("linchpin: package! is not there yet"))
+use self::parse::{EntityArgs, PackageArgs};
+use crate::diagnostics::Diagnostics;
+use crate::expr::index;
+use crate::names;
+
+/// `package!(name = "blog", entities = [entity(Post, [PUBLISH, feed])])`.
+pub(crate) fn run(input: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let args = PackageArgs::parse(input, &mut d);
+    check(&args, &mut d);
+    let sound = d.is_empty();
+    let errors = d.finish();
+    expand(&args, sound, &errors)
+}
+
+/// Rules that the tokens decide.
+fn check(args: &PackageArgs, d: &mut Diagnostics) {
+    for entity in &args.entities {
+        let mut seen: Vec<(String, String)> = Vec::new();
+        for item in &entity.items {
+            let name = last(item);
+            let kebab = names::kebab(&name);
+            match seen.iter().find(|(_, other)| *other == kebab) {
+                Some((first, _)) if *first == name => d.error(item, format!("`{name}` is listed twice")).help("keep one of them"),
+                Some((first, _)) => {
+                    d.error(item, format!("operations `{first}` and `{name}` share route `{kebab}`")).help("another name");
+                }
+                None => seen.push((name, kebab)),
+            }
+        }
+    }
+    for (i, entity) in args.entities.iter().enumerate() {
+        let path = entity.entity.to_token_stream().to_string();
+        if args.entities[..i].iter().any(|other| other.entity.to_token_stream().to_string() == path) {
+            d.error(&entity.entity, format!("entity `{}` is listed twice", last(&entity.entity)))
+                .help("one `entity(..)` with all its operations");
+        }
+    }
+}
+
+/// The value; a wrong declaration gives the empty package beside its errors.
+fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream {
+    let PackageArgs { krate, name, mount, dependencies, .. } = args;
+    let entities = args.entities.iter().filter(|_| sound).map(entity);
+    let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
+    quote! {{
+        #errors
+        use #krate::__private as __lp;
+        const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
+        #asserts
+        __lp::Package { name: #name, mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*] }
+    }}
+}
+
+fn entity(args: &EntityArgs) -> TokenStream {
+    let EntityArgs { entity, items } = args;
+    let (routes, operations): (Vec<&Path>, Vec<&Path>) = items.iter().partition(|item| is_route(item));
+    quote! {
+        __lp::EntityEntry {
+            desc: <#entity as __lp::Entity>::DESC,
+            operations: &[#(__lp::op::<#entity>(&#operations)),*],
+            routes: &[#(__lp::extra::<#entity>(&#routes)),*],
+        }
+    }
+}
+
+/// One assertion per declaration, at its name: const evaluation reports where the call stands.
+fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
+    let at = index(position);
+    let operations = args.items.iter().filter(|item| !is_route(item));
+    let routes = args.items.iter().filter(|item| is_route(item));
+    // The five generated routes come first.
+    let unique = operations.chain(routes).enumerate().map(|(i, item)| {
+        let declared = index(5 + i);
+        quote_spanned!(item.span()=> const _: () = __lp::assert_unique(&ENTITIES[#at], #declared);)
+    });
+    let mut asserts: Vec<TokenStream> = unique.collect();
+    if position > 0 {
+        asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, #at);));
+    }
+    asserts
+}
+
+/// Functions under `#[route]` are lower case, operations are consts.
+fn is_route(item: &Path) -> bool {
+    !last(item).chars().any(char::is_uppercase)
+}
+
+fn last(path: &Path) -> String {
+    path.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default()
 }

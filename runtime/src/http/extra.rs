@@ -14,7 +14,10 @@ use crate::operation::RouteSpec;
 
 /// What a mounted function looks like to the dispatcher: policy has been applied, the [`Cx`](crate::Cx), the app's
 /// [`Adapters`](crate::Adapters) and path parameters are in the request's extensions.
-pub type ExtraHandler = fn(Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>>;
+pub type ExtraHandler = fn(Request<Body>) -> ResponseFuture;
+
+/// The answer of an [`ExtraHandler`].
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// An extra route as declared with `#[route]`.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +57,7 @@ impl<E: Entity> ExtraRoute<E> {
 
 /// Runs a function with any of axum's extractors as arguments; for expansions of `#[route]`.
 #[doc(hidden)]
-pub fn call_handler<H, T>(handler: H, request: Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>>
+pub fn call_handler<H, T>(handler: H, request: Request<Body>) -> ResponseFuture
 where
     H: axum::handler::Handler<T, ()>,
     T: 'static,

@@ -54,7 +54,7 @@ pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, end
 #[doc(hidden)]
 pub use extra::call_handler;
 #[cfg(feature = "server")]
-pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec};
+pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 pub use policy::{AuthDesc, PolicyDesc};
 #[cfg(feature = "server")]
 pub use request_id::RequestId;
