@@ -1,13 +1,15 @@
 //! Start-up, in the contract's order: everything that can be wrong is found before the port is opened.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::capabilities;
+use super::checks::{self, startup};
 use super::config::{Config, Database};
 use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
-use crate::http::{self, Action, AuthDesc, Clock, Endpoint, HttpState, Override, OverrideCall};
+use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
 use crate::store::{Store, memory::Memory};
@@ -27,8 +29,31 @@ pub struct App {
     pub(super) plugins: Vec<Box<dyn Plugin>>,
     pub(super) packages: Vec<&'static Package>,
     pub(super) clock: Clock,
-    overrides: Vec<(&'static str, String, Override)>,
+    pub(super) overrides: Vec<Replacement>,
     hooks: Vec<Hook>,
+}
+
+/// An override: whose route, which one, and what runs instead.
+pub(super) struct Replacement {
+    pub(super) entity: &'static EntityDesc,
+    pub(super) name: &'static str,
+    run: Override,
+}
+
+impl Replacement {
+    fn new<E, F, Fut>(name: &'static str, run: F) -> Self
+    where
+        E: Entity,
+        F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        Self { entity: E::DESC, name, run: Arc::new(move |call| Box::pin(run(call))) }
+    }
+
+    pub(super) fn is_of(&self, endpoint: &Endpoint) -> bool {
+        let of_entity = endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == self.entity.storage_name);
+        of_entity && endpoint.name == self.name && !matches!(endpoint.action, Action::Extra(_))
+    }
 }
 
 type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>> + Send>;
@@ -39,6 +64,9 @@ impl std::fmt::Debug for App {
         f.debug_struct("App").field("config", &self.config).field("plugins", &plugins).finish_non_exhaustive()
     }
 }
+
+/// How long the store may take to say that it is ready.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One of the five generated routes, for overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +133,7 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push((E::DESC.storage_name, operation.spec().name.to_owned(), Arc::new(move |call| Box::pin(run(call)))));
+        self.overrides.push(Replacement::new::<E, _, _>(operation.spec().name, run));
         self
     }
 
@@ -117,7 +145,7 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push((E::DESC.storage_name, route.name().to_owned(), Arc::new(move |call| Box::pin(run(call)))));
+        self.overrides.push(Replacement::new::<E, _, _>(route.name(), run));
         self
     }
 
@@ -158,7 +186,7 @@ impl App {
         let Self { config, plugins, packages, clock, overrides, hooks } = self;
         let config = config.checked()?;
         let secrets = config.signing_secrets()?;
-        let plugins = ordered(plugins, &packages)?;
+        let plugins = checks::ordered(plugins, &packages)?;
         let entries = || packages.iter().flat_map(|p| p.entities);
 
         let (name, supports): (&str, fn(&str) -> bool) = match config.database {
@@ -169,10 +197,7 @@ impl App {
         if !gaps.is_empty() {
             return Err(startup(capabilities::text(&mut gaps)));
         }
-        let duplicates = crate::operation::find_duplicates(&packages);
-        if !duplicates.is_empty() {
-            return Err(startup(duplicates.join("\n")));
-        }
+        checks::routes(&packages, &overrides)?;
 
         let store: Arc<dyn Store> = connect(&config).await?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
@@ -192,7 +217,7 @@ impl App {
             }
             let adapters = Adapters::new(tables);
             for hook in hooks {
-                hook(adapters.clone()).await?;
+                hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
 
             let mut middleware = MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), resolver: None };
@@ -200,18 +225,21 @@ impl App {
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
             for plugin in plugins {
                 let plugin = teardown.add(plugin);
-                plugin.setup_middleware(&mut middleware).await?;
+                plugin.setup_middleware(&mut middleware).await.map_err(|e| failed(plugin, "setup_middleware", &e))?;
             }
             for plugin in teardown.plugins() {
-                plugin.setup_routes(&mut routes).await?;
+                plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, "setup_routes", &e))?;
             }
-            let mut endpoints: Vec<Endpoint> = packages.iter().flat_map(|p| http::endpoints(p, p.mount, &adapters)).collect();
-            apply(&overrides, &mut endpoints)?;
+            let mut endpoints = mounted(&packages, &adapters);
+            apply(&overrides, &mut endpoints);
             for plugin in teardown.plugins() {
-                plugin.setup_post(&mut post).await?;
+                plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
             }
-            let auth = known_names(post.registrar.auth.take(), &endpoints)?;
+            let auth = checks::known_names(post.registrar.auth.take(), &endpoints)?;
             own_routes(&mut routes, &config, &endpoints, &store);
+            if !routes.problems.is_empty() {
+                return Err(startup(routes.problems.join("\n")));
+            }
 
             teardown.adapters = adapters.clone();
             teardown.endpoints.clone_from(&endpoints);
@@ -242,47 +270,13 @@ impl App {
     }
 }
 
-/// A start-up error; its text is for the person who starts the app.
-pub(super) fn startup(text: impl Into<String>) -> Error {
-    Error::new(crate::Code::Internal, text.into())
+/// Everything the packages mount.
+pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec<Endpoint> {
+    packages.iter().flat_map(|p| http::endpoints(p, p.mount, adapters)).collect()
 }
 
-/// Plugins so that each comes after those it depends on.
-fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Package]) -> Result<Vec<Box<dyn Plugin>>> {
-    let mut problems = Vec::new();
-    let mut names: Vec<String> = packages.iter().map(|p| p.name.to_owned()).chain(plugins.iter().map(|p| p.name().to_owned())).collect();
-    names.sort();
-    problems.extend(names.windows(2).filter(|w| w[0] == w[1]).map(|w| format!("two plugins or packages are named `{}`", w[0])));
-    let needs = packages.iter().flat_map(|p| p.dependencies.iter().map(|d| (p.name.to_owned(), *d)));
-    let needs = needs.chain(plugins.iter().flat_map(|p| p.dependencies().iter().map(|d| (p.name().to_owned(), *d))));
-    problems.extend(
-        needs
-            .filter(|(_, d)| names.binary_search_by(|n| n.as_str().cmp(d)).is_err())
-            .map(|(who, d)| format!("`{who}` depends on `{d}`, which is neither a plugin nor a package of this app")),
-    );
-    let mut storage: Vec<(&str, &str)> = packages.iter().flat_map(|p| p.entities).map(|e| (e.desc.storage_name, e.desc.name)).collect();
-    storage.sort_unstable();
-    problems.extend(storage.windows(2).filter(|w| w[0].0 == w[1].0).map(|w| {
-        format!("entities `{}` and `{}` share the storage name `{}`; give one a namespace or storage_name", w[0].1, w[1].1, w[0].0)
-    }));
-    if !problems.is_empty() {
-        return Err(startup(problems.join("\n")));
-    }
-    let plugin_names: Vec<String> = plugins.iter().map(|p| p.name().to_owned()).collect();
-    let mut waiting = plugins;
-    let mut done: Vec<Box<dyn Plugin>> = Vec::new();
-    while !waiting.is_empty() {
-        let free =
-            |p: &dyn Plugin| p.dependencies().iter().all(|d| !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d));
-        match waiting.iter().position(|p| free(p.as_ref())) {
-            Some(next) => done.push(waiting.remove(next)),
-            None => {
-                let names: Vec<&str> = waiting.iter().map(|p| p.name()).collect();
-                return Err(startup(format!("plugins depend on each other in a circle: {}", names.join(", "))));
-            }
-        }
-    }
-    Ok(done)
+fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
+    startup(format!("plugin `{}` failed in {step}: {}", plugin.name(), checks::chain(error)))
 }
 
 async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
@@ -295,43 +289,13 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     }
 }
 
-fn apply(overrides: &[(&'static str, String, Override)], endpoints: &mut [Endpoint]) -> Result<()> {
-    for (storage_name, name, run) in overrides {
-        let mut used = false;
-        for endpoint in endpoints.iter_mut() {
-            let same = endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == *storage_name);
-            if same && endpoint.name == *name && !matches!(endpoint.action, Action::Extra(_)) {
-                endpoint.run = Some(Arc::clone(run));
-                used = true;
-            }
-        }
-        if !used {
-            return Err(startup(format!("the override of `{name}` replaces nothing: `{storage_name}` mounts no such route")));
+/// Puts each override in its place.
+fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
+    for replacement in overrides {
+        for endpoint in endpoints.iter_mut().filter(|e| replacement.is_of(e)) {
+            endpoint.run = Some(Arc::clone(&replacement.run));
         }
     }
-    Ok(())
-}
-
-/// Every auth name of a policy must mean something; roles need somebody who checks them.
-fn known_names(auth: Option<http::RouteAuth>, endpoints: &[Endpoint]) -> Result<http::RouteAuth> {
-    let mut missing = Vec::new();
-    for endpoint in endpoints {
-        let AuthDesc::Named(name) = endpoint.policy.auth else { continue };
-        let known = auth.as_ref().is_some_and(|a| a.check(name).is_some());
-        if !known {
-            let entity = endpoint.table.as_ref().map_or("", |t| t.desc.name);
-            missing.push(format!(
-                "route `{}` of `{entity}` ({}:{}) needs auth `{name}`, which no plugin registers",
-                endpoint.name, endpoint.at.file, endpoint.at.line
-            ));
-        }
-    }
-    missing.dedup();
-    if missing.is_empty() {
-        return Ok(auth.unwrap_or_default());
-    }
-    missing.push("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none` on routes that are public".to_owned());
-    Err(startup(missing.join("\n")))
 }
 
 /// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`.
@@ -341,12 +305,21 @@ fn own_routes(routes: &mut RoutesCx, config: &Config, endpoints: &[Endpoint], st
     let store = Arc::clone(store);
     let ready = move || {
         let store = Arc::clone(&store);
-        async move { store.ready().await.map(|()| "ok") }
+        async move { ready(&*store).await.map(|()| "ok") }
     };
     routes.route("/health/ready", get(ready));
     let info = crate::openapi::Info::new("API", env!("CARGO_PKG_VERSION"));
     routes.merge(crate::openapi::openapi_router(crate::openapi::document(&info, endpoints)));
     if config.docs_on() {
         routes.merge(crate::openapi::docs_router());
+    }
+}
+
+/// Whether the store answers in time.
+async fn ready(store: &dyn Store) -> Result<()> {
+    match tokio::time::timeout(PATIENCE, store.ready()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Error::unavailable(checks::chain(&error))),
+        Err(_) => Err(Error::unavailable("the store did not say in time whether it is ready")),
     }
 }

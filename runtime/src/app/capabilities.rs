@@ -53,6 +53,26 @@ fn at(line: SourceLine) -> String {
     format!("{}:{}", line.file, line.line)
 }
 
+/// The stores of this version. Both grant everything but handlers that a program has to supply.
+const OFFERED: [&str; 2] = ["memory", "sqlite"];
+
+impl EntityGap {
+    /// Whether a store would satisfy all gaps of the entity.
+    fn fits(&self, store: &str) -> bool {
+        let named = self.named.is_empty() || self.named.contains(&store);
+        named && store != self.store && self.missing.iter().all(|gap| gap.capability != "custom.factory")
+    }
+}
+
+fn reason(capability: &str, store: &str) -> String {
+    match (store, capability) {
+        ("redis", "unique.reservation") => "key-value wiring cannot reserve a value atomically".to_owned(),
+        ("redis", _) => "standard key-value wiring reads, changes and writes in separate steps".to_owned(),
+        (_, "custom.factory") => format!("no {store} factory is registered"),
+        _ => format!("the store `{store}` does not grant it"),
+    }
+}
+
 /// The start-up error, for all entities at once.
 pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
     gaps.sort_by_key(|g| g.entity);
@@ -63,7 +83,7 @@ pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
     for gap in gaps.iter() {
         let _ = write!(out, "\nentity `{}` on store `{}`:\n", gap.entity, gap.store);
         if !gap.named.is_empty() && !gap.named.contains(&gap.store.as_str()) {
-            let _ = writeln!(out, "  it names the stores {}", gap.named.join(", "));
+            let _ = writeln!(out, "  the entity runs only on the stores it names: {}", gap.named.join(", "));
         }
         let mut last = "";
         for missing in &gap.missing {
@@ -72,10 +92,62 @@ pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
                 last = missing.capability;
             }
             let _ = writeln!(out, "    required by {}", missing.required_by);
+            let _ = writeln!(out, "    reason: {}", reason(missing.capability, &gap.store));
         }
-        if !gap.missing.is_empty() {
-            let _ = writeln!(out, "  help: use memory or sqlite");
+        let fits: Vec<&str> = OFFERED.into_iter().filter(|store| gap.fits(store)).collect();
+        if !fits.is_empty() {
+            let _ = writeln!(out, "  help: use {}", fits.join(" or "));
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::{FieldDesc, Kind, Pagination, SortDesc, UniqueDesc};
+    use crate::http::PolicyDesc;
+
+    const BASE: EntityDesc = EntityDesc {
+        name: "Counter",
+        namespace: None,
+        path: "counters",
+        storage_name: "counters",
+        doc: "",
+        fields: &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)],
+        primary: 0,
+        indexes: &[],
+        uniques: &[UniqueDesc { fields: &[1], global: false }],
+        sort: SortDesc { field: 0, desc: false },
+        pagination: Pagination::DEFAULT,
+        version: None,
+        check: None,
+        defaults: PolicyDesc::INHERIT,
+        routes: [PolicyDesc::INHERIT; 5],
+        stores: &[],
+        rename_from: None,
+        at: SourceLine { file: "src/counter.rs", line: 6 },
+    };
+    static COUNTER: EntityDesc = BASE;
+    static ELSEWHERE: EntityDesc = EntityDesc { name: "Audit", stores: &["postgres"], uniques: &[], ..BASE };
+
+    #[test]
+    fn the_text_names_what_is_missing_why_and_where_to_go() {
+        let gaps = |desc| gaps(desc, &[], "redis", |_| false);
+        let mut all: Vec<_> = [&COUNTER, &ELSEWHERE].into_iter().filter_map(gaps).collect();
+        assert_eq!(
+            text(&mut all),
+            "2 entities cannot run on their configured store\n\
+             \n\
+             entity `Audit` on store `redis`:\n  \
+               the entity runs only on the stores it names: postgres\n\
+             \n\
+             entity `Counter` on store `redis`:\n  \
+               missing `unique.reservation`\n    \
+                 required by unique (name) at src/counter.rs:6\n    \
+                 reason: key-value wiring cannot reserve a value atomically\n  \
+               help: use memory or sqlite\n"
+        );
+        assert!(super::gaps(&COUNTER, &[], "memory", |_| true).is_none());
+    }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::build::App;
-use super::config::{Config, Database};
+use super::checks;
+use super::config::Config;
+use super::suggest::did_you_mean;
 use crate::http::{Action, AuthDesc, Endpoint};
 use crate::{Code, Error, Result};
 
@@ -45,11 +47,11 @@ impl App {
             "serve" => self.serve().await,
             "routes" => {
                 let json = args.iter().any(|a| a == "--json");
-                println!("{}", if json { json_table(&self.routes().await?) } else { table(&self.routes().await?) });
+                println!("{}", if json { json_table(&self.routes()?) } else { table(&self.routes()?) });
                 Ok(())
             }
             "openapi" => {
-                let endpoints = self.routes().await?;
+                let endpoints = self.routes()?;
                 let info = crate::openapi::Info::new("API", env!("CARGO_PKG_VERSION"));
                 println!("{}", crate::openapi::document(&info, &endpoints));
                 Ok(())
@@ -59,8 +61,9 @@ impl App {
                 Ok(())
             }
             other => {
-                let help = self.help();
-                Err(Error::new(Code::Internal, format!("unknown command `{other}`\n\n{help}")))
+                let commands = self.commands();
+                let hint = did_you_mean(other, ["serve", "routes", "openapi", "help"].into_iter().chain(commands.iter().map(|c| c.name)));
+                Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", self.help())))
             }
         }
     }
@@ -76,13 +79,11 @@ impl App {
         lines.iter().map(|(name, about)| format!("  {name:<10} {about}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// Every endpoint, without opening the configured store: the table of routes does not depend on it.
-    async fn routes(mut self) -> Result<Vec<Endpoint>> {
-        self.config.database = Database::Memory;
-        let mut built = self.build().await?;
-        let endpoints = std::mem::take(&mut built.endpoints);
-        built.undo().await;
-        Ok(endpoints)
+    /// Every endpoint. Neither a store nor a secret is needed, and no plugin runs.
+    fn routes(self) -> Result<Vec<Endpoint>> {
+        checks::ordered(self.plugins, &self.packages)?;
+        checks::routes(&self.packages, &self.overrides)?;
+        checks::planned(&self.packages)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::SigningSecret;
+use super::suggest::did_you_mean;
 use crate::{Code, Error, Problem, Result};
 
 /// The environment's variables, each with what it sets.
@@ -22,6 +23,21 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// What an app is built from, besides plugins and packages.
+///
+/// | variable | meaning | default |
+/// |---|---|---|
+/// | `LINCHPIN_ENVIRONMENT` | `development` or `production` | `development` |
+/// | `LINCHPIN_HOST` | address to listen on | loopback; every address in production |
+/// | `LINCHPIN_PORT` | 0 to 65535; 0 picks a free one | 3000 |
+/// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or several, newest first, separated by commas, of at least 32 bytes | in development one is made and kept beside the database; required in production |
+/// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>` or `memory:` | `sqlite:linchpin.db` |
+/// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
+/// | `LINCHPIN_DOCS` | `true` or `false`: whether `/docs` is served | `true`; `false` in production |
+/// | `LINCHPIN_SHUTDOWN_SECONDS` | how long accepted requests may take once the app stops | 10 |
+/// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
+/// | `LINCHPIN_LOG_FORMAT` | `text` or `json` | `text` |
+///
+/// Any other variable that begins with `LINCHPIN_` is refused: it is a misspelling.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) host: IpAddr,
@@ -156,7 +172,8 @@ impl Config {
             },
             "LINCHPIN_LOG" => {
                 value.clone_into(&mut self.log);
-                None
+                let checked = tracing_subscriber::EnvFilter::try_new(value);
+                checked.err().map(|e| wrong(&format!("must be a log filter such as `info,linchpin=debug` ({e})")))
             }
             "LINCHPIN_LOG_FORMAT" => match value {
                 "text" => None,
@@ -167,8 +184,8 @@ impl Config {
                 _ => Some(wrong("must be `text` or `json`")),
             },
             _ => {
-                let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
-                Some(Problem::new(name, "unknown", format!("is no variable of Linchpin; there are {}", known.join(", "))))
+                let hint = did_you_mean(name, VARIABLES.iter().map(|(name, _)| *name));
+                Some(Problem::new(name, "unknown", format!("is not a variable of Linchpin{hint}")))
             }
         };
         self.problems.extend(problem);
@@ -317,6 +334,7 @@ mod tests {
         for name in ["LINCHPIN_PORT", "LINCHPIN_PROT", "LINCHPIN_SIGNING_SECRET", "LINCHPIN_DATABASE_URL", "LINCHPIN_DOCS"] {
             assert!(error.contains(name), "{name} in {error}");
         }
+        assert!(error.contains("did you mean `LINCHPIN_PORT`?"), "{error}");
         assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
     }
 

@@ -9,15 +9,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::build::startup;
+use super::checks::startup;
 use super::config::Config;
 use super::running::{Built, Running};
 use crate::Result;
 
-/// How long a client may take to send its headers.
+/// How long a client may take to send its headers, and how long a connection may idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most headers of a request.
+const MAX_HEADERS: usize = 100;
+/// Most bytes of a request's head.
+const MAX_HEAD: usize = 64 << 10;
 
 impl Built {
     /// Step 14: opens the port.
@@ -45,9 +50,11 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).pipeline_flush(true);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD).pipeline_flush(true);
+    let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
+            Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -68,7 +75,7 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
         });
         let connection = http.serve_connection(TokioIo::new(stream), answer).with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
-        tokio::spawn(async move {
+        connections.spawn(async move {
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
@@ -87,8 +94,10 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
     drop(listener);
     drop(open);
     if tokio::time::timeout(grace, all_closed.recv()).await.is_err() {
-        tracing::warn!("some requests did not finish within {} s", grace.as_secs());
+        tracing::warn!("some requests did not finish within {} s and were cut", grace.as_secs());
     }
+    // Nothing may still run when plugins are torn down and the store is closed.
+    connections.shutdown().await;
 }
 
 /// Returns once the app is to stop; also when its handle was dropped.

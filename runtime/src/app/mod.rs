@@ -2,15 +2,18 @@
 
 mod build;
 mod capabilities;
+mod checks;
 mod command;
 mod config;
 mod listen;
 mod plugin;
 mod running;
 mod secret;
+mod suggest;
 
 pub use build::{App, Route};
 pub use config::{Config, Database, Durability, Environment};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 pub use running::Running;
 pub use secret::SigningSecret;
+pub(crate) use suggest::did_you_mean;

@@ -1,5 +1,6 @@
 //! Plugins: what extends an app, and what it may touch at each step of start-up.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::http::{ActorResolver, Clock, RouteAuth};
@@ -138,18 +139,37 @@ impl std::fmt::Debug for MiddlewareCx {
 pub struct RoutesCx {
     pub(super) router: axum::Router,
     pub(super) paths: Vec<String>,
+    /// What could not be mounted; start-up lists all of it.
+    pub(super) problems: Vec<String>,
 }
 
 impl RoutesCx {
-    /// Mounts a handler at a path in axum's form, such as `/auth/login`.
+    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments win over parameters of entities.
+    ///
+    /// A malformed path, or one with a method that is taken, is a start-up error.
     pub fn route(&mut self, path: &str, handler: axum::routing::MethodRouter) {
-        self.router = std::mem::take(&mut self.router).route(path, handler);
+        self.change(path, |router| router.route(path, handler));
         self.paths.push(path.to_owned());
     }
 
     /// Merges a router whose paths are reached when no entity's route matches.
+    ///
+    /// A route that is mounted already is a start-up error.
     pub fn merge(&mut self, router: axum::Router) {
-        self.router = std::mem::take(&mut self.router).merge(router);
+        self.change("a router", |all| all.merge(router));
+    }
+
+    /// axum panics on routes it cannot mount; start-up lists them.
+    fn change(&mut self, what: &str, change: impl FnOnce(axum::Router) -> axum::Router) {
+        let router = std::mem::take(&mut self.router);
+        match catch_unwind(AssertUnwindSafe(|| change(router.clone()))) {
+            Ok(changed) => self.router = changed,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                self.problems.push(format!("{what} cannot be mounted: {}", text.unwrap_or_default()));
+                self.router = router;
+            }
+        }
     }
 }
 

@@ -6,21 +6,26 @@ use std::time::Duration;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
-use quick_cache::sync::Cache;
+use quick_cache::{Weighter, sync::Cache};
 use serde::{Deserialize, Serialize};
 
-use crate::app::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
+use crate::app::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret, did_you_mean};
 use crate::http::{ActorResolver, Clock, Resolution, RouteAuth};
 use crate::resource::BoxFuture;
 use crate::{Actor, ActorKind, Code, Error, Result};
 
-/// Verified tokens kept; each is some hundred bytes.
-const CACHED: usize = 10_000;
+/// Bytes of verified tokens kept.
+const CACHED: u64 = 16 << 20;
+/// What a kept token costs besides its text, in bytes.
+const OVERHEAD: u64 = 512;
+/// How far the clocks of issuer and app may differ, in seconds.
+const LEEWAY: i64 = 10;
 /// Longest token looked at, in bytes.
 const LONGEST: usize = 8 * 1024;
 
 /// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret, `exp` and `sub` required,
-/// `nbf` honoured; `sid`, `roles` and `tenant` are taken over. Every other algorithm is refused.
+/// `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant` are taken over. Every other algorithm is refused, and
+/// so are headers that bring keys (`jwk`, `jku`, `x5u`, `x5c`) or extensions (`crit`).
 ///
 /// A token that cannot be used is 401 on every route, public ones included: a caller who sends one means to be known. It
 /// adds the command `token`, which mints one for trying out.
@@ -67,7 +72,11 @@ impl Plugin for JwtAuth {
     }
 
     fn commands(&self) -> Vec<Command> {
-        vec![Command { name: "token", about: "mints a token: --sub NAME [--role R]… [--tenant T] [--ttl 1h]", run: Box::new(token) }]
+        vec![Command {
+            name: "token",
+            about: "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]",
+            run: Box::new(token),
+        }]
     }
 }
 
@@ -82,11 +91,25 @@ struct Verifier {
     keys: Vec<DecodingKey>,
     validation: Validation,
     clock: Clock,
-    verified: Cache<Box<str>, Arc<Verified>>,
+    anonymous: Arc<Actor>,
+    /// Keyed by the whole token: another signature is another token. Only verified ones get in, so that nobody without a
+    /// secret can push others out.
+    verified: Cache<Box<str>, Arc<Verified>, Weight>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Box<str>, Arc<Verified>> for Weight {
+    fn weight(&self, token: &Box<str>, _: &Arc<Verified>) -> u64 {
+        // The claims are a decoded copy of about the token's size.
+        2 * token.len() as u64 + OVERHEAD
+    }
 }
 
 impl Verifier {
     fn new(secrets: &[SigningSecret], clock: Clock) -> Self {
+        install_crypto();
         let mut validation = Validation::new(Algorithm::HS256);
         // Times are checked here, against the application's clock, on every use of a cached token as well.
         validation.validate_exp = false;
@@ -94,7 +117,13 @@ impl Verifier {
         validation.validate_aud = false;
         validation.set_required_spec_claims(&["exp", "sub"]);
         let keys = secrets.iter().map(|s| DecodingKey::from_secret(s.expose())).collect();
-        Self { keys, validation, clock, verified: Cache::new(CACHED) }
+        Self {
+            keys,
+            validation,
+            clock,
+            anonymous: Arc::new(Actor::anonymous()),
+            verified: Cache::with_weighter((CACHED / (2 * OVERHEAD)) as usize, CACHED, Weight),
+        }
     }
 
     fn actor(&self, token: &str) -> Result<Arc<Actor>> {
@@ -110,15 +139,20 @@ impl Verifier {
             }
         };
         let now = (self.clock)().millis().div_euclid(1000);
-        if now >= verified.expires || now < verified.not_before {
+        if now >= verified.expires.saturating_add(LEEWAY) {
+            return Err(Error::new(Code::Unauthorized, "The token has expired"));
+        }
+        if now < verified.not_before.saturating_sub(LEEWAY) {
             return Err(refused());
         }
         Ok(Arc::clone(&verified.actor))
     }
 
     fn verify(&self, token: &str) -> Result<Verified> {
-        let claims = self.keys.iter().find_map(|key| decode::<Claims>(token, key, &self.validation).ok()).ok_or_else(refused)?.claims;
-        if claims.sub.is_empty() || claims.sub.len() > 255 {
+        let data = self.keys.iter().find_map(|key| decode::<Claims>(token, key, &self.validation).ok()).ok_or_else(refused)?;
+        let claims = data.claims;
+        let names = [Some(&claims.sub), claims.sid.as_ref(), claims.tenant.as_ref()];
+        if !acceptable(&data.header) || !names.into_iter().flatten().chain(&claims.roles).all(|name| is_name(name)) {
             return Err(refused());
         }
         let actor = Actor {
@@ -133,19 +167,44 @@ impl Verifier {
     }
 }
 
+/// The cryptography of tokens, installed by name: when another crate of the build switches on a second backend, choosing by
+/// feature would panic at first use. Whoever installed one first keeps it.
+fn install_crypto() {
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+}
+
+/// A plain JWT: it brings no key of its own, and asks for nothing we would have to understand.
+fn acceptable(header: &Header) -> bool {
+    header.typ.as_deref().is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"))
+        && header.crit.is_none()
+        && header.jwk.is_none()
+        && header.jku.is_none()
+        && header.x5u.is_none()
+        && header.x5c.is_none()
+        && header.enc.is_none()
+        && header.zip.is_none()
+}
+
+/// Texts that may be compared with and bound to stored ones.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 255 && !text.contains('\0')
+}
+
+/// One text for everything that is wrong with a token: an attacker learns nothing from it.
 fn refused() -> Error {
     Error::new(Code::Unauthorized, "The token is not valid")
 }
 
-thread_local! {
-    static ANONYMOUS: Arc<Actor> = Arc::new(Actor::anonymous());
-}
-
 impl ActorResolver for Verifier {
     fn resolve(&self, parts: &Parts) -> Resolution {
-        let Some(header) = parts.headers.get(AUTHORIZATION) else {
-            return Resolution::Ready(Ok(ANONYMOUS.with(Arc::clone)));
+        let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
+        let Some(header) = headers.next() else {
+            return Resolution::Ready(Ok(Arc::clone(&self.anonymous)));
         };
+        if headers.next().is_some() {
+            // Two identities are none.
+            return Resolution::Ready(Err(refused()));
+        }
         let token = header.to_str().ok().and_then(|text| {
             let (scheme, token) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -156,25 +215,31 @@ impl ActorResolver for Verifier {
 
 /// `token --sub alice --role admin --tenant t --ttl 1h`
 fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String> {
-    let usage = |what: String| Error::new(Code::Internal, format!("{what}\nusage: token --sub NAME [--role R]… [--tenant T] [--ttl 1h]"));
+    let usage =
+        |what: String| Error::new(Code::Internal, format!("{what}\nusage: token --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]"));
     let mut claims =
         Claims { sub: String::new(), exp: 0, nbf: None, sid: None, roles: Vec::new(), tenant: None, others: Default::default() };
     let mut ttl = Duration::from_secs(3600);
     let mut args = args.iter();
     while let Some(option) = args.next() {
+        const OPTIONS: [&str; 5] = ["--sub", "--role", "--tenant", "--sid", "--ttl"];
+        if !OPTIONS.contains(&option.as_str()) {
+            return Err(usage(format!("unknown option `{option}`{}", did_you_mean(option, OPTIONS))));
+        }
         let value = args.next().ok_or_else(|| usage(format!("`{option}` needs a value")))?;
         match option.as_str() {
             "--sub" => claims.sub.clone_from(value),
             "--role" => claims.roles.push(value.clone()),
             "--tenant" => claims.tenant = Some(value.clone()),
-            "--ttl" => ttl = duration(value).ok_or_else(|| usage(format!("`{value}` is no duration such as 90s, 15m, 1h or 7d")))?,
-            _ => return Err(usage(format!("unknown option `{option}`"))),
+            "--sid" => claims.sid = Some(value.clone()),
+            _ => ttl = duration(value).ok_or_else(|| usage(format!("`{value}` is no duration such as 90s, 15m, 1h or 7d")))?,
         }
     }
     if claims.sub.is_empty() {
         return Err(usage("`--sub` is required".to_owned()));
     }
     claims.exp = crate::Timestamp::system_now().millis() / 1000 + ttl.as_secs() as i64;
+    install_crypto();
     let Some(secret) = secrets.first() else { return Err(usage("no signing secret is configured".to_owned())) };
     encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret.expose())).map_err(Error::internal)
 }
@@ -243,8 +308,18 @@ mod tests {
             signed(&Header::new(Algorithm::HS384), SECRET, &good),
             signed(&Header::new(Algorithm::HS512), SECRET, &good),
             signed(&Header::new(Algorithm::HS256), "another-secret-of-at-least-32-bytes", &good),
-            hs256(serde_json::json!({"sub": "alice", "exp": NOW})),
-            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "nbf": NOW + 1})),
+            signed(&Header { typ: Some("at+jwt".into()), ..Header::new(Algorithm::HS256) }, SECRET, &good),
+            signed(&Header { typ: None, crit: Some(vec!["exp".into()]), ..Header::new(Algorithm::HS256) }, SECRET, &good),
+            signed(&Header { jku: Some("https://evil.example".into()), ..Header::new(Algorithm::HS256) }, SECRET, &good),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW - LEEWAY})),
+            hs256(serde_json::json!({"sub": "alice", "exp": i64::MIN})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "nbf": NOW + LEEWAY + 1})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "nbf": i64::MAX})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "nbf": "now"})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "roles": "admin"})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "roles": [1]})),
+            hs256(serde_json::json!({"sub": "a\u{0}b", "exp": NOW + 100})),
+            hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "tenant": ""})),
             hs256(serde_json::json!({"sub": "alice"})),
             hs256(serde_json::json!({"exp": NOW + 100})),
             hs256(serde_json::json!({"sub": "", "exp": NOW + 100})),
@@ -252,11 +327,60 @@ mod tests {
             hs256(serde_json::json!({"sub": "alice", "exp": "never"})),
             String::new(),
             "a.b.c".to_owned(),
+            "..".to_owned(),
+            format!("{}.", hs256(good.clone())),
+            hs256(good.clone()).rsplit_once('.').map(|(body, _)| format!("{body}.")).unwrap_or_default(),
             "x".repeat(LONGEST + 1),
         ];
         let verifier = verifier();
         for token in bad {
             assert_eq!(verifier.actor(&token).err().map(|e| e.code()), Some(Code::Unauthorized), "{token}");
+        }
+    }
+
+    #[test]
+    fn the_first_secret_signs_and_all_verify() {
+        let secrets: Vec<_> =
+            ["a-new-secret-for-tests-of-32-bytes", SECRET].into_iter().filter_map(|s| SigningSecret::new(s).ok()).collect();
+        let verifier = Verifier::new(&secrets, Arc::new(Timestamp::system_now));
+        let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let new = token(&args("--sub alice --role admin --role editor --tenant t --sid s --ttl 90s"), &secrets).unwrap();
+        let old = token(&args("--sub bob"), &secrets[1..]).unwrap();
+        let alice = verifier.actor(&new).unwrap();
+        assert_eq!((alice.id.as_deref(), alice.tenant_id.as_deref(), alice.session_id.as_deref()), (Some("alice"), Some("t"), Some("s")));
+        assert_eq!(alice.roles, ["admin", "editor"]);
+        assert_eq!(verifier.actor(&old).unwrap().id.as_deref(), Some("bob"));
+        assert!(Verifier::new(&secrets[1..], Arc::new(Timestamp::system_now)).actor(&new).is_err(), "the new secret is unknown to it");
+        for (line, text) in [
+            ("--role a", "`--sub` is required"),
+            ("--sub", "needs a value"),
+            ("--sub a --rol b", "did you mean `--role`?"),
+            ("--sub a --ttl 10", "no duration"),
+        ] {
+            let error = token(&args(line), &secrets).unwrap_err();
+            assert!(error.to_string().contains(text), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn headers_are_one_bearer_token_or_none() {
+        let verifier = verifier();
+        let good = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 1}));
+        let resolve = |headers: &[&str]| {
+            let mut request = axum::http::Request::builder();
+            for header in headers {
+                request = request.header(AUTHORIZATION, *header);
+            }
+            match verifier.resolve(&request.body(()).unwrap().into_parts().0) {
+                Resolution::Ready(actor) => actor.map(|a| a.id.clone()).map_err(|e| e.code()),
+                Resolution::Later(_) => panic!("known at once"),
+            }
+        };
+        assert_eq!(resolve(&[]), Ok(None));
+        assert_eq!(resolve(&[&format!("bEARER {good}")]), Ok(Some("alice".to_owned())));
+        let bearer = format!("Bearer {good}");
+        for bad in [&["Bearer"][..], &["Bearer "], &[""], &["Basic YTpi"], &[&good], &[&bearer, &bearer], &["Bearer a b"]] {
+            assert_eq!(resolve(bad), Err(Code::Unauthorized), "{bad:?}");
         }
     }
 
@@ -269,7 +393,7 @@ mod tests {
             Verifier::new(&secrets, Arc::new(move || Timestamp::from_millis(clock.load(std::sync::atomic::Ordering::SeqCst) * 1000)));
         let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 10}));
         assert!(verifier.actor(&token).is_ok());
-        now.store(NOW + 10, std::sync::atomic::Ordering::SeqCst);
+        now.store(NOW + 10 + LEEWAY, std::sync::atomic::Ordering::SeqCst);
         assert!(verifier.actor(&token).is_err());
     }
 }

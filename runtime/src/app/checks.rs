@@ -1,0 +1,141 @@
+//! What start-up checks before a store is opened, and before a port is: names, dependencies, routes, overrides, auth.
+
+use std::sync::Arc;
+
+use super::build::{Replacement, mounted};
+use super::plugin::Plugin;
+use super::suggest::did_you_mean;
+use crate::http::{AuthDesc, Endpoint, RouteAuth};
+use crate::operation::find_duplicates;
+use crate::resource::{Adapters, CursorKey, Table};
+use crate::store::{Store, memory::Memory};
+use crate::{Code, Error, Package, Result};
+
+/// A start-up error; its text is for the person who starts the app.
+pub(super) fn startup(text: impl Into<String>) -> Error {
+    Error::new(Code::Internal, text.into())
+}
+
+/// An error with all its causes in one line. The wire's `Internal error` says nothing here and is left out.
+pub(super) fn chain(error: &Error) -> String {
+    let mut causes = Vec::new();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    if causes.is_empty() || error.code() != Code::Internal {
+        causes.insert(0, error.to_string());
+    }
+    causes.join(": ")
+}
+
+/// Plugins so that each comes after those it depends on.
+pub(super) fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Package]) -> Result<Vec<Box<dyn Plugin>>> {
+    let mut problems = Vec::new();
+    let mut names: Vec<&str> = packages.iter().map(|p| p.name).chain(plugins.iter().map(|p| p.name())).collect();
+    names.sort_unstable();
+    problems.extend(names.windows(2).filter(|w| w[0] == w[1]).map(|w| format!("two plugins or packages are named `{}`", w[0])));
+    let needs = packages.iter().flat_map(|p| p.dependencies.iter().map(|d| (p.name, *d)));
+    let needs = needs.chain(plugins.iter().flat_map(|p| p.dependencies().iter().map(|d| (p.name(), *d))));
+    problems.extend(needs.filter(|(_, d)| !names.contains(d)).map(|(who, d)| {
+        format!("`{who}` depends on `{d}`, which is neither a plugin nor a package of this app{}", did_you_mean(d, names.iter().copied()))
+    }));
+    problems.extend(shared_storage(packages));
+    if !problems.is_empty() {
+        return Err(startup(problems.join("\n")));
+    }
+    let plugin_names: Vec<String> = plugins.iter().map(|p| p.name().to_owned()).collect();
+    let mut waiting = plugins;
+    let mut done: Vec<Box<dyn Plugin>> = Vec::new();
+    while !waiting.is_empty() {
+        let free =
+            |p: &dyn Plugin| p.dependencies().iter().all(|d| !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d));
+        match waiting.iter().position(|p| free(p.as_ref())) {
+            Some(next) => done.push(waiting.remove(next)),
+            None => {
+                let names: Vec<String> = waiting.iter().map(|p| format!("`{}`", p.name())).collect();
+                return Err(startup(format!("plugins depend on each other in a circle: {}", names.join(", "))));
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Entities that would share a table.
+fn shared_storage(packages: &[&'static Package]) -> Vec<String> {
+    let entities: Vec<_> = packages.iter().flat_map(|p| p.entities.iter().map(move |e| (p.name, e.desc))).collect();
+    let mut problems = Vec::new();
+    for (i, (package, desc)) in entities.iter().enumerate() {
+        let Some((first, other)) = entities[..i].iter().find(|(_, other)| other.storage_name == desc.storage_name) else { continue };
+        problems.push(if std::ptr::eq(*other, *desc) {
+            format!("entity `{}` is in package `{first}` and again in package `{package}`", desc.name)
+        } else {
+            format!(
+                "entities `{}` and `{}` share the storage name `{}`; give one a namespace or storage_name",
+                other.name, desc.name, desc.storage_name
+            )
+        });
+    }
+    problems
+}
+
+/// The route table, over tables that are never used: it does not depend on the store, so that what is wrong with it is known
+/// before one is opened, and so that it can be printed without one.
+pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let key = CursorKey::derive::<&[u8]>(&[]);
+    let entries = packages.iter().flat_map(|p| p.entities);
+    let tables = entries.map(|e| Ok(Arc::new(Table::new(e.desc, Arc::clone(&store), key.clone())?))).collect::<Result<Vec<_>>>()?;
+    Ok(mounted(packages, &Adapters::new(tables)))
+}
+
+/// Duplicate routes, and overrides that replace nothing.
+pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -> Result<()> {
+    let endpoints = planned(packages)?;
+    let mut problems = find_duplicates(packages);
+    for (i, replacement) in overrides.iter().enumerate() {
+        let (entity, name) = (replacement.entity.name, replacement.name);
+        if !endpoints.iter().any(|e| replacement.is_of(e)) {
+            let known = endpoints.iter().filter(|e| entity_of(e) == entity).map(|e| e.name.as_str());
+            problems.push(format!(
+                "the override of `{name}` of `{entity}` replaces nothing: no such route is mounted{}",
+                did_you_mean(name, known)
+            ));
+        }
+        if overrides[..i].iter().any(|other| other.name == name && std::ptr::eq(other.entity, replacement.entity)) {
+            problems.push(format!("`{name}` of `{entity}` is overridden twice"));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+}
+
+fn entity_of(endpoint: &Endpoint) -> &'static str {
+    endpoint.table.as_ref().map_or("", |t| t.desc.name)
+}
+
+/// Every auth name of a policy must mean something; roles need somebody who checks them.
+pub(super) fn known_names(auth: Option<RouteAuth>, endpoints: &[Endpoint]) -> Result<RouteAuth> {
+    let mut missing = Vec::new();
+    for endpoint in endpoints {
+        let (name, entity, at) = (&endpoint.name, entity_of(endpoint), endpoint.at);
+        let route = format!("route `{name}` of `{entity}` ({}:{})", at.file, at.line);
+        match (endpoint.policy.auth, &auth) {
+            (AuthDesc::Named(wanted), None) => missing.push(format!("{route} needs auth `{wanted}`, but no plugin registers it")),
+            (AuthDesc::Named(wanted), Some(auth)) if auth.check(wanted).is_none() => {
+                let known = std::iter::once("userAuth").chain(auth.named.keys().map(String::as_str));
+                missing.push(format!("{route} needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known)));
+            }
+            (AuthDesc::None, None) if !endpoint.policy.roles.is_empty() => {
+                missing.push(format!("{route} needs roles {}, but no plugin registers who holds them", endpoint.policy.roles.join(", ")));
+            }
+            _ => {}
+        }
+    }
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(auth.unwrap_or_default());
+    }
+    missing.push("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none` on routes that are public".to_owned());
+    Err(startup(missing.join("\n")))
+}
