@@ -160,6 +160,9 @@ impl EntityArgs {
                     let mut members = members(opt, list, d);
                     let count = members.len();
                     members.retain(|m| m.desc || m.ident != "global");
+                    if members.is_empty() && count > 0 {
+                        d.error(&opt.key, "`unique` names no field").help("`unique(slug, global)`");
+                    }
                     self.uniques.push(UniqueArgs { key: opt.key.clone(), global: members.len() < count, members });
                 }
             }

@@ -132,3 +132,54 @@ fn modules_of_keywords_are_raw() {
         assert_eq!(model.generated.module.to_string(), module);
     }
 }
+
+/// Whatever stands in the attributes: an expansion that parses, and errors of ours in it.
+#[test]
+fn odd_input_is_answered() {
+    let odd = [
+        "#[entity] struct Empty {}",
+        "#[entity] fn function() {}",
+        "#[entity] union Both { a: i64 }",
+        "#[entity] struct Unit;",
+        "#[entity(index())] struct A { #[field(primary)] id: String }",
+        "#[entity(unique(global))] struct A { #[field(primary)] id: String, x: i64, }",
+        "#[entity(index(1, \"a\", f(x), up(id), desc(id, id)))] struct A { #[field(primary)] id: String }",
+        "#[entity(sort(desc(id)))] struct A { #[field(primary)] id: String }",
+        "#[entity(routes(list, get = 1, auth = 7, roles = \"a\", roles = []))] struct A { #[field(primary)] id: String }",
+        "#[entity(routes(timeout = \"99999999999999999999s\", max_body = 5))] struct A { #[field(primary)] id: String }",
+        "#[entity(version = 3)] struct A { #[field(primary)] id: String, }",
+        "#[entity(pagination(default = 0, max = \"a\", most = 3))] struct A { #[field(primary)] id: String }",
+        "#[entity(=, ;, name)] struct A { #[field(primary)] id: String }",
+        "#[entity] struct A { #[field] id: String, #[field = 3] b: i64, #[field(primary = 1)] c: String }",
+        "#[entity] struct A { #[field(primary, length = 5)] id: String, #[field(range = ..)] b: i64 }",
+        "#[entity] struct A { #[field(primary, each())] id: String, #[field(one_of())] b: i64 }",
+        "#[entity] struct A { #[field(primary, length = -1..=5)] id: String, #[field(range = x..=y)] b: i64 }",
+        "#[entity] struct A { #[field(primary)] id: String, #[field(default = now())] at: Timestamp }",
+        "#[entity] struct A { #[field(primary)] id: String, #[field(default = 9007199254740992)] n: i64 }",
+        "#[entity] struct A { #[field(primary)] id: String, #[cfg(test)] n: i64 }",
+        "#[entity] struct A { #[field(primary)] id: String, __: i64 }",
+    ];
+    for source in odd {
+        let (args, item) = snapshot::declaration(source);
+        let expansion = super::run(&args, &item);
+        assert!(expansion.to_string().contains("linchpin: "), "no error: {source}");
+        assert!(syn::parse2::<syn::File>(expansion).is_ok(), "not a file: {source}");
+    }
+}
+
+#[test]
+fn odd_derive_input_is_answered() {
+    let odd = [
+        "enum Void {}",
+        "enum Generic<T> { A, B }",
+        "enum A { B { x: i64 }, #[field(rename)] C, #[field(renam = \"d\")] D, #[field(rename = \"\")] E }",
+        "union Both { a: i64 }",
+        "struct Tuple(i64);",
+    ];
+    for source in odd {
+        for expansion in [super::field_enum(derive_input(source)), super::embedded(derive_input(source))] {
+            assert!(expansion.to_string().contains("linchpin: "), "no error: {source}");
+            assert!(syn::parse2::<syn::File>(expansion).is_ok(), "not a file: {source}");
+        }
+    }
+}
