@@ -1,0 +1,133 @@
+//! The documents are true: every command in them runs, every answer is the one shown, every snippet is compiled code, every
+//! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
+
+mod support;
+
+use support::markdown::{anchors, blocks, links, read, root};
+use support::session::{BINARY, Normal, Server, command, run, steps};
+
+/// Where the documents say the application listens.
+const PORT: &str = "localhost:3000";
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
+/// Where snippets are taken from, letter by letter.
+const SOURCES: [&str; 2] = ["examples/quickstart/src/main.rs", "examples/quickstart/tests/guide.rs"];
+/// The commands of `sh` blocks; the session's test does what they do.
+const COMMANDS: [&str; 2] = ["cargo run -p quickstart", "cargo run -q -p quickstart -- token --sub alice"];
+
+#[test]
+fn snippets_are_compiled_code() {
+    let sources = SOURCES.map(read);
+    let mut seen = 0;
+    for document in DOCUMENTS {
+        for block in blocks(&read(document)).iter().filter(|b| b.kind == "rust") {
+            let found = sources.iter().any(|source| source.contains(&block.text));
+            assert!(found, "{document}:{}: not in {}:\n{}", block.line, SOURCES.join(" or "), block.text);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn messages_are_those_of_the_ui_tests() {
+    let readme = blocks(&read("README.md"));
+    let messages: Vec<_> = readme.iter().filter(|b| b.kind == "text").collect();
+    assert!(messages.len() >= 2, "the README shows two errors of the compiler");
+    for block in messages {
+        let from = block.from.as_deref().unwrap_or_else(|| panic!("README.md:{}: `<!-- from … -->` is missing", block.line));
+        assert!(read(from).contains(&block.text), "README.md:{}: not in {from}:\n{}", block.line, block.text);
+    }
+}
+
+#[test]
+fn every_block_is_of_a_kind_that_is_checked() {
+    for document in DOCUMENTS {
+        for block in blocks(&read(document)) {
+            let known = match block.kind.as_str() {
+                "rust" => true,
+                "sh" => block.text.lines().all(|line| COMMANDS.contains(&line)),
+                "console" => document == "README.md",
+                // Pictures and messages.
+                "text" => document != "README.md" || block.from.is_some(),
+                _ => false,
+            };
+            assert!(known, "{document}:{}: nothing checks this block", block.line);
+        }
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for document in DOCUMENTS {
+        let folder = root().join(document).parent().expect("a folder").to_owned();
+        for link in links(&read(document)) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() { root().join(document) } else { folder.join(path) };
+            assert!(target.exists(), "{document}: {link} leads nowhere");
+            if !anchor.is_empty() {
+                let found = anchors(&std::fs::read_to_string(&target).expect("a document")).contains(&anchor.to_owned());
+                assert!(found, "{document}: {link} has no such heading");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_session_goes_as_shown() {
+    let readme = blocks(&read("README.md"));
+    let commands = readme.iter().filter(|b| b.kind == "sh").flat_map(|b| b.text.lines());
+    assert!(commands.eq(COMMANDS), "the README starts the application and mints a token");
+    let expected: Vec<_> = readme.iter().filter(|b| b.kind == "console").flat_map(|b| steps(&b.text)).collect();
+    assert!(expected.len() > 5, "the README shows a session");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let here = format!("localhost:{}", server.port);
+    let substituted = |command: &str| command.replace(PORT, &here).replace("cargo run -q -p quickstart --", BINARY);
+    let commands: Vec<String> = expected.iter().map(|step| substituted(&step.command)).collect();
+    let actual = run(&commands, folder.path());
+
+    let (mut shown, mut printed) = (Normal::default(), Normal::default());
+    let mut differences = String::new();
+    for (expected, actual) in expected.iter().zip(&actual) {
+        if shown.text(&expected.output) != printed.text(&actual.output.replace(&here, PORT)) {
+            differences += &format!("$ {}\n{}\n", expected.command, actual.output);
+        }
+    }
+    assert!(differences.is_empty(), "README.md does not show what these print:\n{differences}");
+}
+
+#[test]
+fn records_survive_a_power_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let create = |port: u16| {
+        format!(
+            "curl -s localhost:{port}/posts --json '{{\"slug\":\"kept\",\"title\":\"T\"}}' -H \"Authorization: Bearer $({BINARY} token --sub a)\""
+        )
+    };
+    let server = Server::start(folder.path());
+    let created = run(&[create(server.port)], folder.path()).remove(0).output;
+    assert!(created.contains("\"slug\":\"kept\""), "{created}");
+    drop(server);
+    let server = Server::start(folder.path());
+    let read = run(&[format!("curl -s localhost:{}/posts/by-slug/kept", server.port)], folder.path()).remove(0).output;
+    assert_eq!(read, created);
+}
+
+#[test]
+fn the_golden_openapi_document_is_up_to_date() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = command(BINARY, folder.path()).arg("openapi").output().expect("the application runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let now = serde_json::to_string_pretty(&document).expect("JSON") + "\n";
+    let golden = root().join("examples/quickstart/openapi.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &now).expect("written");
+    }
+    let stored = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert!(stored == now, "the document changed; read the difference after UPDATE_GOLDEN=1 cargo test -p quickstart --test documents");
+}

@@ -1,0 +1,135 @@
+//! A shell session as a document shows it, run against a real server.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use regex::{Captures, Regex};
+use serde_json::Value as Json;
+
+/// The application's program.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
+
+/// A program in a folder, without a developer's own settings: they are not what the documents speak of.
+pub(crate) fn command(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    let environment = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LINCHPIN_"));
+    command.current_dir(folder).env_clear().envs(environment).stdin(Stdio::null());
+    command
+}
+
+/// The application, running until it is dropped; then it is killed, as a power failure would.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Starts the application in a folder, where it keeps its database, and waits until it accepts connections.
+    pub(crate) fn start(folder: &Path) -> Self {
+        // Another process may take the port between here and the start; it would have to be very quick.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port").port();
+        let child = command(BINARY, folder)
+            .env("LINCHPIN_PORT", port.to_string())
+            .env("LINCHPIN_LOG", "error")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the application starts");
+        let mut server = Self { child, port };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                panic!("the application ended with {status}");
+            }
+            assert!(Instant::now() < deadline, "the application does not listen on {port}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command and what it printed, or should print.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) command: String,
+    pub(crate) output: String,
+}
+
+/// Reads a `console` block: `$ ` begins a command, `\` at the end of a line continues it, all else is output.
+pub(crate) fn steps(block: &str) -> Vec<Step> {
+    let mut out: Vec<Step> = Vec::new();
+    let mut continued = false;
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), out.last_mut()) {
+            (Some(command), _) if !continued => out.push(Step { command: command.to_owned(), output: String::new() }),
+            (_, Some(step)) if continued => {
+                step.command.push('\n');
+                step.command.push_str(line);
+            }
+            (_, Some(step)) => {
+                step.output.push_str(line);
+                step.output.push('\n');
+            }
+            (_, None) => panic!("output before the first command: {line}"),
+        }
+        continued = out.last().is_some_and(|step| step.command.ends_with('\\'));
+    }
+    out
+}
+
+/// Runs the commands in one shell, so that variables live on, and tells what each printed.
+pub(crate) fn run(commands: &[String], folder: &Path) -> Vec<Step> {
+    const END: &str = "==end of step==";
+    let script: String = commands.iter().map(|command| format!("{{ {command}\n}} 2>&1\necho; echo '{END}'\n")).collect();
+    let output = command("bash", folder).arg("-c").arg(&script).output().expect("bash runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let end = format!("\n{END}\n");
+    let outputs = text.split(&end);
+    let steps: Vec<Step> = commands.iter().zip(outputs).map(|(c, o)| Step { command: c.clone(), output: o.to_owned() }).collect();
+    assert_eq!(steps.len(), commands.len(), "the shell stopped early: {text}");
+    steps
+}
+
+/// Replaces what differs from run to run. The same id becomes the same word, so a document cannot mix ids up.
+#[derive(Default)]
+pub(crate) struct Normal {
+    ids: HashMap<String, usize>,
+}
+
+static UUID: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a pattern"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z").expect("a pattern"));
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ[\w-]+\.(?:eyJ)?[\w-]+\.[\w-]+|eyJ[\w-]*\.{3}").expect("a pattern"));
+static CURSOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""nextCursor":\s*"[^"]*""#).expect("a pattern"));
+
+impl Normal {
+    /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is JSON.
+    pub(crate) fn text(&mut self, text: &str) -> String {
+        let text = UUID.replace_all(text.trim(), |found: &Captures<'_>| {
+            let next = self.ids.len() + 1;
+            format!("<id {}>", self.ids.entry(found[0].to_owned()).or_insert(next))
+        });
+        let text = TIME.replace_all(&text, "<time>");
+        let text = TOKEN.replace_all(&text, "<token>");
+        let text = CURSOR.replace_all(&text, r#""nextCursor":"<cursor>""#);
+        match serde_json::from_str::<Json>(&text) {
+            Ok(mut json) => {
+                json.sort_all_objects();
+                json.to_string()
+            }
+            Err(_) => text.into_owned(),
+        }
+    }
+}
