@@ -23,19 +23,29 @@ pub(crate) fn run() -> Result<(), String> {
     }
     rows.sort();
     let mut over = Vec::new();
+    let (mut entities, mut operations) = (0, 0);
     println!("{:<40} {:>6} {:>8}  budget", "expansion", "lines", "bytes");
     for (name, lines, bytes) in &rows {
-        let budget = if name.starts_with("operation_") {
+        // What a faulty input expands to (`…_broken`) is no code that anybody ships.
+        let budget = if name.starts_with("op_") && name != "op_broken" {
+            operations += 1;
             Some(OPERATION)
-        } else if name == "entity_small" || name == "entity_eight_fields" {
+        } else if name == "entity_small" {
+            entities += 1;
             Some(ENTITY)
         } else {
             None
         };
         println!("{name:<40} {lines:>6} {bytes:>8}  {}", budget.map_or(String::new(), |b| b.to_string()));
         if budget.is_some_and(|b| *lines > b) {
-            over.push(name.clone());
+            over.push(format!("{name} ({lines} lines)"));
         }
     }
-    if over.is_empty() { Ok(()) } else { Err(format!("expansions over their budget: {}", over.join(", "))) }
+    // A budget that finds nothing to measure would pass for ever, for instance after a snapshot got another name.
+    for (count, what) in [(entities, "entity_small"), (operations, "op_*")] {
+        if count == 0 {
+            over.push(format!("no snapshot called {what}, so its budget is not measured"));
+        }
+    }
+    if over.is_empty() { Ok(()) } else { Err(format!("expansion budgets: {}", over.join(", "))) }
 }
