@@ -59,8 +59,12 @@ fn cargo(args: &[&str]) -> Command {
 fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<(), String> {
     let mut command = command;
     println!("xtask: {name}");
+    let started = Instant::now();
     match command.borrow_mut().status() {
-        Ok(status) if status.success() => Ok(()),
+        Ok(status) if status.success() => {
+            println!("xtask: {name} passed in {} s", started.elapsed().as_secs());
+            Ok(())
+        }
         Ok(status) => Err(format!("{name} failed ({status})")),
         Err(error) => Err(format!("{name} could not be started: {error}")),
     }
