@@ -1,6 +1,7 @@
 //! The app as its own command line: `serve`, `routes`, `openapi`, and what plugins add.
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 use super::build::App;
 use super::checks;
@@ -156,5 +157,5 @@ pub(super) fn log(config: &Config) {
     let filter = EnvFilter::try_new(&config.log).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // An error means that a subscriber is installed already, which then is the program's choice.
-    let _ = if config.log_json { builder.json().try_init() } else { builder.try_init() };
+    let _ = if config.log_json { builder.json().try_init() } else { builder.with_ansi(std::io::stderr().is_terminal()).try_init() };
 }

@@ -1,0 +1,8 @@
+//! Applications from the outside: start-up, plugins, serving and stopping.
+#![allow(clippy::unwrap_used, clippy::unused_async, missing_docs, unreachable_pub)] // tests; plugins' methods are async
+
+mod fixture;
+mod lifecycle;
+mod plugins;
+mod serving;
+mod startup;

@@ -1,0 +1,108 @@
+//! A port that serves, and a stop that loses nothing it accepted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::routing::get as on_get;
+use linchpin::{App, RoutesCx};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::fixture::{Diary, JSON, NOTES, Recorder, Routes, config, exchange, get, notes, rest, status};
+
+#[tokio::test]
+async fn health_and_documents() {
+    let app = notes().start().await.unwrap();
+    let at = app.address();
+    for path in ["/health/live", "/health/ready", "/openapi.json", "/docs"] {
+        assert_eq!(status(&get(at, path, "").await), "200", "{path}");
+    }
+    assert!(get(at, "/openapi.json", "").await.contains("\"/notes\""));
+    app.stop().await.unwrap();
+    let app = App::new(config().docs(false)).package(&NOTES).start().await.unwrap();
+    assert_eq!(status(&get(app.address(), "/docs", "").await), "404");
+    assert_eq!(status(&get(app.address(), "/health/live", "").await), "200");
+    app.stop().await.unwrap();
+}
+
+/// A route that waits until it may answer, and says when it was reached.
+fn slow(reached: &Arc<Notify>, go_on: &Arc<Notify>) -> Routes<impl Fn(&mut RoutesCx) + Send + Sync + 'static> {
+    let (reached, go_on) = (Arc::clone(reached), Arc::clone(go_on));
+    Routes(move |cx: &mut RoutesCx| {
+        let (reached, go_on) = (Arc::clone(&reached), Arc::clone(&go_on));
+        let handler = move || {
+            let (reached, go_on) = (Arc::clone(&reached), Arc::clone(&go_on));
+            async move {
+                reached.notify_one();
+                go_on.notified().await;
+                "finished"
+            }
+        };
+        cx.route("/slow", on_get(handler));
+    })
+}
+
+#[tokio::test]
+async fn a_stop_finishes_what_was_accepted() {
+    let (reached, go_on, diary) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Diary::default());
+    let app = notes().plugin(slow(&reached, &go_on)).plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let at = app.address();
+    // A connection that idles does not hold the stop up.
+    let mut idle = TcpStream::connect(at).await.unwrap();
+    idle.write_all(b"GET /notes HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut first = [0; 12];
+    idle.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+
+    let request = tokio::spawn(async move { get(at, "/slow", "").await });
+    reached.notified().await;
+    diary.read();
+    let stop = tokio::spawn(app.stop());
+    // New connections are refused while the old one is still served.
+    let mut tries = 0;
+    while TcpStream::connect(at).await.is_ok() {
+        tries += 1;
+        assert!(tries < 500, "the port stays open");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!stop.is_finished());
+    assert_eq!(diary.read(), "", "nothing is torn down under a running request");
+    go_on.notify_one();
+    let answer = request.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("finished"), "{answer}");
+    stop.await.unwrap().unwrap();
+    assert_eq!(diary.read(), "last.teardown");
+    rest(&mut idle).await;
+}
+
+#[tokio::test]
+async fn a_stop_cuts_what_takes_longer_than_the_grace() {
+    let (reached, go_on, diary) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Diary::default());
+    let config = config().shutdown_grace(Duration::from_millis(200));
+    let app = App::new(config).plugin(slow(&reached, &go_on)).plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let at = app.address();
+    let request = tokio::spawn(async move { get(at, "/slow", "").await });
+    reached.notified().await;
+    let started = Instant::now();
+    app.stop().await.unwrap();
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(request.await.unwrap(), "", "the connection was cut");
+    assert!(diary.read().ends_with("last.teardown"));
+}
+
+#[tokio::test]
+async fn dropping_the_handle_stops_the_app() {
+    let diary = Diary::default();
+    let app = notes().plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let at = app.address();
+    assert_eq!(status(&exchange(at, "POST", "/notes", JSON, r#"{"text":"a"}"#).await), "201");
+    drop(app);
+    let mut tries = 0;
+    while !diary.read().ends_with("last.teardown") {
+        tries += 1;
+        assert!(tries < 500, "it goes on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,123 @@
+//! What is refused before a port is opened, in which words.
+
+use linchpin::http::RouteAuth;
+use linchpin::{App, BoxFuture, Error, JwtAuth, MiddlewareCx, Package, Plugin, PostCx, Result};
+
+use crate::fixture::{Diary, NOTES, Recorder, Routes, SECRETS, TWIN, TWINS, config, notes, refused};
+
+#[tokio::test]
+async fn names_are_unique_and_dependencies_present() {
+    let diary = Diary::default();
+    let app = notes()
+        .package(&NOTES)
+        .plugin(Recorder::new("mail", &["qeue"], &diary))
+        .plugin(Recorder::new("queue", &[], &diary))
+        .plugin(Recorder::new("mail", &[], &diary));
+    let text = refused(app.start().await);
+    for part in [
+        "two plugins or packages are named `mail`",
+        "two plugins or packages are named `notes`",
+        "`mail` depends on `qeue`, which is neither a plugin nor a package of this app; did you mean `queue`?",
+        "entity `Note` is in package `notes` and again in package `notes`",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert_eq!(diary.read(), "", "no plugin was touched");
+}
+
+#[tokio::test]
+async fn circles_are_refused() {
+    let diary = Diary::default();
+    let app = App::new(config()).plugin(Recorder::new("a", &["b"], &diary)).plugin(Recorder::new("b", &["a"], &diary));
+    assert_eq!(refused(app.start().await), "plugins depend on each other in a circle: `a`, `b`");
+}
+
+#[tokio::test]
+async fn routes_across_packages_are_compared() {
+    let text = refused(notes().package(&TWINS).start().await);
+    for method in ["GET", "POST", "PATCH", "DELETE"] {
+        assert!(text.contains(&format!("duplicate route {method} /notes")), "{method} in {text}");
+    }
+    assert!(text.contains("src/note.rs:3") && text.contains("src/twin.rs:9"), "{text}");
+    // The same package below another mount is fine.
+    static ELSEWHERE: Package = Package {
+        name: "elsewhere",
+        mount: "/v2",
+        entities: &[linchpin::EntityEntry { desc: &TWIN, operations: &[], routes: &[] }],
+        dependencies: &["notes"],
+    };
+    notes().package(&ELSEWHERE).start().await.unwrap().stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn closed_routes_need_somebody_who_opens_them() {
+    let text = refused(App::new(config()).package(&SECRETS).start().await);
+    assert!(text.contains("route `list` of `Secret` (src/note.rs:3) needs auth `userAuth`, but no plugin registers it"), "{text}");
+    assert!(text.contains("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none`"), "{text}");
+    App::new(config()).package(&SECRETS).plugin(JwtAuth::new()).start().await.unwrap().stop().await.unwrap();
+}
+
+struct SecondAuth;
+
+impl Plugin for SecondAuth {
+    fn name(&self) -> &'static str {
+        "second-auth"
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
+    }
+}
+
+struct Nosy;
+
+impl Plugin for Nosy {
+    fn name(&self) -> &'static str {
+        "nosy"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.set_actor_resolver(std::sync::Arc::new(crate::plugins::ByHeader)) })
+    }
+}
+
+#[tokio::test]
+async fn an_app_has_one_answer_to_who_calls() {
+    let text = refused(notes().plugin(JwtAuth::new()).plugin(SecondAuth).start().await);
+    assert_eq!(text, "plugin `second-auth` failed in setup_post: two plugins register route auth; keep one");
+    let text = refused(notes().plugin(JwtAuth::new()).plugin(Nosy).start().await);
+    assert_eq!(text, "plugin `nosy` failed in setup_middleware: two plugins install an actor resolver; keep one");
+}
+
+#[tokio::test]
+async fn routes_of_plugins_that_cannot_be_mounted_are_listed() {
+    let app = notes().plugin(Routes(|cx: &mut linchpin::RoutesCx| {
+        cx.route("/health/live", axum::routing::get(|| async { "mine" }));
+        cx.route("no-slash", axum::routing::get(|| async { "" }));
+    }));
+    let text = refused(app.start().await);
+    assert!(text.contains("no-slash cannot be mounted: ") && text.contains("/health/live cannot be mounted: "), "{text}");
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_stops_start_up() {
+    let text = refused(notes().after_adapters(|_| async { Err(Error::internal("no seed")) }).start().await);
+    assert_eq!(text, "an after_adapters hook failed: no seed");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let first = notes().start().await.unwrap();
+    let port = first.address().port();
+    let text = refused(App::new(config().port(port)).start().await);
+    assert!(text.starts_with(&format!("cannot listen on 127.0.0.1:{port}: ")), "{text}");
+    first.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn mistakes_of_code_in_the_config_are_reported_together() {
+    let config = config().signing_secret("short").database("postgres://u:hunter2@h/d");
+    let text = refused(App::new(config).start().await);
+    assert!(text.contains("security.signing.secret: must be at least 32 bytes, has 5"), "{text}");
+    assert!(text.contains("stores.default") && !text.contains("hunter2"), "{text}");
+}
