@@ -111,11 +111,11 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
             fn #serve(request: __lp::Request) -> __lp::ResponseFuture { __lp::call_handler(#name, request) }
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
                 name: #text,
-                route: __lp::RouteSpec { method: #method, segments: &[#(#segments),*] },
+                route: __lp::route(#method, &[#(#segments),*]),
                 policy: #policy,
                 handler: #serve,
                 doc: #doc,
-                at: __lp::SourceLine { file: ::core::file!(), line: ::core::line!() },
+                at: __lp::at(::core::file!(), ::core::line!()),
             })
         };
     }

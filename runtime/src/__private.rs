@@ -32,12 +32,14 @@ pub use linchpin_macros::__operation;
 mod checks;
 mod items;
 mod literals;
+mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination, expect,
 };
 pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{date, item_literal, literal, no_items, text, texts};
+pub use operations::{among, assign, cond, null, param, route};
 
 use crate::Problem;
 

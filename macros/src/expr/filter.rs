@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, Ident, UnOp};
 
 use super::source::{Source, bare};
-use crate::diagnostics::{Diagnostics, list};
+use crate::diagnostics::{Diagnostics, list, nearest};
 use crate::options;
 
 /// A filter.
@@ -181,8 +181,10 @@ impl Filter {
             "one_of" | "none_of" => one_argument(call, d).and_then(|value| operand_list(value, &name, d)),
             "contains" | "has" => one_argument(call, d).and_then(|value| Source::parse(value, d)).map(Operand::One),
             _ => {
-                d.error(&call.method, format!("unknown operator `{name}`; supported: {}", list(METHODS)))
-                    .suggest(&name, METHODS.iter().copied());
+                let problem = d.error(&call.method, format!("unknown operator `{name}`; supported: {}", list(METHODS)));
+                if let Some(nearest) = nearest(&name, METHODS.iter().copied()) {
+                    problem.help(format!("`{nearest}`"));
+                }
                 None
             }
         };

@@ -54,7 +54,7 @@ pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: 
 pub(crate) fn assigns(list: &[Assign]) -> TokenStream {
     let list = list.iter().map(|Assign { field, value, .. }| {
         let field = index(*field);
-        quote!(__lp::AssignSpec { field: #field, value: #value })
+        quote!(__lp::assign(#field, #value))
     });
     quote!(&[#(#list),*])
 }
@@ -82,7 +82,7 @@ impl ToTokens for Value {
                 quote!(__lp::SourceSpec::Ctx(__lp::CtxPath::#path))
             }
             Self::Now => quote!(__lp::SourceSpec::Now),
-            Self::Null => quote!(__lp::SourceSpec::Literal(|| __lp::Value::Null)),
+            Self::Null => quote!(__lp::SourceSpec::Literal(__lp::null)),
             Self::Literal(closure, _) => quote!(__lp::SourceSpec::Literal(#closure)),
         });
     }
@@ -101,7 +101,10 @@ impl ToTokens for Resolved {
 impl ToTokens for Cond {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let (field, op, values) = (index(self.field), format_ident!("{}", self.op.variant()), &self.values);
-        let operand = if self.list { quote!(List(&[#(#values),*])) } else { quote!(One(#(#values)*)) };
-        tokens.extend(quote!(__lp::FilterSpec::Cond(#field, __lp::Op::#op, __lp::OperandSpec::#operand)));
+        tokens.extend(if self.list {
+            quote!(__lp::among(#field, __lp::Op::#op, &[#(#values),*]))
+        } else {
+            quote!(__lp::cond(#field, __lp::Op::#op, #(#values)*))
+        });
     }
 }

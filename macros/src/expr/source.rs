@@ -178,7 +178,7 @@ impl Parse for Pair {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let key = input.call(Ident::parse_any)?;
         if !input.peek(Token![=]) {
-            return Err(syn::Error::new(key.span(), format!("linchpin: `{key}` needs a value\nhelp: `{key} = param({key})`")));
+            return Err(syn::Error::new(key.span(), format!("`{key}` needs a value\nhelp: `{key} = param({key})`")));
         }
         input.parse::<Token![=]>()?;
         Ok(Self { key, value: input.parse()? })

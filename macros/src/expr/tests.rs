@@ -1,1 +1,142 @@
+//! What expressions mean, and what is said about those that mean nothing.
 
+use quote::quote;
+use syn::Expr;
+
+use super::{Filter, Scope};
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+
+fn entity() -> EntityModel {
+    let mut d = Diagnostics::new();
+    let item = quote! {
+        struct Note {
+            #[field(primary)]
+            id: String,
+            title: String,
+            key: Uuid,
+            status: Status,
+            views: i64,
+            score: f64,
+            pinned: bool,
+            tags: Vec<String>,
+            meta: serde_json::Value,
+            due_at: Option<Timestamp>,
+        }
+    };
+    let model = EntityModel::parse(quote!(), item, &mut d).unwrap_or_else(|| panic!("no model"));
+    d.ignore();
+    model
+}
+
+/// The descriptor without spaces, or what is wrong.
+fn read(expr: &str) -> Result<String, Vec<String>> {
+    let expr: Expr = syn::parse_str(expr).unwrap_or_else(|e| panic!("{expr}: {e}"));
+    let (model, entity) = (entity(), syn::parse_quote!(Note));
+    let mut d = Diagnostics::new();
+    let filter = Filter::parse(&expr, &mut d);
+    let mut scope = Scope::new(&model, &entity, &mut d);
+    let tokens = filter.and_then(|f| scope.filter(&f, &[])).map(|f| quote!(#f).to_string().replace(' ', "").replace("__lp::", ""));
+    let problems = d.into_texts();
+    tokens.filter(|_| problems.is_empty()).ok_or(problems)
+}
+
+fn means(expr: &str, descriptor: &str) {
+    assert_eq!(read(expr).as_deref(), Ok(descriptor), "{expr}");
+}
+
+fn fails(expr: &str, message: &str) {
+    match read(expr) {
+        Ok(tokens) => panic!("{expr} means {tokens}"),
+        Err(problems) => assert!(problems.len() == 1 && problems[0].contains(message), "{expr}: {problems:#?}"),
+    }
+}
+
+#[test]
+fn conditions() {
+    means("title == \"x\"", "cond(1,Op::Eq,SourceSpec::Literal(||text(\"x\")))");
+    means("title == SLUG", "cond(1,Op::Eq,SourceSpec::Literal(||text(SLUG)))");
+    means("views >= -3", "cond(4,Op::Gte,SourceSpec::Literal(||literal::<note::views>(-3)))");
+    means("score < 3", "cond(5,Op::Lt,SourceSpec::Literal(||literal::<note::score>(3f64)))");
+    means("status != Status::Open", "cond(3,Op::Ne,SourceSpec::Literal(||literal::<note::status>(Status::Open)))");
+    means("title == param(t)", "cond(1,Op::Eq,SourceSpec::Param(0))");
+    means("title == ctx(actor.tenantId)", "cond(1,Op::Eq,SourceSpec::Ctx(CtxPath::TenantId))");
+    means("views == ctx(actor.claims.level)", "cond(4,Op::Eq,SourceSpec::Ctx(CtxPath::Claim(\"level\")))");
+    means("due_at <= now()", "cond(9,Op::Lte,SourceSpec::Now)");
+    means("due_at.is_none()", "cond(9,Op::Eq,SourceSpec::Literal(null))");
+    means("due_at.is_some()", "cond(9,Op::Ne,SourceSpec::Literal(null))");
+    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,SourceSpec::Literal(||date(1000i64)))");
+    means("tags.has(\"x\")", "cond(7,Op::Has,SourceSpec::Literal(||text(\"x\")))");
+    means("pinned", "cond(6,Op::Eq,SourceSpec::Literal(||literal::<note::pinned>(true)))");
+    means("!pinned", "cond(6,Op::Eq,SourceSpec::Literal(||literal::<note::pinned>(false)))");
+    means("views.one_of(param(xs))", "cond(4,Op::In,SourceSpec::Param(0))");
+    means("title.none_of([param(a), param(b)])", "among(1,Op::Nin,&[SourceSpec::Param(0),SourceSpec::Param(1)])");
+}
+
+#[test]
+fn and_binds_stronger_than_or() {
+    let all = "pinned && title == param(a) || (title == param(b) || title == param(a))";
+    let tokens = read(all).unwrap_or_else(|e| panic!("{e:?}"));
+    assert!(tokens.starts_with("FilterSpec::Any(&[FilterSpec::All(&["), "{tokens}");
+    assert_eq!(tokens.matches("Any(").count(), 1, "alternatives are flat: {tokens}");
+    assert_eq!((tokens.matches("Param(0)").count(), tokens.matches("Param(1)").count()), (2, 1));
+}
+
+#[test]
+fn mistakes_of_grammar() {
+    fails("\"x\" == title", "the left side of a condition is a field");
+    fails("title = \"x\"", "this is no condition");
+    fails("pinned & pinned", "unknown operator `&`\nhelp: `&&`");
+    fails("title.contain(\"x\")", "unknown operator `contain`");
+    fails("!(views == 1)", "`!` negates only a boolean field");
+    fails("()", "the filter is empty");
+    fails("title.one_of([])", "the list of `one_of` is empty");
+    fails("title.one_of(\"x\")", "`one_of` takes a list");
+    fails("title == parm(x)", "unknown source of a value\nhelp: `param`");
+    fails("title == now", "written as a call");
+    fails("title == uuid()", "only in defaults");
+    fails("title == param(a, b)", "`param` takes one name");
+    fails("title == param(actor.id)", "help: `ctx(actor.id)`");
+    fails("title == ctx(actor.ids)", "`ctx(actor.ids)` is unknown\nhelp: `actor.id`");
+}
+
+#[test]
+fn mistakes_of_type() {
+    fails("nope == 1", "unknown field `nope` on Note");
+    fails("views.contains(\"1\")", "`contains` needs a string field, `views` is integer");
+    fails("title.has(\"x\")", "`has` needs a list of strings, `title` is string\nhelp: `title.contains(..)`");
+    fails("tags == \"x\"", "help: `tags.has(..)`");
+    fails("meta == 1", "`==` needs a scalar field, `meta` is json");
+    fails("pinned > false", "`pinned` is boolean");
+    fails("title", "field `title` alone is no condition: it is string");
+    fails("views == \"1\"", "`\"1\"` is no value of `views`, which is integer");
+    fails("views == 1.5", "is no value of `views`");
+    fails("views == 9007199254740992", "integer out of range");
+    fails("title == 1", "is no value of `title`");
+    fails("key == \"x\"", "no lower-case hyphenated uuid");
+    fails("due_at == \"yesterday\"", "no RFC 3339 date-time");
+    fails("title == now()", "`now()` is a date, `title` is string");
+    fails("views == ctx(actor.id)", "`views` is integer");
+    fails("title.is_none()", "`title` is required: it is never null");
+    fails("title.contains(\"\")", "an empty text is contained in every text");
+    fails("title.contains(None)", "`contains` never holds for null");
+}
+
+#[test]
+fn one_name_one_type() {
+    fails("title == param(x) && views == param(x)", "parameter `x` is used as string and as integer");
+    fails("title == param(x) && title.one_of(param(x))", "parameter `x` is used as string and as a list of string");
+    fails("title == param(x) && title == input(x)", "parameter `x` comes from `param` and from `input`");
+    assert!(read("title == param(x) && title != param(x)").is_ok());
+}
+
+#[test]
+fn filters_that_never_match() {
+    for expr in ["views > 5 && views < 3", "views == 1 && views == 2", "views > 3 && views <= 3", "views == 1 && views != 1"] {
+        fails(expr, "the filter can never match");
+    }
+    fails("due_at.is_none() && due_at > \"1970-01-01T00:00:01Z\"", "the filter can never match");
+    for expr in ["views >= 3 && views <= 3", "views > 5 || views < 3", "views == 1 && score == 2", "views > 5 && (views < 3 || pinned)"] {
+        assert!(read(expr).is_ok(), "{expr}");
+    }
+}

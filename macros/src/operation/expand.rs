@@ -34,7 +34,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
     let (kind, policy) = (&model.plan.descriptor, model.route.policy.tokens());
     let params = model.scope.params.iter().map(param);
-    let routes = model.routes.iter().map(|(method, segments)| quote!(__lp::RouteSpec { method: #method, segments: &[#(#segments),*] }));
+    let routes = model.routes.iter().map(|(method, segments)| quote!(__lp::route(#method, &[#(#segments),*])));
     quote_spanned! {here(ident)=>
         #attrs
         #vis const #ident: #ty = {
@@ -46,7 +46,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
                 routes: &[#(#routes),*],
                 policy: #policy,
                 doc: #doc,
-                at: __lp::SourceLine { file: ::core::file!(), line: ::core::line!() },
+                at: __lp::at(::core::file!(), ::core::line!()),
             };
             __lp::Operation::new(&SPEC)
         };
@@ -54,17 +54,17 @@ fn constant(model: &Model<'_>) -> TokenStream {
 }
 
 fn param(param: &Param) -> TokenStream {
-    let Param { wire, required, nullable, list, .. } = param;
-    let field = index(param.field);
+    let (wire, field) = (&param.wire, index(param.field));
     let place = match param.place {
         Place::Id => quote!(Id),
         Place::Segment => quote!(Segment),
         Place::Query => quote!(Query),
         Place::Body => quote!(Body),
     };
-    quote! {
-        __lp::ParamSpec { name: #wire, field: #field, place: __lp::Place::#place, required: #required, nullable: #nullable, list: #list }
-    }
+    let optional = (!param.required).then(|| quote!(.optional()));
+    let nullable = param.nullable.then(|| quote!(.nullable()));
+    let list = param.list.then(|| quote!(.list()));
+    quote!(__lp::param(#wire, #field, __lp::Place::#place) #optional #nullable #list)
 }
 
 fn method(model: &Model<'_>) -> TokenStream {

@@ -31,18 +31,18 @@ impl Parse for Declared {
         let attrs = input.call(Attribute::parse_outer)?;
         let vis: Visibility = input.parse()?;
         if !input.peek(Token![const]) {
-            return Err(input.error(format!("linchpin: an operation is a const{SHAPE}")));
+            return Err(input.error(format!("an operation is a const{SHAPE}")));
         }
         input.parse::<Token![const]>()?;
         let ident: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
         let ty: Type = input.parse()?;
         if input.peek(Token![=]) {
-            return Err(input.error(format!("linchpin: the value of an operation is written by the macro{SHAPE}")));
+            return Err(input.error(format!("the value of an operation is written by the macro{SHAPE}")));
         }
         input.parse::<Token![;]>()?;
-        let entity = entity_of(&ty)
-            .ok_or_else(|| syn::Error::new_spanned(&ty, format!("linchpin: the type of an operation names its entity{SHAPE}")))?;
+        let entity =
+            entity_of(&ty).ok_or_else(|| syn::Error::new_spanned(&ty, format!("the type of an operation names its entity{SHAPE}")))?;
         Ok(Self { attrs, vis, ident, entity, ty })
     }
 }

@@ -37,6 +37,10 @@ impl<'a> Model<'a> {
     pub(crate) fn parse(declared: &'a Declared, args: TokenStream, entity: &'a EntityModel, d: &mut Diagnostics) -> Option<Self> {
         let args = Args::parse(args, d);
         let (name, kebab) = check::name_of(&declared.ident, d);
+        if !name.starts_with(|c: char| c.is_alphabetic()) {
+            // It cannot be a method either; that has been reported.
+            return None;
+        }
         let (kind, at) = kinds::find(&args, declared, d)?;
         args.check(kind.name(), kind.options(), kind.required(), kind.later(), &at, d);
         capability::check(kind, &name, entity, &at, d);

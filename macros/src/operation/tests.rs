@@ -1,1 +1,77 @@
+//! Snapshots of expansions, and rules as texts.
 
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::snapshot;
+
+const NOTE: &str = "
+    struct Note {
+        #[field(primary, default = uuid)]
+        id: String,
+        title: String,
+        owner_id: String,
+        status: Status,
+        #[field(default = 0)]
+        views: i64,
+        tags: Vec<String>,
+        due_at: Option<Timestamp>,
+        #[field(default = now)]
+        created_at: Timestamp,
+    }";
+
+/// Both steps, as the schema macro joins them.
+fn expand(source: &str) -> TokenStream {
+    let (args, item) = snapshot::declaration(source);
+    let note: TokenStream = NOTE.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
+    super::expand_with_schema(quote!({#args} {#item} {routes(auth = none)} {#note}))
+}
+
+fn check(name: &str, source: &str, most: usize) {
+    let expansion = expand(source);
+    snapshot::assert(name, source, &expansion);
+    let text = prettyplease::unparse(&syn::parse_quote!(#expansion));
+    // The adapter method stands apart; the descriptor is what every operation costs a reader.
+    let descriptor = text.lines().skip_while(|line| line.starts_with("///")).position(|line| line == "};");
+    assert!(descriptor.is_none_or(|lines| lines < most), "{descriptor:?} lines");
+}
+
+#[test]
+fn a_transition() {
+    check("op_transition", include_str!("../../tests/snapshot/op_transition.rs"), 40);
+}
+
+#[test]
+fn a_lookup() {
+    // With a filter of three conditions.
+    check("op_lookup", include_str!("../../tests/snapshot/op_lookup.rs"), 60);
+}
+
+#[test]
+fn an_exists_of_an_entity_elsewhere() {
+    check("op_exists", include_str!("../../tests/snapshot/op_exists.rs"), 40);
+}
+
+#[test]
+fn an_increment() {
+    check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"), 40);
+}
+
+/// Three mistakes, three errors, and the method that others call is there.
+#[test]
+fn a_broken_operation() {
+    check("op_broken", include_str!("../../tests/snapshot/op_broken.rs"), 40);
+}
+
+#[test]
+fn the_first_step_calls_the_macro_of_the_entity() {
+    let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/op_exists.rs"));
+    let text = super::run(args, item).to_string();
+    assert!(text.starts_with("crate :: notes :: Note ! { { kind = \"exists\""), "{text}");
+}
+
+#[test]
+fn the_specifications_spelling_is_known() {
+    let text = expand("#[operation(kind = \"computedAggregate\")] const A: Operation<Note>;").to_string();
+    assert!(text.contains("`computed_aggregate` is not supported yet"), "{text}");
+}

@@ -242,6 +242,17 @@ impl Sentence {
         }
     }
 
+    /// `generated get of Post`, `operation by_slug`; operations with their entity when two are involved.
+    const fn push_declared(&mut self, declared: (&str, Declared), across: bool) {
+        let (kind, name) = declared.1.name();
+        self.push(kind);
+        self.push(name);
+        if across || matches!(declared.1, Declared::Crud(_)) {
+            self.push(" of ");
+            self.push(declared.0);
+        }
+    }
+
     const fn stop(&self) -> ! {
         let (text, _) = self.bytes.split_at(self.len);
         match std::str::from_utf8(text) {
@@ -257,17 +268,10 @@ const fn stop(base: &str, route: &RouteSpec, first: (&str, Declared), second: (&
     text.push("duplicate route ");
     text.push_route(base, route);
     text.push(": ");
-    let (kind, name) = first.1.name();
-    text.push(kind);
-    text.push(name);
-    text.push(" of ");
-    text.push(first.0);
+    let across = !same_text(whole(first.0), whole(second.0));
+    text.push_declared(first, across);
     text.push(" and ");
-    let (kind, name) = second.1.name();
-    text.push(kind);
-    text.push(name);
-    text.push(" of ");
-    text.push(second.0);
+    text.push_declared(second, across);
     text.stop()
 }
 

@@ -86,6 +86,26 @@ pub struct ParamSpec {
     pub list: bool,
 }
 
+impl ParamSpec {
+    /// The same, when it may be left out.
+    #[must_use]
+    pub const fn optional(self) -> Self {
+        Self { required: false, ..self }
+    }
+
+    /// The same, when null is a value for it.
+    #[must_use]
+    pub const fn nullable(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// The same, as a list.
+    #[must_use]
+    pub const fn list(self) -> Self {
+        Self { list: true, ..self }
+    }
+}
+
 /// Where HTTP carries a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {

@@ -144,7 +144,7 @@ fn sort(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, bool)> {
 
 fn option(tokens: Option<proc_macro2::TokenStream>) -> proc_macro2::TokenStream {
     match tokens {
-        Some(tokens) => quote!(::core::option::Option::Some(#tokens)),
-        None => quote!(::core::option::Option::None),
+        Some(tokens) => quote!(__lp::Some(#tokens)),
+        None => quote!(__lp::None),
     }
 }

@@ -47,7 +47,7 @@ impl Kind for Transition {
         if let (Some((_, ident)), Some((to, at))) = (&field, &to)
             && from.iter().any(|(value, _)| same(value, to, scope, field.as_ref().map(|f| f.0)))
         {
-            let text = format!("transition `{name}` leads from `{}` to itself", at.to_token_stream());
+            let text = format!("transition `{name}` leads from `{}` to itself", shown(at));
             scope.d.error(at, text).help(format!("another value of `{ident}`"));
         }
 
@@ -105,7 +105,7 @@ fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<
     for expr in values {
         let Some(value) = value(&expr, "from", field, ident, scope) else { continue };
         if from.iter().any(|(other, _)| same(other, &value, scope, Some(field))) {
-            scope.d.error(&expr, format!("`{}` repeated in `from`", expr.to_token_stream()));
+            scope.d.error(&expr, format!("`{}` repeated in `from`", shown(&expr)));
         } else {
             from.push((value, expr));
         }
@@ -147,6 +147,11 @@ fn closure(value: &Value) -> proc_macro2::TokenStream {
     match value {
         Value::Literal(closure, _) => closure.clone(),
         // Only literals get here.
-        _ => quote!(|| __lp::Value::Null),
+        _ => quote!(__lp::null),
     }
+}
+
+/// An expression as people write it.
+fn shown(expr: &Expr) -> String {
+    expr.to_token_stream().to_string().replace(" :: ", "::").replace("- ", "-")
 }

@@ -1,0 +1,2 @@
+#[operation(kind = "increment", field = views, by = 5)]
+pub const VIEW: Operation<Note>;
