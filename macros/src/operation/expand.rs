@@ -82,7 +82,7 @@ fn method(model: &Model<'_>) -> TokenStream {
     };
     let run = Ident::new(run, Span::call_site());
     let (page, paged) = if model.plan.pages() {
-        (quote!(, page: #krate::entity::PageArgs), quote!(, page))
+        (quote!(page: #krate::entity::PageArgs), quote!(, page))
     } else {
         (TokenStream::new(), TokenStream::new())
     };
@@ -93,7 +93,7 @@ fn method(model: &Model<'_>) -> TokenStream {
         impl #adapter {
             #[doc = #doc]
             #many
-            #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types),* #page) -> #krate::Result<#answer> {
+            #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> #krate::Result<#answer> {
                 use #krate::__private as __lp;
                 __lp::Adapter::#run(self, #ident.spec(), cx, ::std::vec![#(#args),*] #paged).await
             }

@@ -199,7 +199,7 @@ impl App {
         }
         checks::routes(&packages, &overrides)?;
 
-        let store: Arc<dyn Store> = connect(&config).await?;
+        let store: Arc<dyn Store> = connect(&config)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
             let descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
@@ -279,7 +279,7 @@ fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
     startup(format!("plugin `{}` failed in {step}: {}", plugin.name(), checks::chain(error)))
 }
 
-async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
+fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     match &config.database {
         Database::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "sqlite")]

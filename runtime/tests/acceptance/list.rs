@@ -1,0 +1,195 @@
+//! LIST-*: pages, filters, sorts, cursors.
+
+use serde_json::json;
+
+use crate::cases;
+use crate::server::Server;
+
+cases!(
+    list_01, list_02, list_03, list_04, list_05, list_06, list_07, list_08, list_09, list_10, list_11, list_12, list_13, list_14, list_15,
+    list_16, list_17, list_18,
+);
+
+async fn seed(s: &Server, n: usize) {
+    for i in 0..n {
+        let category = if i % 3 == 0 { json!(null) } else { json!(format!("c{}", i % 3)) };
+        let title = format!("t{}", i / 2);
+        let reply = s.post("/posts", json!({"slug": format!("s{i}"), "title": title, "category": category})).await;
+        assert_eq!(reply.status, 201);
+    }
+}
+
+async fn list_01(s: &Server) {
+    seed(s, 5).await;
+    let page = s.get("/posts").await.json();
+    assert_eq!(page["items"].as_array().unwrap().len(), 2);
+    assert_eq!(page["hasMore"], true);
+    assert!(page["nextCursor"].is_string());
+    assert_eq!(page.as_object().unwrap().len(), 3);
+}
+
+async fn list_02(s: &Server) {
+    seed(s, 7).await;
+    for dir in ["asc", "desc"] {
+        let seen = s.walk(&format!("/posts?sort=title&sortDir={dir}")).await;
+        assert_eq!(seen.len(), 7);
+        let keys: Vec<_> = seen.iter().map(|r| (r["title"].to_string(), r["id"].to_string())).collect();
+        let mut sorted = keys.clone();
+        sorted.sort();
+        if dir == "desc" {
+            sorted.reverse();
+        }
+        assert_eq!(keys, sorted);
+    }
+}
+
+async fn list_03(s: &Server) {
+    seed(s, 7).await;
+    let reply = s.get("/posts?limit=99").await;
+    assert_eq!((reply.status, reply.json()["items"].as_array().unwrap().len()), (200, 3));
+}
+
+async fn list_04(s: &Server) {
+    for limit in ["0", "-1", "abc", "", "1.5"] {
+        let reply = s.get(&format!("/posts?limit={limit}")).await;
+        assert_eq!(reply.code(), (400, "validation_failed"), "{limit}");
+        assert_eq!(reply.problems()[0].0, "query:limit");
+    }
+}
+
+async fn list_05(s: &Server) {
+    seed(s, 3).await;
+    let asc = s.walk("/posts").await;
+    let mut desc = s.walk("/posts?sortDir=desc").await;
+    desc.reverse();
+    assert_eq!(asc, desc);
+    assert_eq!(s.get("/posts?sortDir=up").await.status, 400);
+    assert_eq!(s.get("/posts?sort=meta").await.status, 400);
+}
+
+async fn list_06(s: &Server) {
+    seed(s, 5).await;
+    assert_eq!(s.get("/posts?cursor=@@@@").await.code(), (400, "invalid_cursor"));
+    let cursor = s.get("/posts").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    for at in [0, 5, cursor.len() / 2, cursor.len() - 1] {
+        let mut forged = cursor.clone().into_bytes();
+        forged[at] = if forged[at] == b'x' { b'y' } else { b'x' };
+        let forged = String::from_utf8(forged).unwrap();
+        assert_eq!(s.get(&format!("/posts?cursor={forged}")).await.code(), (400, "invalid_cursor"));
+    }
+}
+
+async fn list_07(s: &Server) {
+    seed(s, 5).await;
+    let page = s.get("/posts").await.json();
+    let first: Vec<String> = page["items"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(s.delete(&format!("/posts/{}", first[1])).await.status, 204);
+    let rest = s.walk(&format!("/posts?cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    assert_eq!(rest.len(), 3);
+    assert!(rest.iter().all(|r| !first.contains(&r["id"].as_str().unwrap().to_owned())));
+}
+
+async fn list_08(s: &Server) {
+    for slug in ["d", "f", "h", "j", "l"] {
+        s.post("/posts", json!({"slug": slug, "title": slug})).await;
+    }
+    let page = s.get("/posts?sort=title").await.json();
+    for slug in ["a", "e", "i", "z"] {
+        s.post("/posts", json!({"slug": slug, "title": slug})).await;
+    }
+    let mut seen: Vec<String> = page["items"].as_array().unwrap().iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
+    let rest = s.walk(&format!("/posts?sort=title&cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    seen.extend(rest.iter().map(|r| r["slug"].as_str().unwrap().to_owned()));
+    for slug in ["d", "f", "h", "j", "l"] {
+        assert_eq!(seen.iter().filter(|s| *s == slug).count(), 1, "{slug} in {seen:?}");
+    }
+}
+
+async fn list_09(s: &Server) {
+    seed(s, 3).await;
+    let first = s.get("/posts").await.json()["items"][0].clone();
+    s.raw("POST", &format!("{}/publish", s.path(&first)), &[], "").await;
+    let page = s.get("/posts?status=published&limit=1").await.json();
+    assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert_eq!((&page["items"][0]["status"], &page["hasMore"]), (&json!("published"), &json!(false)));
+}
+
+async fn list_10(s: &Server) {
+    let reply = s.get("/posts?unknown=1&other=2&limit=0").await;
+    assert_eq!(reply.code(), (400, "unknown_parameter"));
+    let expected = ["query:other", "query:unknown"].map(|p| (p.to_owned(), "unknown_parameter".to_owned()));
+    assert_eq!(reply.problems(), expected);
+}
+
+async fn list_11(s: &Server) {
+    s.get("/posts?status=zzz").await.problem("enum", "query:status");
+    assert_eq!(s.get("/posts?live=yes").await.code(), (400, "validation_failed"));
+}
+
+async fn list_12(s: &Server) {
+    s.post("/posts", json!({"slug": "a", "title": "Alpha"})).await;
+    s.post("/posts", json!({"slug": "b", "title": "Beta"})).await;
+    let page = s.get("/posts?title[contains]=ALP").await.json();
+    assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    assert_eq!(page["items"][0]["slug"], "a");
+    assert_eq!(s.get("/posts?title[contains]=").await.status, 400);
+    assert_eq!(s.get("/posts?title[contains]=%25").await.json()["items"], json!([]));
+}
+
+async fn list_13(s: &Server) {
+    for slug in ["a", "b", "c", "d,e"] {
+        s.create(slug).await;
+    }
+    let slugs = |records: Vec<serde_json::Value>| {
+        let mut list: Vec<String> = records.iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
+        list.sort();
+        list
+    };
+    assert_eq!(slugs(s.walk("/posts?slug[in]=a,b").await), ["a", "b"]);
+    assert_eq!(slugs(s.walk("/posts?slug[nin]=a").await), ["b", "c", "d,e"]);
+    assert_eq!(slugs(s.walk("/posts?slug[in]=d%5C,e").await), ["d,e"]);
+    assert_eq!(slugs(s.walk("/posts?slug[in]=a&slug[in]=c").await), ["a", "c"]);
+    let many = vec!["x"; 101].join(",");
+    s.get(&format!("/posts?slug[in]={many}")).await.problem("too_many", "query:slug[in]");
+}
+
+async fn list_14(s: &Server) {
+    s.post("/posts", json!({"slug": "n", "title": "N"})).await;
+    s.post("/posts", json!({"slug": "x", "title": "X", "category": "x"})).await;
+    s.post("/posts", json!({"slug": "y", "title": "Y", "category": "y"})).await;
+    let mut slugs: Vec<String> = s.walk("/posts?category[ne]=x").await.iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
+    slugs.sort();
+    assert_eq!(slugs, ["n", "y"]);
+    let only = s.walk("/posts?category[null]=true").await;
+    assert_eq!((only.len(), &only[0]["slug"]), (1, &json!("n")));
+    assert_eq!(s.walk("/posts?category[null]=false").await.len(), 2);
+}
+
+async fn list_15(s: &Server) {
+    for name in ["secret", "pin", "secret[ne]", "meta"] {
+        assert_eq!(s.get(&format!("/posts?{name}=s")).await.code(), (400, "unknown_parameter"), "{name}");
+    }
+}
+
+async fn list_16(s: &Server) {
+    assert_eq!(s.get("/posts").await.json(), json!({"items": [], "nextCursor": null, "hasMore": false}));
+}
+
+async fn list_17(s: &Server) {
+    seed(s, 7).await;
+    let asc = s.walk("/posts?sort=category").await;
+    assert_eq!(asc.len(), 7);
+    assert!(asc[..3].iter().all(|r| r["category"].is_null()));
+    assert!(asc[3..].iter().all(|r| r["category"].is_string()));
+    let mut desc = s.walk("/posts?sort=category&sortDir=desc").await;
+    desc.reverse();
+    assert_eq!(asc, desc);
+}
+
+async fn list_18(s: &Server) {
+    seed(s, 5).await;
+    let cursor = s.get("/posts?status=draft").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    assert_eq!(s.get(&format!("/posts?status=published&cursor={cursor}")).await.code(), (400, "invalid_cursor"));
+    assert_eq!(s.get(&format!("/posts?cursor={cursor}")).await.code(), (400, "invalid_cursor"));
+    assert_eq!(s.get(&format!("/posts?status=draft&limit=1&cursor={cursor}")).await.status, 200);
+}

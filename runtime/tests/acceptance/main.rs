@@ -1,0 +1,30 @@
+//! The black-box acceptance cases of the entity contract, each under its id, on every store of this build.
+//!
+//! A case is an `async fn` that talks HTTP over a real socket to a fresh app. The ids in the names are the contract's.
+
+mod crud;
+mod fixture;
+mod list;
+mod lookup;
+mod operations;
+mod policy;
+mod server;
+
+/// Declares each case once and runs it on each store.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(&crate::server::Server::memory(&crate::fixture::BLOG).await).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(&crate::server::Server::sqlite(&crate::fixture::BLOG).await).await;
+            })*
+        }
+    };
+}
+pub(crate) use cases;

@@ -1,0 +1,83 @@
+//! POL-*, VER-*, OAPI-*: who may call, versions, the document.
+
+use serde_json::json;
+
+use crate::cases;
+use crate::server::Server;
+
+cases!(pol_01, pol_06, pol_11, ver_01, ver_02, oapi_01);
+
+async fn pol_01(s: &Server) {
+    for (method, path) in
+        [("GET", "/secrets"), ("POST", "/secrets"), ("GET", "/secrets/x"), ("PATCH", "/secrets/x"), ("DELETE", "/secrets/x")]
+    {
+        assert_eq!(s.raw(method, path, &[], "{").await.code(), (401, "unauthorized"), "{method} {path}");
+    }
+}
+
+async fn pol_06(s: &Server) {
+    let (user, admin) = (s.token("alice", &[]), s.token("root", &["admin"]));
+    let created = s.raw("POST", "/reports", &[("authorization", &user), ("content-type", "application/json")], r#"{"name":"n"}"#).await;
+    assert_eq!(created.status, 201);
+    let path = format!("/reports/{}", created.json()["id"].as_str().unwrap());
+    assert_eq!(s.raw("DELETE", &path, &[("authorization", &user)], "").await.code(), (403, "forbidden"));
+    assert_eq!(s.raw("DELETE", &path, &[("authorization", &admin)], "").await.status, 204);
+}
+
+async fn pol_11(s: &Server) {
+    let reply = s.get("/posts/stats2").await;
+    assert_eq!((reply.status, &reply.body[..]), (200, &b"extra"[..]));
+}
+
+async fn ver_01(s: &Server) {
+    let created = s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
+    assert_eq!(created.header("etag"), "\"1\"");
+    assert_eq!(created.json()["version"], 1);
+    let patch = |tag: Option<&'static str>| {
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(tag.map(|t| ("if-match", t)));
+        async move { s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#).await }
+    };
+    assert_eq!(patch(None).await.code(), (428, "precondition_required"));
+    assert_eq!(patch(Some("\"7\"")).await.code(), (412, "precondition_failed"));
+    for bad in ["*", "W/\"1\"", "1", "\"1\", \"2\"", "\"01\"", "\"x\""] {
+        patch(Some(bad)).await.problem("format", "header:If-Match");
+    }
+    let reply = patch(Some("\"1\"")).await;
+    assert_eq!((reply.status, reply.header("etag")), (200, "\"2\"".to_owned()));
+    assert_eq!(s.raw("GET", "/documents/d", &[("if-none-match", "\"2\"")], "").await.status, 304);
+    assert_eq!(s.raw("DELETE", "/documents/d", &[], "").await.status, 428);
+    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"1\"")], "").await.status, 412);
+    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "").await.status, 204);
+    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "").await.status, 404);
+}
+
+async fn ver_02(s: &Server) {
+    s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
+    let headers = [("content-type", "application/json"), ("if-match", "\"1\"")];
+    let replies = s.parallel(2, |_| s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#)).await;
+    let mut statuses: Vec<_> = replies.iter().map(|r| r.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412]);
+}
+
+async fn oapi_01(s: &Server) {
+    let (first, second) = (s.get("/openapi.json").await, s.get("/openapi.json").await);
+    assert_eq!(first.status, 200);
+    assert_eq!(first.body, second.body);
+    let document = first.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    for path in [
+        "/posts",
+        "/posts/{id}",
+        "/posts/by-slug",
+        "/posts/by-slug/{slug}",
+        "/posts/{id}/publish",
+        "/posts/stats2",
+        "/counters/{id}/add-three",
+    ] {
+        assert!(document["paths"][path].is_object(), "{path}");
+    }
+    assert!(document["paths"]["/counters/{id}"]["delete"].is_null());
+    assert!(!String::from_utf8_lossy(&first.body).contains("\"secret\""), "a private field is nowhere");
+}

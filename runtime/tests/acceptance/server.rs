@@ -1,0 +1,164 @@
+//! A fresh app on a free port, and a small client that reads answers the way the cases talk about them.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+
+pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
+
+/// A running app.
+pub struct Server {
+    address: SocketAddr,
+    client: Client<HttpConnector, Full<Bytes>>,
+    clock: Arc<AtomicI64>,
+    _running: linchpin::Running,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: axum::http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Server {
+    pub async fn memory(package: &'static Package) -> Self {
+        Self::start(package, "memory:".to_owned(), None).await
+    }
+
+    pub async fn sqlite(package: &'static Package) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("test.db").display());
+        Self::start(package, url, Some(folder)).await
+    }
+
+    async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>) -> Self {
+        let clock = Arc::new(AtomicI64::new(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis()));
+        let reading = Arc::clone(&clock);
+        let config = Config::new().signing_secret(SECRET).port(0).database(url).docs(true);
+        let running = App::new(config)
+            .plugin(JwtAuth::new())
+            .package(package)
+            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+            .start()
+            .await
+            .unwrap();
+        let address = running.address();
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        Self { address, client, clock, _running: running, _folder: folder }
+    }
+
+    /// Moves the application clock.
+    pub fn advance(&self, millis: i64) {
+        self.clock.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// `Bearer …` for a subject with roles.
+    pub fn token(&self, subject: &str, roles: &[&str]) -> String {
+        let seconds = self.clock.load(Ordering::SeqCst) / 1000;
+        let claims = json!({"sub": subject, "roles": roles, "exp": seconds + 3600});
+        let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
+        format!("Bearer {}", jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap())
+    }
+
+    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        // Brackets are not URI characters, but people type them, and the client library insists.
+        let path = path.replace('[', "%5B").replace(']', "%5D").replace('@', "%40");
+        let mut request = axum::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.raw("GET", path, &[], "").await
+    }
+
+    pub async fn delete(&self, path: &str) -> Reply {
+        self.raw("DELETE", path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, body: Json) -> Reply {
+        self.raw("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Json) -> Reply {
+        self.raw("PATCH", path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
+    /// A post with this slug, as answered.
+    pub async fn create(&self, slug: &str) -> Json {
+        let reply = self.post("/posts", json!({"slug": slug, "title": "A title"})).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        reply.json()
+    }
+
+    /// The path of a post.
+    pub fn path(&self, record: &Json) -> String {
+        format!("/posts/{}", record["id"].as_str().unwrap())
+    }
+
+    /// All records of a list, page after page.
+    pub async fn walk(&self, path: &str) -> Vec<Json> {
+        let (base, mut query) = path.split_once('?').map_or((path, String::new()), |(b, q)| (b, q.to_owned()));
+        let mut seen = Vec::new();
+        loop {
+            let reply = self.get(&format!("{base}?{query}")).await;
+            assert_eq!(reply.status, 200, "{base}?{query} {reply:?}");
+            let page = reply.json();
+            seen.extend(page["items"].as_array().unwrap().iter().cloned());
+            let Some(cursor) = page["nextCursor"].as_str() else { return seen };
+            assert!(seen.len() < 10_000, "the walk does not end");
+            let kept: Vec<&str> = query.split('&').filter(|p| !p.is_empty() && !p.starts_with("cursor=")).collect();
+            query = kept.iter().map(|p| format!("{p}&")).collect::<String>() + "cursor=" + cursor;
+        }
+    }
+
+    /// Runs `n` requests at once.
+    pub async fn parallel<F: Future<Output = Reply>>(&self, n: usize, request: impl Fn(usize) -> F) -> Vec<Reply> {
+        futures_util::future::join_all((0..n).map(request)).await
+    }
+}
+
+impl Reply {
+    pub fn json(&self) -> Json {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> String {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+    }
+
+    /// Status and stable code of an error.
+    pub fn code(&self) -> (u16, &'static str) {
+        let code = self.json()["code"].as_str().unwrap_or_default().to_owned();
+        // Codes are a small closed set; leaking them keeps comparisons readable.
+        (self.status, Box::leak(code.into_boxed_str()))
+    }
+
+    /// Path and code of each detail, in order.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let text = |d: &Json, key: &str| d[key].as_str().unwrap_or_default().to_owned();
+        self.json()["details"].as_array().into_iter().flatten().map(|d| (text(d, "path"), text(d, "code"))).collect()
+    }
+
+    /// Asserts 400 `validation_failed` with this detail.
+    pub fn problem(&self, code: &str, path: &str) {
+        assert_eq!(self.code(), (400, "validation_failed"), "{self:?}");
+        assert!(self.problems().contains(&(path.to_owned(), code.to_owned())), "no {code} at {path} in {:?}", self.problems());
+    }
+}
