@@ -27,7 +27,7 @@ pub mod __private;
 
 #[cfg(feature = "server")]
 pub use app::{
-    App, Command, Config, Database, Durability, Environment, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx, Running,
+    App, Command, Config, Database, Durability, Environment, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx, RunCommand, Running,
     SigningSecret,
 };
 #[cfg(feature = "server")]

@@ -1,5 +1,7 @@
 //! Random input over a real socket: nothing panics, nothing is answered 500, and a refused request changes nothing.
 
+#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+
 #[path = "acceptance/fixture.rs"]
 mod fixture;
 #[path = "acceptance/server.rs"]

@@ -10,6 +10,7 @@ use crate::options;
 
 /// A filter.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // a handful per expansion; boxes would only make it longer
 pub(crate) enum Filter {
     /// `a && b`; never empty.
     All(Vec<Filter>),

@@ -43,7 +43,7 @@ impl Parse for Declared {
         input.parse::<Token![;]>()?;
         let entity =
             entity_of(&ty).ok_or_else(|| syn::Error::new_spanned(&ty, format!("the type of an operation names its entity{SHAPE}")))?;
-        Ok(Self { attrs, vis, ident, entity, ty })
+        Ok(Self { attrs, vis, ident, ty, entity })
     }
 }
 

@@ -42,7 +42,7 @@ impl PackageArgs {
                 }
                 "mount" => args.mount = opt.text("mount = \"/api\"", d).map_or_else(|| "/".to_owned(), |text| mount(&text, d)),
                 "entities" => {
-                    args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect()
+                    args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect();
                 }
                 "dependencies" => {
                     args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();

@@ -19,9 +19,7 @@ use crate::Result;
 
 /// How long a client may take to send its headers, and how long a connection may idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most headers of a request.
-const MAX_HEADERS: usize = 100;
-/// Most bytes of a request's head.
+/// Most bytes of a request's head; more is answered 431, and so are more than 100 headers.
 const MAX_HEAD: usize = 64 << 10;
 
 impl Built {
@@ -50,7 +48,7 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD).pipeline_flush(true);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD).pipeline_flush(true);
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {

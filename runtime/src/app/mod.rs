@@ -13,7 +13,7 @@ mod suggest;
 
 pub use build::{App, Route};
 pub use config::{Config, Database, Durability, Environment};
-pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx, RunCommand};
 pub use running::Running;
 pub use secret::SigningSecret;
 pub(crate) use suggest::did_you_mean;

@@ -81,6 +81,9 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
+/// What a command does: its arguments and the signing secrets in, the text to print out.
+pub type RunCommand = Box<dyn Fn(&[String], &[SigningSecret]) -> Result<String> + Send + Sync>;
+
 /// A command of the app's command line, such as `token`.
 pub struct Command {
     /// The word.
@@ -88,7 +91,7 @@ pub struct Command {
     /// One line for `help`.
     pub about: &'static str,
     /// Runs with the arguments behind the word and the signing secrets; what it returns is printed.
-    pub run: Box<dyn Fn(&[String], &[SigningSecret]) -> Result<String> + Send + Sync>,
+    pub run: RunCommand,
 }
 
 impl std::fmt::Debug for Command {

@@ -217,9 +217,16 @@ impl ActorResolver for Verifier {
 fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String> {
     let usage =
         |what: String| Error::new(Code::Internal, format!("{what}\nusage: token --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]"));
-    let mut claims =
-        Claims { sub: String::new(), exp: 0, nbf: None, sid: None, roles: Vec::new(), tenant: None, others: Default::default() };
-    let mut ttl = Duration::from_secs(3600);
+    let mut claims = Claims {
+        sub: String::new(),
+        exp: 0,
+        nbf: None,
+        sid: None,
+        roles: Vec::new(),
+        tenant: None,
+        others: std::collections::BTreeMap::new(),
+    };
+    let mut ttl = Duration::from_hours(1);
     let mut args = args.iter();
     while let Some(option) = args.next() {
         const OPTIONS: [&str; 5] = ["--sub", "--role", "--tenant", "--sid", "--ttl"];

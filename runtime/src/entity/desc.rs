@@ -7,6 +7,9 @@ use crate::http::PolicyDesc;
 use crate::store::Row;
 use crate::{Problem, Value, ValueRef};
 
+/// A rule over a whole record.
+pub type RecordCheck = fn(&dyn Row) -> Result<(), Problem>;
+
 /// An entity as declared.
 #[derive(Debug)]
 pub struct EntityDesc {
@@ -35,7 +38,7 @@ pub struct EntityDesc {
     /// Optimistic concurrency.
     pub version: Option<VersionDesc>,
     /// A rule over the whole record, run on create and on the merged record of an update.
-    pub check: Option<fn(&dyn Row) -> Result<(), Problem>>,
+    pub check: Option<RecordCheck>,
     /// `routes.defaults`.
     pub defaults: PolicyDesc,
     /// create, list, get, update, delete, in this order.

@@ -7,7 +7,8 @@ mod page;
 mod typed;
 
 pub use desc::{
-    Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
+    Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SortDesc, SourceLine, UniqueDesc,
+    VersionDesc,
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs};

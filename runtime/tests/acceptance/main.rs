@@ -2,6 +2,8 @@
 //!
 //! A case is an `async fn` that talks HTTP over a real socket to a fresh app. The ids in the names are the contract's.
 
+#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+
 mod crud;
 mod fixture;
 mod list;

@@ -82,7 +82,7 @@ fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
         }
         (Some(_), _) => "`by` is out of range: ±9007199254740991",
         (_, Some(_)) if kind == Some(Type::Integer) => "`by` must be whole: the field is integer",
-        (_, Some(by)) if by == 0.0 => "`by` must not be 0",
+        (_, Some(0.0)) => "`by` must not be 0",
         (_, Some(by)) if by.is_finite() => {
             let by = Literal::f64_unsuffixed(by);
             return quote!(__lp::Bound::Float(#by));
