@@ -3,10 +3,12 @@
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+mod bench;
 mod expand_size;
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy and the ui tests
+cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 ";
 
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
     let fast = args.iter().any(|a| a == "--fast");
     let done = match args.first().map(String::as_str) {
         Some("test") => test(fast),
+        Some("bench") => bench::run(&args),
         Some("expand-size") => expand_size::run(),
         _ => {
             eprint!("{HELP}");

@@ -20,7 +20,7 @@ use crate::{Error, Package, Result, Timestamp};
 /// ```no_run
 /// # use linchpin::prelude::*;
 /// # static BLOG: Package = package!(name = "blog", entities = []);
-/// # async fn main() -> linchpin::Result<()> {
+/// # async fn start() -> linchpin::Result<()> {
 /// App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&BLOG).run().await
 /// # }
 /// ```

@@ -339,7 +339,7 @@ pub const fn assert_apart(entities: &[EntityEntry], index: usize) {
 
 /// Stops the build when two packages with one mount have a route in common. For packages an application lists statically:
 ///
-/// ```ignore
+/// ```text
 /// const _: () = linchpin::operation::assert_distinct_routes(&[&BLOG, &NEWS]);
 /// ```
 ///

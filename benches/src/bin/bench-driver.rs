@@ -1,0 +1,173 @@
+//! Seeds a file, or loads one server and prints what it saw as one line of JSON.
+//!
+//! `bench-driver seed <file>`; `bench-driver load <port> <file> <get|list|deep|create|patch|publish> <seconds> <salt>`.
+#![allow(missing_docs)] // a program
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const CONNECTIONS: usize = 32;
+
+/// What all connections share.
+struct Shared {
+    ids: Vec<String>,
+    deep: String,
+    next: usize,
+    latencies: Vec<u32>,
+    failed: usize,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["seed", file] => Ok(linchpin_benches::seed(file.as_ref())?),
+        ["load", port, file, what, seconds, salt] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, load(port.parse()?, file, what, seconds.parse()?, salt.parse()?))
+        }
+        _ => Err("usage: bench-driver seed FILE | load PORT FILE WHAT SECONDS SALT".into()),
+    }
+}
+
+async fn load(port: u16, file: &str, what: &str, seconds: f64, salt: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let connection = rusqlite::Connection::open_with_flags(file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let sql = if what == "publish" { "SELECT id FROM posts WHERE status = 'draft'" } else { "SELECT id FROM posts LIMIT 20000" };
+    let mut ids: Vec<String> = connection.prepare(sql)?.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
+    drop(connection);
+    // A fixed shuffle: neighbours in the file are not neighbours in time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
+    for i in (1..ids.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ids.swap(i, usize::try_from(state >> 33)? % (i + 1));
+    }
+    let token = linchpin_benches::token();
+    let mut deep = String::new();
+    if what == "deep" {
+        let mut connection = Connection::open(port).await?;
+        let mut path = "/posts?limit=100".to_owned();
+        for _ in 0..100 {
+            let (_, body) = connection.send(&request("GET", &path, &token, "")).await?;
+            let page: serde_json::Value = serde_json::from_slice(&body)?;
+            let Some(cursor) = page["nextCursor"].as_str() else { break };
+            cursor.clone_into(&mut deep);
+            path = format!("/posts?limit=100&cursor={cursor}");
+        }
+    }
+    let shared = Rc::new(RefCell::new(Shared { ids, deep, next: 0, latencies: Vec::with_capacity(1 << 20), failed: 0 }));
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let started = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let (shared, what, token) = (Rc::clone(&shared), what.to_owned(), token.clone());
+        tasks.push(tokio::task::spawn_local(
+            async move { worker(port, &what, &token, salt, until, &shared).await.map_err(|e| e.to_string()) },
+        ));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    let elapsed = started.elapsed().as_secs_f64();
+    let mut shared = shared.borrow_mut();
+    shared.latencies.sort_unstable();
+    let at = |p: f64| shared.latencies.get((shared.latencies.len() as f64 * p) as usize).copied().unwrap_or(0);
+    println!(
+        "{}",
+        serde_json::json!({"requests": shared.latencies.len(), "failed": shared.failed, "perSecond": shared.latencies.len() as f64 / elapsed, "p50": at(0.5), "p99": at(0.99)})
+    );
+    Ok(())
+}
+
+fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
+    let kind =
+        if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
+    format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n{kind}\r\n{body}").into_bytes()
+}
+
+async fn worker(
+    port: u16,
+    what: &str,
+    token: &str,
+    salt: usize,
+    until: Instant,
+    shared: &RefCell<Shared>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut connection = Connection::open(port).await?;
+    while Instant::now() < until {
+        let request = {
+            let mut shared = shared.borrow_mut();
+            shared.next += 1;
+            let n = shared.next;
+            let id = &shared.ids[n % shared.ids.len().max(1)];
+            match what {
+                "get" => request("GET", &format!("/posts/{id}"), token, ""),
+                "list" => request("GET", "/posts", token, ""),
+                "deep" => request("GET", &format!("/posts?cursor={}", shared.deep), token, ""),
+                "create" => {
+                    let body = format!(
+                        r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
+                    );
+                    request("POST", "/posts", token, &body)
+                }
+                "patch" => request("PATCH", &format!("/posts/{id}"), token, &format!(r#"{{"title":"Title {n}"}}"#)),
+                "publish" if n >= shared.ids.len() => return Ok(()),
+                "publish" => request("POST", &format!("/posts/{id}/publish"), token, ""),
+                other => return Err(format!("unknown load {other}").into()),
+            }
+        };
+        let sent = Instant::now();
+        let (status, _) = connection.send(&request).await?;
+        let mut shared = shared.borrow_mut();
+        if (200..300).contains(&status) {
+            shared.latencies.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+        } else {
+            shared.failed += 1;
+        }
+    }
+    Ok(())
+}
+
+/// A keep-alive connection with one request under way.
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(port: u16) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::with_capacity(64 << 10) })
+    }
+
+    async fn send(&mut self, request: &[u8]) -> Result<(u16, Vec<u8>), Box<dyn std::error::Error>> {
+        self.stream.write_all(request).await?;
+        self.buffer.clear();
+        loop {
+            if let Some(end) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+                let head = std::str::from_utf8(&self.buffer[..end])?;
+                let status = head.get(9..12).and_then(|s| s.parse().ok()).ok_or("no status")?;
+                let length = head
+                    .split("\r\n")
+                    .filter_map(|line| line.split_once(':'))
+                    .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                    .and_then(|(_, value)| value.trim().parse().ok())
+                    .unwrap_or(0);
+                while self.buffer.len() < end + 4 + length {
+                    if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                        return Err("the connection broke".into());
+                    }
+                }
+                return Ok((status, self.buffer[end + 4..end + 4 + length].to_vec()));
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err("the connection broke".into());
+            }
+        }
+    }
+}

@@ -1,2 +1,0 @@
-//! linchpin-benches.
-fn main() {}
