@@ -94,3 +94,76 @@ async fn durable_by_default() {
         assert_eq!((synchronous, mode.as_str()), (expected, "wal"));
     }
 }
+
+fn thing(id: &str, slug: &str) -> Vec<Value> {
+    let mut values: Vec<Value> = THING.fields.iter().map(|f| sample(f.kind, f.optional)).collect();
+    values[0] = Value::Text(id.to_owned());
+    values[1] = Value::Text(slug.to_owned());
+    values
+}
+
+fn sample(kind: crate::entity::Kind, optional: bool) -> Value {
+    use crate::entity::Kind;
+    match kind {
+        _ if optional => Value::Null,
+        Kind::String => Value::Text("x".to_owned()),
+        Kind::Boolean => Value::Bool(false),
+        Kind::Integer => Value::Int(0),
+        Kind::Number => Value::Float(0.0),
+        Kind::Date => Value::Date(crate::Timestamp::from_millis(0)),
+        Kind::Enum(desc) => Value::Text(desc.variants[0].to_owned()),
+        Kind::StringArray => Value::Strings(Vec::new()),
+        Kind::Json | Kind::Items(_) => Value::Json("[]".to_owned()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_write_leaves_the_others_of_its_group() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    // Queued without waiting, so that the writer finds many at once: every third one repeats a slug.
+    let replies = (0..60).map(|i| {
+        let slug = if i % 3 == 2 { "s0".to_owned() } else { format!("s{i}") };
+        store.run(&insert, thing(&format!("k{i:02}"), &slug), Rows::count())
+    });
+    let replies: Vec<_> = replies.collect();
+    let mut refused = 0;
+    for (i, reply) in replies.into_iter().enumerate() {
+        match reply.await {
+            Ok(_) => assert_ne!(i % 3, 2, "{i}"),
+            Err(error) => {
+                assert_eq!((i % 3, error.code()), (2, crate::Code::Conflict), "{error:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 20);
+    let all = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
+    assert_eq!(store.run(&all, Vec::new(), Rows::count()).await.map(|r| r.count).ok(), Some(40));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_refuses_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.queue = 1;
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    // Another process holds the lock, so the writer waits and the queue fills.
+    let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("the file");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let replies: Vec<_> = (0..10).map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+    let refused = replies.iter().filter(|r| matches!(r, Reply::Ready(Err(e)) if e.code() == crate::Code::Unavailable)).count();
+    assert!(refused >= 7, "{refused} of 10 were refused");
+    other.execute_batch("ROLLBACK").expect("the lock is free");
+    let mut kept = 0;
+    for reply in replies {
+        kept += usize::from(reply.await.is_ok());
+    }
+    assert_eq!(kept + refused, 10);
+    store.close().await;
+}

@@ -99,7 +99,7 @@ fn work(connection: &Connection, mut queue: mpsc::Receiver<Job>) {
         if group.len() == 1 {
             // A transaction around one statement would only cost.
             for job in group.drain(..) {
-                finish(job.answer, run(connection, &job.statement, job.args, job.rows));
+                finish(job.answer, run(connection, &job.statement, job.args, job.rows).0);
             }
         } else {
             commit(connection, &mut group);
@@ -121,7 +121,14 @@ fn commit(connection: &Connection, group: &mut Vec<Job>) {
     let mut lost = None;
     for job in group.drain(..) {
         let outcome = match &lost {
-            None => run(connection, &job.statement, job.args, job.rows),
+            None => {
+                let (outcome, panicked) = run(connection, &job.statement, job.args, job.rows);
+                if panicked {
+                    // What it had done so far cannot be told apart from the rest of the group.
+                    lost = Some("a write panicked".to_owned());
+                }
+                outcome
+            }
             Some(_) => Err(Error::unavailable("the group of writes was undone")),
         };
         // A full disk or a failing one ends the whole transaction, not just the statement.
@@ -139,18 +146,23 @@ fn commit(connection: &Connection, group: &mut Vec<Job>) {
         drop(connection.execute_batch("ROLLBACK"));
     }
     for (answer, outcome) in done {
-        let outcome = match (&committed, outcome) {
-            (Err(text), Ok(_)) => Err(Error::unavailable(format!("the group of writes was not committed: {text}"))),
-            (_, outcome) => outcome,
+        // All of them: a refusal, too, may rest on a write of the group that is now undone.
+        let outcome = match &committed {
+            Err(text) => Err(Error::unavailable(format!("the group of writes was not committed: {text}"))),
+            Ok(()) => outcome,
         };
         finish(answer, outcome);
     }
 }
 
-fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> Result<Rows> {
+/// Runs one write; tells whether it panicked.
+fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
     let work = || reader::write(connection, statement, &mut args, rows);
     // A panic must not take the only writer with it.
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::internal("a write panicked")))
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(outcome) => (outcome, false),
+        Err(_) => (Err(Error::internal("a write panicked")), true),
+    }
 }
 
 /// Sends an answer; whoever asked may have gone, and the write stands all the same.
