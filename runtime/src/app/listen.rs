@@ -48,7 +48,7 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD).pipeline_flush(true);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD);
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {

@@ -106,3 +106,30 @@ async fn dropping_the_handle_stops_the_app() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// What is no request at all is answered too, whatever else is still in the socket.
+#[tokio::test]
+async fn unreadable_requests_are_answered() {
+    let app = notes().start().await.unwrap();
+    let many: String = (0..200).map(|i| format!("x-{i}: y\r\n")).fold(String::new(), |all, one| all + &one);
+    let long = format!("x: {}\r\n", "y".repeat(100_000));
+    let head = "GET /notes HTTP/1.1\r\nhost: localhost\r\n";
+    for (request, expected) in [
+        (format!("{head}{many}\r\n"), "431"),
+        (format!("{head}{long}\r\n"), "431"),
+        ("\u{16}\u{3}\u{1}\r\n\r\n".to_owned(), "400"),
+        ("POST /notes HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{}".to_owned(), "400"),
+        (
+            "POST /notes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+                .to_owned(),
+            "400",
+        ),
+    ] {
+        let mut stream = TcpStream::connect(app.address()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = vec![0; 512];
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(status(&String::from_utf8_lossy(&answer[..read])), expected, "{}", &request[..40]);
+    }
+    app.stop().await.unwrap();
+}
