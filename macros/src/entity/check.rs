@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use syn::LitStr;
 use syn::spanned::Spanned;
 
-use super::model::{EntityModel, Field, Flag, Kind, Place};
+use super::field::{Field, Flag, Kind};
+use super::model::{EntityModel, Place};
 use super::{check_field, check_names, parse};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;

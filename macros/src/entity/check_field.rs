@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, Lit};
 use super::check::{hidden, kind_text, type_text};
 use super::check_rules;
 use super::date;
-use super::model::{Default, Field, Flag, Kind};
+use super::field::{Default, Field, Flag, Kind};
 use super::rules::as_float;
 use crate::diagnostics::Diagnostics;
 use crate::options;

@@ -5,7 +5,7 @@ use syn::{Ident, LitStr};
 
 use super::check::kind_text;
 use super::check_field::{is_uuid, texts};
-use super::model::{Default, Field, Kind};
+use super::field::{Default, Field, Kind};
 use super::rules::{Bound, Bounds, Choice, FORMATS, Rule, RuleArgs, as_float};
 use crate::diagnostics::Diagnostics;
 use crate::options;

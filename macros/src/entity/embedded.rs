@@ -5,7 +5,7 @@ use quote::quote;
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Fields, Ident};
 
-use super::model::{Field, Flag};
+use super::field::{Field, Flag};
 use super::{check_field, field_tokens};
 use crate::diagnostics::{Diagnostics, list};
 

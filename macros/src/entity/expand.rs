@@ -7,8 +7,9 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, Visibility};
 
+use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
-use super::model::{Default, EntityModel, Field, Flag, Kind, Place};
+use super::model::{EntityModel, Place};
 use super::{check, docs};
 use crate::policy::Policy;
 

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Fields, Ident, LitStr};
 
-use super::parse::field_options;
+use super::parse_field::field_options;
 use crate::diagnostics::Diagnostics;
 use crate::{names, options};
 

@@ -6,7 +6,7 @@ use syn::Expr;
 
 use super::check_field::texts;
 use super::date;
-use super::model::{Default, Field, Flag, Kind};
+use super::field::{Default, Field, Flag, Kind};
 use super::rules::{Bound, Bounds, Choice, RuleArgs, as_float};
 use crate::options;
 

@@ -8,10 +8,12 @@ mod date;
 mod docs;
 mod embedded;
 mod expand;
+mod field;
 mod field_enum;
 mod field_tokens;
 mod model;
 mod parse;
+mod parse_field;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -24,8 +26,9 @@ use crate::schema;
 
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
+pub(crate) use field::{Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::run as field_enum;
-pub(crate) use model::{EntityModel, Field, Flag, Kind, doc_of};
+pub(crate) use model::EntityModel;
 pub(crate) use parse::member;
 
 /// `#[entity(args)] item`.

@@ -5,14 +5,13 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, Expr, ExprLit, Ident, ItemStruct, Lit, LitStr, Meta, Path, Type, Visibility};
+use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
-use super::parse::{EntityArgs, FieldArgs, IndexArgs, Member, UniqueArgs};
+use super::field::{Default, Field, Flag, Kind, doc_of};
+use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use crate::diagnostics::Diagnostics;
 use crate::names;
 use crate::policy::Policy;
-
-pub(crate) use super::parse::{Default, Flag, PaginationArgs};
 
 /// An entity as declared.
 #[derive(Debug)]
@@ -81,44 +80,6 @@ pub(crate) struct Generated {
     pub(crate) list_query: Ident,
     /// `__linchpin_Post`: the schema macro.
     pub(crate) schema: Ident,
-}
-
-/// A field as declared.
-#[derive(Debug, Clone)]
-pub(crate) struct Field {
-    pub(crate) ident: Ident,
-    /// The ident without `r#`.
-    pub(crate) name: String,
-    /// `createdAt`.
-    pub(crate) wire: String,
-    /// `created_at`, or what `column = ".."` says.
-    pub(crate) column: String,
-    pub(crate) vis: Visibility,
-    /// As written.
-    pub(crate) ty: Type,
-    /// `T` of `Option<T>`, else the type itself.
-    pub(crate) inner: Type,
-    pub(crate) optional: bool,
-    pub(crate) kind: Kind,
-    pub(crate) doc: String,
-    pub(crate) options: FieldArgs,
-    /// Whether it is the version counter, which the macro adds to the struct.
-    pub(crate) generated: bool,
-}
-
-/// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    String,
-    Uuid,
-    Boolean,
-    Integer,
-    Number,
-    Date,
-    StringArray,
-    Json,
-    Items,
-    Other,
 }
 
 /// A non-unique index.
@@ -306,147 +267,6 @@ impl EntityModel {
     }
 }
 
-impl Field {
-    pub(crate) fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
-        let options = FieldArgs::take(&mut field.attrs, d);
-        if let Some(cfg) = field.attrs.iter().find(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr")) {
-            d.error(cfg, "a field of an entity cannot depend on `cfg`: the stored table would depend on it");
-        }
-        // Named fields have an ident; a tuple struct has been refused before.
-        let ident = field.ident.clone().unwrap_or_else(|| Ident::new("_0", Span::call_site()));
-        let name = ident.unraw().to_string();
-        let (inner, optional) = option_of(&field.ty).map_or((field.ty.clone(), false), |inner| (inner.clone(), true));
-        Self {
-            wire: names::camel(&name),
-            column: options.column.as_ref().map_or_else(|| names::snake(&name), LitStr::value),
-            vis: field.vis.clone(),
-            ty: field.ty.clone(),
-            kind: Kind::of(&inner),
-            inner,
-            optional,
-            doc: doc_of(&field.attrs),
-            options,
-            generated: false,
-            name,
-            ident,
-        }
-    }
-
-    fn version(ident: Ident) -> Self {
-        let name = ident.unraw().to_string();
-        let ty: Type = syn::parse_quote!(i64);
-        Self {
-            wire: names::camel(&name),
-            column: names::snake(&name),
-            vis: syn::parse_quote!(pub),
-            inner: ty.clone(),
-            ty,
-            optional: false,
-            kind: Kind::Integer,
-            doc: String::new(),
-            options: FieldArgs::default(),
-            generated: true,
-            name,
-            ident,
-        }
-    }
-
-    /// Whether the option is set.
-    pub(crate) fn has(&self, flag: Flag) -> bool {
-        self.options.flag(flag).is_some()
-    }
-
-    /// Whether a response may hold it.
-    pub(crate) fn readable(&self) -> bool {
-        !self.has(Flag::Private) && !self.has(Flag::WriteOnly)
-    }
-
-    /// Whether no client may write it (contract, section 1).
-    pub(crate) fn server_owned(&self) -> bool {
-        self.generated
-            || self.has(Flag::ReadOnly)
-            || self.options.on_update.is_some()
-            || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
-    }
-
-    /// Whether it keeps its first value.
-    pub(crate) fn immutable(&self) -> bool {
-        self.has(Flag::Immutable) || self.has(Flag::Primary)
-    }
-
-    /// Whether leaving it out on create selects a default: a declared one, or the empty list.
-    pub(crate) fn has_default(&self) -> bool {
-        self.options.default.is_some() || (!self.optional && matches!(self.kind, Kind::StringArray | Kind::Items))
-    }
-}
-
-impl Kind {
-    /// Judges by the last segment of the type's path.
-    pub(crate) fn of(ty: &Type) -> Self {
-        let Type::Path(path) = strip(ty) else { return Self::Other };
-        let Some(last) = path.path.segments.last() else { return Self::Other };
-        match last.ident.to_string().as_str() {
-            "String" => Self::String,
-            "Uuid" => Self::Uuid,
-            "bool" => Self::Boolean,
-            "i64" => Self::Integer,
-            "f64" => Self::Number,
-            "Timestamp" => Self::Date,
-            "Value" | "Json" => Self::Json,
-            "Vec" => match argument(last).map(Self::of) {
-                Some(Self::String) => Self::StringArray,
-                _ => Self::Items,
-            },
-            _ => Self::Other,
-        }
-    }
-
-    /// The contract's name of the type; `None` when only rustc knows.
-    pub(crate) fn name(self) -> Option<&'static str> {
-        Some(match self {
-            Self::String | Self::Uuid => "string",
-            Self::Boolean => "boolean",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Date => "date",
-            Self::StringArray => "string_array",
-            Self::Json => "json",
-            Self::Items => "items",
-            Self::Other => return None,
-        })
-    }
-
-    /// Whether it may be text: text itself, or a type only rustc knows.
-    pub(crate) fn may_be_text(self) -> bool {
-        matches!(self, Self::String | Self::Uuid | Self::Other)
-    }
-
-    /// Whether values compare; unknown types count as such, rustc has the last word.
-    pub(crate) fn is_scalar(self) -> bool {
-        !matches!(self, Self::StringArray | Self::Json | Self::Items)
-    }
-
-    /// Never filterable, sortable, unique.
-    pub(crate) fn is_opaque(self) -> bool {
-        matches!(self, Self::Json | Self::Items)
-    }
-}
-
-/// The doc comment: lines without their leading space, joined.
-pub(crate) fn doc_of(attrs: &[Attribute]) -> String {
-    let lines = attrs.iter().filter_map(|attr| match &attr.meta {
-        Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-                let text = text.value();
-                Some(text.strip_prefix(' ').map_or(text.clone(), str::to_owned))
-            }
-            _ => None,
-        },
-        _ => None,
-    });
-    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
-}
-
 fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -> Vec<Place> {
     let find = |member: &Member| {
         let name = member.ident.unraw().to_string();
@@ -459,16 +279,6 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
     members.iter().filter_map(find).collect()
 }
 
-fn push_version(item: &mut ItemStruct, ident: &Ident) {
-    if let syn::Fields::Named(named) = &mut item.fields {
-        let doc = super::docs::version();
-        named.named.push(syn::parse_quote!(#[doc = #doc] pub #ident: i64));
-        if !named.named.trailing_punct() {
-            named.named.push_punct(syn::token::Comma::default());
-        }
-    }
-}
-
 fn module_ident(bare: &str, span: Span) -> Ident {
     let snake = names::snake(bare);
     match snake.as_str() {
@@ -479,25 +289,12 @@ fn module_ident(bare: &str, span: Span) -> Ident {
     }
 }
 
-fn option_of(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = strip(ty) else { return None };
-    let last = path.path.segments.last()?;
-    if last.ident == "Option" { argument(last) } else { None }
-}
-
-fn argument(segment: &syn::PathSegment) -> Option<&Type> {
-    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
-    match arguments.args.first()? {
-        syn::GenericArgument::Type(ty) if arguments.args.len() == 1 => Some(ty),
-        _ => None,
-    }
-}
-
-// A type that went through a `macro_rules!` arrives in an invisible group.
-fn strip(ty: &Type) -> &Type {
-    match ty {
-        Type::Group(group) => strip(&group.elem),
-        Type::Paren(paren) => strip(&paren.elem),
-        _ => ty,
+fn push_version(item: &mut ItemStruct, ident: &Ident) {
+    if let syn::Fields::Named(named) = &mut item.fields {
+        let doc = super::docs::version();
+        named.named.push(syn::parse_quote!(#[doc = #doc] pub #ident: i64));
+        if !named.named.trailing_punct() {
+            named.named.push_punct(syn::token::Comma::default());
+        }
     }
 }

@@ -1,9 +1,8 @@
-//! The attribute syntax of `#[entity(..)]` and `#[field(..)]`: tokens to plain structs, nothing judged yet.
+//! The attribute syntax of `#[entity(..)]`: tokens to plain structs, nothing judged yet.
 
 use proc_macro2::TokenStream;
-use syn::{Attribute, Expr, Ident, LitStr, Meta, Path};
+use syn::{Expr, Ident, LitStr, Path};
 
-use super::rules::RuleArgs;
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::options::{self, Opt, OptValue};
 use crate::policy::{self, Policy};
@@ -44,30 +43,6 @@ const ENTITY_LATER: &[&str] = &[
     "overrides",
     "events",
 ];
-const FIELD_OPTIONS: &[&str] = &[
-    "primary",
-    "immutable",
-    "read_only",
-    "write_only",
-    "private",
-    "filterable",
-    "sortable",
-    "client_set",
-    "sensitive",
-    "default",
-    "on_update",
-    "column",
-    "rename_from",
-    "length",
-    "range",
-    "pattern",
-    "format",
-    "items",
-    "unique_items",
-    "each",
-    "one_of",
-];
-const FIELD_LATER: &[&str] = &["transform", "reverse", "computed", "erase"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -303,163 +278,4 @@ fn path(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Path> {
             None
         }
     }
-}
-
-/// A boolean option of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flag {
-    Primary,
-    Immutable,
-    ReadOnly,
-    WriteOnly,
-    Private,
-    Filterable,
-    Sortable,
-    ClientSet,
-    Sensitive,
-}
-
-/// `default = ..`.
-#[derive(Debug, Clone, std::default::Default)]
-pub(crate) enum Default {
-    #[default]
-    None,
-    Uuid(Ident),
-    Cuid(Ident),
-    Now(Ident),
-    /// A literal, a variant or the path of a const.
-    Value(Expr),
-    /// There is one, but the declaration is wrong.
-    Poisoned,
-}
-
-impl Default {
-    /// `uuid`, `cuid`, `now`: values the server makes.
-    pub(crate) fn is_generated(&self) -> bool {
-        matches!(self, Self::Uuid(_) | Self::Cuid(_) | Self::Now(_))
-    }
-
-    /// Whether there is one.
-    pub(crate) fn is_some(&self) -> bool {
-        !matches!(self, Self::None)
-    }
-}
-
-/// `#[field(..)]` as written.
-#[derive(Debug, Clone, std::default::Default)]
-pub(crate) struct FieldArgs {
-    flags: Vec<(Flag, Ident)>,
-    pub(crate) default: Default,
-    /// The word `on_update`.
-    pub(crate) on_update: Option<Ident>,
-    pub(crate) column: Option<LitStr>,
-    pub(crate) rename_from: Option<LitStr>,
-    pub(crate) rules: RuleArgs,
-}
-
-impl FieldArgs {
-    /// Takes our attributes off a field and reads them.
-    pub(crate) fn take(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Self {
-        let options = field_options(attrs, d);
-        options::repeated(&options, &[], d);
-        let mut args = Self::default();
-        for opt in &options {
-            args.option(opt, d);
-        }
-        args
-    }
-
-    /// Where the option is written, when it is.
-    pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
-        self.flags.iter().find(|(f, _)| *f == flag).map(|(_, at)| at)
-    }
-
-    fn option(&mut self, opt: &Opt, d: &mut Diagnostics) {
-        let flag = match opt.name().as_str() {
-            "primary" => Flag::Primary,
-            "immutable" => Flag::Immutable,
-            "read_only" => Flag::ReadOnly,
-            "write_only" => Flag::WriteOnly,
-            "private" => Flag::Private,
-            "filterable" => Flag::Filterable,
-            "sortable" => Flag::Sortable,
-            "client_set" => Flag::ClientSet,
-            "sensitive" => Flag::Sensitive,
-            _ => return self.valued(opt, d),
-        };
-        if opt.flag(d) {
-            self.flags.push((flag, opt.key.clone()));
-        }
-    }
-
-    fn valued(&mut self, opt: &Opt, d: &mut Diagnostics) {
-        match opt.name().as_str() {
-            "default" => self.default = default(opt, d),
-            "on_update" => match opt.ident("on_update = now", d) {
-                Some(now) if now == "now" => self.on_update = Some(opt.key.clone()),
-                Some(other) => d.error(&other, format!("`on_update` knows no `{other}`")).help("`on_update = now`"),
-                None => {}
-            },
-            "column" => self.column = opt.text("column = \"created\"", d),
-            "rename_from" => self.rename_from = opt.text("rename_from = \"old_name\"", d),
-            _ if self.rules.option(opt, d) => {}
-            name => unknown_field_option(opt, name, d),
-        }
-    }
-}
-
-fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
-    // Names of the contract that Rust syntax replaces.
-    let instead = match name {
-        "optional" => "make the type `Option<..>`",
-        "min_length" | "max_length" => "`length = 1..=200`",
-        "min" | "max" => "`range = 0..=100`",
-        "min_items" | "max_items" => "`items = 1..=10`",
-        "unique" => "`unique(..)` of #[entity]",
-        "index" => "`index(..)` of #[entity]",
-        "required" => "a field is required unless its type is `Option<..>`",
-        _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
-    };
-    d.error(&opt.key, format!("unknown field option `{name}`")).help(instead);
-}
-
-fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
-    let Some(value) = opt.expr("default = uuid", d) else { return Default::None };
-    if let Some(ident) = options::as_ident(value) {
-        match ident.to_string().as_str() {
-            "uuid" => return Default::Uuid(ident.clone()),
-            "cuid" => return Default::Cuid(ident.clone()),
-            "now" => return Default::Now(ident.clone()),
-            _ => {}
-        }
-    }
-    if let Expr::Call(call) = value
-        && let Some(function) = options::as_ident(&call.func)
-    {
-        match function.to_string().as_str() {
-            name @ ("now" | "uuid" | "cuid") => {
-                d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"));
-            }
-            "ctx" => d.error(value, "default `ctx(..)` is not supported yet").help("set the field by an operation, or in code"),
-            name => d.error(value, format!("default `{name}(..)` is not known")).help("`uuid`, `cuid`, `now`, a literal, or a const"),
-        }
-        return Default::None;
-    }
-    Default::Value(value.clone())
-}
-
-/// The options of all `#[field(..)]` attributes, which are taken off.
-pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<Opt> {
-    let mut found = Vec::new();
-    attrs.retain(|attr| {
-        if !attr.path().is_ident("field") {
-            return true;
-        }
-        match &attr.meta {
-            Meta::List(list) => found.extend(options::parse(list.tokens.clone(), d)),
-            _ => d.error(attr, "`#[field]` needs options").help("`#[field(primary)]`"),
-        }
-        false
-    });
-    found
 }
