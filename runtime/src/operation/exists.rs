@@ -33,24 +33,22 @@ impl Kind for Exists {
         use crate::operation::bind::{Slots, equalities};
         let mut slots = Slots::default();
         let filter = slots.filter(table.desc, equalities(self.fields).and(equalities(self.check)));
-        let statement = table.store.prepare(table.desc, crate::store::Plan::Exists { filter })?;
+        let statement = table.prepare(spec.name, crate::store::Plan::Exists { filter })?;
         Ok(Box::new(run::Run { spec, statement, slots }))
     }
 }
 
 #[cfg(feature = "server")]
 mod run {
-    use std::sync::Arc;
-
     use crate::Result;
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, Slots};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-    use crate::store::{Rows, Statement};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
+    use crate::store::Rows;
 
     pub(super) struct Run {
         pub(super) spec: &'static OpSpec,
-        pub(super) statement: Arc<Statement>,
+        pub(super) statement: Prepared,
         pub(super) slots: Slots,
     }
 
@@ -59,7 +57,7 @@ mod run {
             Box::pin(async move {
                 bind::check(self.spec, table, &call, &[])?;
                 let args = self.slots.values(call.cx, &call.args)?;
-                let rows = table.store.run(&self.statement, args, Rows::count()).rows().await?;
+                let rows = table.execute(call.cx, &self.statement, args, Rows::count()).await?;
                 Ok(Outcome::Boolean(rows.count > 0))
             })
         }

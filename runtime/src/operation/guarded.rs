@@ -10,8 +10,8 @@ use parking_lot::RwLock;
 use super::bind::{self, Slots};
 use super::{AssignSpec, OpSpec};
 use crate::filter::{Filter, SourceSpec};
-use crate::resource::{Call, Form, Table};
-use crate::store::{Assign, Plan, Rows, Statement};
+use crate::resource::{Call, Form, Prepared, Table};
+use crate::store::{Assign, Plan, Rows};
 use crate::{Code, Error, Result, Value};
 
 /// How often a write is repeated when the read says it should have succeeded.
@@ -34,12 +34,12 @@ pub(crate) struct Guarded {
     set: &'static [AssignSpec],
     /// By variant: which of the droppable assignments are absent, and whether a version is expected.
     variants: RwLock<HashMap<u64, Arc<Variant>>>,
-    read: Arc<Statement>,
+    read: Prepared,
     read_slots: Slots,
 }
 
 struct Variant {
-    statement: Arc<Statement>,
+    statement: Prepared,
     slots: Slots,
 }
 
@@ -58,7 +58,7 @@ impl Guarded {
     ) -> Result<Self> {
         let mut read_slots = Slots::default();
         let filter = read_slots.filter(table.desc, bind::equalities(matches));
-        let read = table.store.prepare(table.desc, Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
+        let read = table.prepare(spec.name, Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
         let guarded = Self { spec, matches, guard, fixed, set, variants: RwLock::default(), read, read_slots };
         guarded.variant(table, 0)?;
         Ok(guarded)
@@ -83,12 +83,12 @@ impl Guarded {
         for _ in 0..RETRIES {
             let mut args = variant.slots.values(call.cx, &call.args)?;
             args.extend(expected.map(Value::Int));
-            let rows = table.store.run(&variant.statement, args, table.rows(call.form)).rows().await?;
+            let rows = table.execute(call.cx, &variant.statement, args, table.rows(call.form)).await?;
             if rows.count > 0 {
                 return Ok(rows);
             }
             let args = self.read_slots.values(call.cx, &call.args)?;
-            let rows = table.store.run(&self.read, args, table.rows(&Form::Records)).rows().await?;
+            let rows = table.execute(call.cx, &self.read, args, table.rows(&Form::Records)).await?;
             let rows = table.found(rows, expected)?;
             match rows.records.first().map(|record| refuse(record)) {
                 Some(Refusal::Error(error)) => return Err(error),
@@ -113,7 +113,7 @@ impl Guarded {
         if let (true, Some(version)) = (key >> 63 == 1, table.desc.version) {
             filter = filter.and(Filter::eq_arg(version.field, slots.len()));
         }
-        let statement = table.store.prepare(table.desc, Plan::Update { filter, set })?;
+        let statement = table.prepare(self.spec.name, Plan::Update { filter, set })?;
         let variant = Arc::new(Variant { statement, slots });
         self.variants.write().insert(key, Arc::clone(&variant));
         Ok(variant)

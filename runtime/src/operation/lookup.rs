@@ -50,16 +50,14 @@ impl Kind for Lookup {
 
 #[cfg(feature = "server")]
 mod run {
-    use std::sync::Arc;
-
     use super::Lookup;
     use crate::Result;
     use crate::Value;
     use crate::filter::{Filter, Source};
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, Slots};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-    use crate::store::{Order, Plan, Statement};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
+    use crate::store::{Order, Plan};
 
     pub(super) struct Run {
         kind: &'static Lookup,
@@ -67,7 +65,7 @@ mod run {
         filter: Filter,
         order: Vec<Order>,
         /// `returns = "one"` with every parameter given: the statement is ready.
-        one: Option<(Arc<Statement>, Slots)>,
+        one: Option<(Prepared, Slots)>,
     }
 
     impl Run {
@@ -88,18 +86,18 @@ mod run {
                 let order = if pinned { Vec::new() } else { order.clone() };
                 let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
                 let plan = Plan::Select { filter: bound, order, after: None, limit };
-                Some((table.store.prepare(table.desc, plan)?, slots))
+                Some((table.prepare(spec.name, plan)?, slots))
             };
             Ok(Self { kind, spec, filter, order, one })
         }
 
-        async fn one(&self, table: &Table, call: &Call<'_>, statement: &Arc<Statement>, slots: &Slots) -> Result<Outcome> {
+        async fn one(&self, table: &Table, call: &Call<'_>, statement: &Prepared, slots: &Slots) -> Result<Outcome> {
             if call.args.iter().all(Option::is_some) {
                 let args = slots.values(call.cx, &call.args)?;
-                return table.store.run(statement, args, table.rows(call.form)).rows().await.map(Outcome::Record);
+                return table.execute(call.cx, statement, args, table.rows(call.form)).await.map(Outcome::Record);
             }
             let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-            table.first(call.cx, filter, self.order.clone(), call.form).await.map(Outcome::Record)
+            table.first(call.cx, self.spec.name, filter, self.order.clone(), call.form).await.map(Outcome::Record)
         }
 
         async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {

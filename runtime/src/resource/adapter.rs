@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::table::Borrowed;
-use super::{Call, Draft, Form, ListRequest, Outcome, Table};
+use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs};
 use crate::operation::OpSpec;
 use crate::store::Rows;

@@ -5,7 +5,11 @@
 mod adapter;
 mod cursor;
 mod draft;
+mod key;
+mod page;
+mod statement;
 mod table;
+mod write;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +18,10 @@ use std::sync::Arc;
 pub use adapter::{Adapter, Adapters};
 pub use cursor::CursorKey;
 pub use draft::Draft;
-pub use table::{ListRequest, Table};
+pub use page::ListRequest;
+pub use statement::Prepared;
+pub(crate) use table::Borrowed;
+pub use table::Table;
 
 use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};

@@ -1,0 +1,246 @@
+//! Create, update and delete.
+
+use std::sync::Arc;
+
+use super::key::valid_key;
+use super::{Borrowed, Draft, Form, Table};
+use crate::entity::{DefaultDesc, Flags, Kind};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{Assign, AssignValue, Plan, Row, Rows};
+use crate::{Code, Cx, Error, Problem, Result, Value};
+
+/// How often a guarded write is repeated when the record looks as if it should have succeeded.
+const RETRIES: usize = 3;
+
+impl Table {
+    /// Creates a record. On success the rows hold it.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem; `conflict` for a taken key or unique.
+    pub async fn create(&self, cx: &Cx, draft: Draft, form: &Form) -> Result<(Rows, Value)> {
+        let values: Vec<Value> = self.checked_create(cx, draft)?.values.into_iter().map(Option::unwrap_or_default).collect();
+        let mut rows = self.rows(form);
+        rows.push(&values[..]);
+        let id = values[self.desc.primary].clone();
+        self.execute(cx, &self.fixed.insert, values, Rows::count()).rows().await?;
+        Ok((rows, id))
+    }
+
+    /// A draft of a new record that meets every rule, with a value for every field: defaults are filled in.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn checked_create(&self, cx: &Cx, draft: Draft) -> Result<Draft> {
+        let Draft { mut values, mut problems } = draft;
+        for (i, field) in self.desc.fields.iter().enumerate() {
+            match &values[i] {
+                Some(Value::Null) if !field.optional => {
+                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
+                }
+                Some(value) => self.check_value(i, value, &mut problems),
+                None => {
+                    let value = match field.default {
+                        DefaultDesc::Uuid => Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string()),
+                        DefaultDesc::Cuid => Value::Text(cuid2::create_id()),
+                        DefaultDesc::Now => Value::Date(cx.now()),
+                        DefaultDesc::Literal(value) => value(),
+                        DefaultDesc::None if field.flags.has(Flags::VERSION) => Value::Int(1),
+                        DefaultDesc::None if field.flags.has(Flags::ON_UPDATE) => Value::Date(cx.now()),
+                        DefaultDesc::None if field.optional => Value::Null,
+                        DefaultDesc::None => match field.kind {
+                            Kind::StringArray => Value::Strings(Vec::new()),
+                            Kind::Items(_) => Value::Json("[]".to_owned()),
+                            _ => {
+                                // A member that was there but unreadable has been reported as such.
+                                if !problems.iter().any(|p| p.path == field.wire) {
+                                    problems.push(Problem::new(field.wire, "required", "is required"));
+                                }
+                                continue;
+                            }
+                        },
+                    };
+                    values[i] = Some(value);
+                }
+            }
+        }
+        if problems.is_empty()
+            && let Some(check) = self.desc.check
+        {
+            let merged: Vec<Value> = values.iter().map(|v| v.clone().unwrap_or_default()).collect();
+            problems.extend(check(&Borrowed(&merged)).err());
+        }
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        Ok(Draft { values, problems })
+    }
+
+    /// Changes the present fields of a draft and returns the record.
+    ///
+    /// # Errors
+    /// `validation_failed`, `not_found`, `precondition_failed` when `version` is not the stored one, `conflict`.
+    pub async fn update(&self, cx: &Cx, id: Value, draft: Draft, version: Option<i64>, form: &Form) -> Result<Rows> {
+        let Draft { values, .. } = self.checked_update(draft)?;
+        if values.iter().all(Option::is_none) {
+            let rows = self.read(cx, "update", id, form).await?;
+            return self.found(rows, version);
+        }
+        if let Some(check) = self.desc.check {
+            return self.update_checked(cx, id, values, version, form, check).await;
+        }
+        let sets: Vec<(usize, Value)> = values.into_iter().enumerate().filter_map(|(i, v)| Some((i, v?))).collect();
+        let mut conditions = vec![(self.desc.primary, id.clone())];
+        if let (Some(v), Some(desc)) = (version, self.desc.version) {
+            conditions.push((desc.field, Value::Int(v)));
+        }
+        self.write(cx, &id, conditions, sets, version, form).await
+    }
+
+    /// A draft of changes that meets every rule on single fields. The rule over the whole record needs the record.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn checked_update(&self, draft: Draft) -> Result<Draft> {
+        let Draft { values, mut problems } = draft;
+        for (i, field) in self.desc.fields.iter().enumerate() {
+            match &values[i] {
+                Some(Value::Null) if !field.optional => {
+                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
+                }
+                Some(value) => self.check_value(i, value, &mut problems),
+                None => {}
+            }
+        }
+        if problems.is_empty() { Ok(Draft { values, problems }) } else { Err(Error::validation(problems)) }
+    }
+
+    // With a rule over the whole record, the write carries what the rule saw: it applies only while the record is unchanged.
+    async fn update_checked(
+        &self,
+        cx: &Cx,
+        id: Value,
+        values: Vec<Option<Value>>,
+        version: Option<i64>,
+        form: &Form,
+        check: fn(&dyn Row) -> std::result::Result<(), Problem>,
+    ) -> Result<Rows> {
+        for _ in 0..8 {
+            let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
+            let mut current = self.found(current, version)?;
+            let Some(old) = current.records.pop() else { return Err(Error::not_found()) };
+            let merged: Vec<Value> = old.iter().zip(&values).map(|(old, new)| new.as_ref().unwrap_or(old).clone()).collect();
+            check(&Borrowed(&merged)).map_err(Error::invalid)?;
+            let unchanged = old.into_vec().into_iter().enumerate().collect();
+            let sets = values.iter().enumerate().filter_map(|(i, v)| Some((i, v.clone()?))).collect();
+            match self.write_once(cx, unchanged, sets, form).await? {
+                rows if rows.count > 0 => return Ok(rows),
+                _ => {}
+            }
+        }
+        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+    }
+
+    async fn write(
+        &self,
+        cx: &Cx,
+        id: &Value,
+        conditions: Vec<(usize, Value)>,
+        sets: Vec<(usize, Value)>,
+        version: Option<i64>,
+        form: &Form,
+    ) -> Result<Rows> {
+        for _ in 0..RETRIES {
+            let rows = self.write_once(cx, conditions.clone(), sets.clone(), form).await?;
+            if rows.count > 0 {
+                return Ok(rows);
+            }
+            // Zero rows: one read says why. When it finds nothing wrong, the record changed in between.
+            let current = self.read(cx, "update", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
+            self.found(current, version)?;
+        }
+        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+    }
+
+    async fn write_once(&self, cx: &Cx, conditions: Vec<(usize, Value)>, sets: Vec<(usize, Value)>, form: &Form) -> Result<Rows> {
+        let mut shape = vec![b'u'];
+        let mut args = Vec::with_capacity(conditions.len() + sets.len() + 1);
+        for (field, value) in conditions {
+            shape.extend_from_slice(&[field as u8, u8::from(value.is_null())]);
+            args.push(value);
+        }
+        shape.push(0xff);
+        let condition_count = args.len();
+        for (field, value) in sets {
+            shape.push(field as u8);
+            args.push(value);
+        }
+        let set_count = args.len() - condition_count;
+        args.push(Value::Date(cx.now()));
+        let key = shape.clone();
+        let statement = self.shape("update", &key, || {
+            let filter = (0..condition_count)
+                .map(|i| {
+                    Filter::cond(
+                        usize::from(shape[1 + 2 * i]),
+                        Op::Eq,
+                        Operand::One(Source::Arg { index: i, nullable: shape[2 + 2 * i] == 1 }),
+                    )
+                })
+                .fold(Filter::TRUE, Filter::and);
+            let set = (0..set_count)
+                .map(|i| Assign {
+                    field: usize::from(shape[2 + 2 * condition_count + i]),
+                    value: AssignValue::Set(Source::Arg { index: condition_count + i, nullable: true }),
+                })
+                .collect();
+            Plan::Update { filter, set: self.touch(set, condition_count + set_count) }
+        })?;
+        self.execute(cx, &statement, args, self.rows(form)).rows().await
+    }
+
+    /// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the version.
+    pub fn touch(&self, mut set: Vec<Assign>, now: usize) -> Vec<Assign> {
+        for (field, desc) in self.desc.fields.iter().enumerate() {
+            if set.iter().any(|a| a.field == field) {
+                continue;
+            }
+            if desc.flags.has(Flags::ON_UPDATE) {
+                set.push(Assign { field, value: AssignValue::Set(Source::Arg { index: now, nullable: false }) });
+            } else if desc.flags.has(Flags::VERSION) {
+                set.push(Assign { field, value: AssignValue::Add(Source::Value(Value::Int(1))) });
+            }
+        }
+        set
+    }
+
+    /// Removes a record.
+    ///
+    /// # Errors
+    /// `not_found`; `precondition_failed` when `version` is not the stored one.
+    pub async fn delete(&self, cx: &Cx, id: Value, version: Option<i64>) -> Result<()> {
+        for _ in 0..RETRIES {
+            let (statement, args) = match (version, &self.fixed.delete_version) {
+                (Some(version), Some(statement)) => (statement, vec![id.clone(), Value::Int(version)]),
+                _ => (&self.fixed.delete, vec![id.clone()]),
+            };
+            if self.execute(cx, statement, args, Rows::count()).rows().await?.count > 0 {
+                return Ok(());
+            }
+            let current = self.read(cx, "delete", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
+            self.found(current, version)?;
+        }
+        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+    }
+
+    fn check_value(&self, field: usize, value: &Value, problems: &mut Vec<Problem>) {
+        if field == self.desc.primary
+            && let Value::Text(text) = value
+            && !valid_key(text)
+        {
+            let wire = self.desc.fields[field].wire;
+            problems.push(Problem::new(wire, "format", "must be 1 to 255 bytes without control characters, and not `.` or `..`"));
+            return;
+        }
+        self.validator.check(field, value, self.desc.fields[field].wire, problems);
+    }
+}
