@@ -111,7 +111,7 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
             fn #serve(request: __lp::Request) -> __lp::ResponseFuture { __lp::call_handler(#name, request) }
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
                 name: #text,
-                route: __lp::route(#method, &[#(#segments),*]),
+                route: #method(&[#(#segments),*]),
                 policy: #policy,
                 handler: #serve,
                 doc: #doc,

@@ -19,7 +19,7 @@ pub use crate::operation::{
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use crate::resource::Adapter;
+pub use crate::resource::{Adapter, run_bool, run_optional, run_page, run_record};
 pub use crate::store::Row;
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
@@ -39,7 +39,10 @@ pub use checks::{
 };
 pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{date, item_literal, literal, no_items, text, texts};
-pub use operations::{among, assign, cond, null, param, route};
+pub use operations::{
+    ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_query, in_segment, null, on_delete, on_get,
+    on_patch, on_post, on_put, seg,
+};
 
 use crate::Problem;
 

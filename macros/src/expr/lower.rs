@@ -59,6 +59,12 @@ pub(crate) fn assigns(list: &[Assign]) -> TokenStream {
     quote!(&[#(#list),*])
 }
 
+/// `.name(&[..])`; nothing for an empty list, which is what the descriptor has anyway.
+pub(crate) fn unless_empty(name: &str, list: &[Assign]) -> Option<TokenStream> {
+    let (name, assigns) = (format_ident!("{name}"), assigns(list));
+    (!list.is_empty()).then(|| quote!(.#name(#assigns)))
+}
+
 /// A position, without a suffix.
 pub(crate) fn index(index: usize) -> proc_macro2::Literal {
     proc_macro2::Literal::usize_unsuffixed(index)
@@ -69,7 +75,7 @@ impl ToTokens for Value {
         tokens.extend(match self {
             Self::Param(param) => {
                 let param = index(*param);
-                quote!(__lp::SourceSpec::Param(#param))
+                quote!(__lp::given(#param))
             }
             Self::Ctx(path) => {
                 let path = match path {
@@ -79,11 +85,11 @@ impl ToTokens for Value {
                     CtxPath::SessionId => quote!(SessionId),
                     CtxPath::Claim(name) => quote!(Claim(#name)),
                 };
-                quote!(__lp::SourceSpec::Ctx(__lp::CtxPath::#path))
+                quote!(__lp::ctx(__lp::CtxPath::#path))
             }
-            Self::Now => quote!(__lp::SourceSpec::Now),
-            Self::Null => quote!(__lp::SourceSpec::Literal(__lp::null)),
-            Self::Literal(closure, _) => quote!(__lp::SourceSpec::Literal(#closure)),
+            Self::Now => quote!(__lp::NOW),
+            Self::Null => quote!(__lp::NULL),
+            Self::Literal(closure, _) => quote!(__lp::fixed(#closure)),
         });
     }
 }
@@ -91,8 +97,8 @@ impl ToTokens for Value {
 impl ToTokens for Resolved {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {
-            Self::All(list) => quote!(__lp::FilterSpec::All(&[#(#list),*])),
-            Self::Any(list) => quote!(__lp::FilterSpec::Any(&[#(#list),*])),
+            Self::All(list) => quote!(__lp::all(&[#(#list),*])),
+            Self::Any(list) => quote!(__lp::any(&[#(#list),*])),
             Self::Cond(cond) => quote!(#cond),
         });
     }

@@ -54,32 +54,32 @@ fn fails(expr: &str, message: &str) {
 
 #[test]
 fn conditions() {
-    means("title == \"x\"", "cond(1,Op::Eq,SourceSpec::Literal(||text(\"x\")))");
-    means("title == SLUG", "cond(1,Op::Eq,SourceSpec::Literal(||text(SLUG)))");
-    means("views >= -3", "cond(4,Op::Gte,SourceSpec::Literal(||literal::<note::views>(-3)))");
-    means("score < 3", "cond(5,Op::Lt,SourceSpec::Literal(||literal::<note::score>(3f64)))");
-    means("status != Status::Open", "cond(3,Op::Ne,SourceSpec::Literal(||literal::<note::status>(Status::Open)))");
-    means("title == param(t)", "cond(1,Op::Eq,SourceSpec::Param(0))");
-    means("title == ctx(actor.tenantId)", "cond(1,Op::Eq,SourceSpec::Ctx(CtxPath::TenantId))");
-    means("views == ctx(actor.claims.level)", "cond(4,Op::Eq,SourceSpec::Ctx(CtxPath::Claim(\"level\")))");
-    means("due_at <= now()", "cond(9,Op::Lte,SourceSpec::Now)");
-    means("due_at.is_none()", "cond(9,Op::Eq,SourceSpec::Literal(null))");
-    means("due_at.is_some()", "cond(9,Op::Ne,SourceSpec::Literal(null))");
-    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,SourceSpec::Literal(||date(1000i64)))");
-    means("tags.has(\"x\")", "cond(7,Op::Has,SourceSpec::Literal(||text(\"x\")))");
-    means("pinned", "cond(6,Op::Eq,SourceSpec::Literal(||literal::<note::pinned>(true)))");
-    means("!pinned", "cond(6,Op::Eq,SourceSpec::Literal(||literal::<note::pinned>(false)))");
-    means("views.one_of(param(xs))", "cond(4,Op::In,SourceSpec::Param(0))");
-    means("title.none_of([param(a), param(b)])", "among(1,Op::Nin,&[SourceSpec::Param(0),SourceSpec::Param(1)])");
+    means("title == \"x\"", "cond(1,Op::Eq,fixed(||text(\"x\")))");
+    means("title == SLUG", "cond(1,Op::Eq,fixed(||text(SLUG)))");
+    means("views >= -3", "cond(4,Op::Gte,fixed(||literal::<note::views>(-3)))");
+    means("score < 3", "cond(5,Op::Lt,fixed(||literal::<note::score>(3f64)))");
+    means("status != Status::Open", "cond(3,Op::Ne,fixed(||literal::<note::status>(Status::Open)))");
+    means("title == param(t)", "cond(1,Op::Eq,given(0))");
+    means("title == ctx(actor.tenantId)", "cond(1,Op::Eq,ctx(CtxPath::TenantId))");
+    means("views == ctx(actor.claims.level)", "cond(4,Op::Eq,ctx(CtxPath::Claim(\"level\")))");
+    means("due_at <= now()", "cond(9,Op::Lte,NOW)");
+    means("due_at.is_none()", "cond(9,Op::Eq,NULL)");
+    means("due_at.is_some()", "cond(9,Op::Ne,NULL)");
+    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,fixed(||date(1000i64)))");
+    means("tags.has(\"x\")", "cond(7,Op::Has,fixed(||text(\"x\")))");
+    means("pinned", "cond(6,Op::Eq,fixed(||literal::<note::pinned>(true)))");
+    means("!pinned", "cond(6,Op::Eq,fixed(||literal::<note::pinned>(false)))");
+    means("views.one_of(param(xs))", "cond(4,Op::In,given(0))");
+    means("title.none_of([param(a), param(b)])", "among(1,Op::Nin,&[given(0),given(1)])");
 }
 
 #[test]
 fn and_binds_stronger_than_or() {
     let all = "pinned && title == param(a) || (title == param(b) || title == param(a))";
     let tokens = read(all).unwrap_or_else(|e| panic!("{e:?}"));
-    assert!(tokens.starts_with("FilterSpec::Any(&[FilterSpec::All(&["), "{tokens}");
-    assert_eq!(tokens.matches("Any(").count(), 1, "alternatives are flat: {tokens}");
-    assert_eq!((tokens.matches("Param(0)").count(), tokens.matches("Param(1)").count()), (2, 1));
+    assert!(tokens.starts_with("any(&[all(&["), "{tokens}");
+    assert_eq!(tokens.matches("any(").count(), 1, "alternatives are flat: {tokens}");
+    assert_eq!((tokens.matches("given(0)").count(), tokens.matches("given(1)").count()), (2, 1));
 }
 
 #[test]

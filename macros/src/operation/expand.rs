@@ -22,32 +22,32 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
 /// is inert.
 pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { poisoned(model.declared) };
-    let asserts = &model.scope.asserts;
-    let krate = &model.entity.krate;
-    let asserts = (sound && !asserts.is_empty()).then(|| quote!(const _: () = { use #krate::__private as __lp; #(#asserts)* };));
     let method = method(model);
-    quote!(#constant #asserts #method)
+    quote!(#constant #method)
 }
 
 fn constant(model: &Model<'_>) -> TokenStream {
     let Declared { attrs, vis, ident, ty, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
-    let (kind, policy) = (&model.plan.descriptor, model.route.policy.tokens());
-    let params = model.scope.params.iter().map(param);
-    let routes = model.routes.iter().map(|(method, segments)| quote!(__lp::route(#method, &[#(#segments),*])));
+    let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
+    let params: Vec<TokenStream> = model.scope.params.iter().map(param).collect();
+    let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
+    let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
+    let policy = (!policy.is_inherit()).then(|| {
+        let policy = policy.tokens();
+        quote!(.policy(#policy))
+    });
+    let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
         #attrs
         #vis const #ident: #ty = {
             use #krate::__private as __lp;
-            static SPEC: __lp::OpSpec = __lp::OpSpec {
-                name: #name,
-                kind: &#kind,
-                params: &[#(#params),*],
-                routes: &[#(#routes),*],
-                policy: #policy,
-                doc: #doc,
-                at: __lp::at(::core::file!(), ::core::line!()),
-            };
+            #(#asserts)*
+            static SPEC: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
+                #params
+                .routes(&[#(#routes),*])
+                #policy
+                #doc;
             __lp::Operation::new(&SPEC)
         };
     }
@@ -56,15 +56,15 @@ fn constant(model: &Model<'_>) -> TokenStream {
 fn param(param: &Param) -> TokenStream {
     let (wire, field) = (&param.wire, index(param.field));
     let place = match param.place {
-        Place::Id => quote!(Id),
-        Place::Segment => quote!(Segment),
-        Place::Query => quote!(Query),
-        Place::Body => quote!(Body),
+        Place::Id => quote!(in_id),
+        Place::Segment => quote!(in_segment),
+        Place::Query => quote!(in_query),
+        Place::Body => quote!(in_body),
     };
     let optional = (!param.required).then(|| quote!(.optional()));
     let nullable = param.nullable.then(|| quote!(.nullable()));
     let list = param.list.then(|| quote!(.list()));
-    quote!(__lp::param(#wire, #field, __lp::Place::#place) #optional #nullable #list)
+    quote!(__lp::#place(#wire, #field) #optional #nullable #list)
 }
 
 fn method(model: &Model<'_>) -> TokenStream {
@@ -95,7 +95,7 @@ fn method(model: &Model<'_>) -> TokenStream {
             #many
             #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> #krate::Result<#answer> {
                 use #krate::__private as __lp;
-                __lp::Adapter::#run(self, #ident.spec(), cx, ::std::vec![#(#args),*] #paged).await
+                __lp::#run(self, #ident.spec(), cx, [#(#args),*].into() #paged).await
             }
         }
     }

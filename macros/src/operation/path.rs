@@ -37,14 +37,15 @@ impl Method {
     }
 }
 
+/// The function that makes a route of this method.
 impl ToTokens for Method {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {
-            Self::Get => quote!(__lp::Method::Get),
-            Self::Post => quote!(__lp::Method::Post),
-            Self::Put => quote!(__lp::Method::Put),
-            Self::Patch => quote!(__lp::Method::Patch),
-            Self::Delete => quote!(__lp::Method::Delete),
+            Self::Get => quote!(__lp::on_get),
+            Self::Post => quote!(__lp::on_post),
+            Self::Put => quote!(__lp::on_put),
+            Self::Patch => quote!(__lp::on_patch),
+            Self::Delete => quote!(__lp::on_delete),
         });
     }
 }
@@ -61,8 +62,9 @@ pub(crate) enum Segment {
 impl ToTokens for Segment {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {
-            Self::Lit(text) => quote!(__lp::Seg::Lit(#text)),
-            Self::Param(name) => quote!(__lp::Seg::Param(#name)),
+            Self::Lit(text) => quote!(__lp::seg(#text)),
+            Self::Param(name) if name == "id" => quote!(__lp::ID),
+            Self::Param(name) => quote!(__lp::hole(#name)),
         });
     }
 }

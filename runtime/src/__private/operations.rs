@@ -1,7 +1,7 @@
 //! Short forms of the parts of operations, so that an expansion reads as a list of facts.
 
 use crate::Value;
-use crate::filter::{FilterSpec, Op, OperandSpec, SourceSpec};
+use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 use crate::operation::{AssignSpec, Method, ParamSpec, Place, RouteSpec, Seg};
 
 /// `field = value`.
@@ -19,17 +19,96 @@ pub const fn among(field: usize, op: Op, values: &'static [SourceSpec]) -> Filte
     FilterSpec::Cond(field, op, OperandSpec::List(values))
 }
 
+/// All must hold.
+pub const fn all(list: &'static [FilterSpec]) -> FilterSpec {
+    FilterSpec::All(list)
+}
+
+/// At least one must hold.
+pub const fn any(list: &'static [FilterSpec]) -> FilterSpec {
+    FilterSpec::Any(list)
+}
+
+/// The value of the call parameter at a position.
+pub const fn given(param: usize) -> SourceSpec {
+    SourceSpec::Param(param)
+}
+
+/// A value of the verified context.
+pub const fn ctx(path: CtxPath) -> SourceSpec {
+    SourceSpec::Ctx(path)
+}
+
+/// A literal.
+pub const fn fixed(value: fn() -> Value) -> SourceSpec {
+    SourceSpec::Literal(value)
+}
+
+/// The call's instant.
+pub const NOW: SourceSpec = SourceSpec::Now;
+
+/// The absent value.
+pub const NULL: SourceSpec = SourceSpec::Literal(null);
+
 /// The absent value.
 pub fn null() -> Value {
     Value::Null
 }
 
-/// A required parameter; [`ParamSpec::optional`] and so on change it.
-pub const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
-    ParamSpec { name, field, place, required: true, nullable: false, list: false }
+/// A parameter in the record's `{id}` segment.
+pub const fn in_id(name: &'static str, field: usize) -> ParamSpec {
+    ParamSpec::new(name, field, Place::Id)
+}
+
+/// A parameter in a segment of the path form, and in the query of the query form.
+pub const fn in_segment(name: &'static str, field: usize) -> ParamSpec {
+    ParamSpec::new(name, field, Place::Segment)
+}
+
+/// A parameter in the query string.
+pub const fn in_query(name: &'static str, field: usize) -> ParamSpec {
+    ParamSpec::new(name, field, Place::Query)
+}
+
+/// A parameter in the body.
+pub const fn in_body(name: &'static str, field: usize) -> ParamSpec {
+    ParamSpec::new(name, field, Place::Body)
+}
+
+/// The segment of the record's key.
+pub const ID: Seg = Seg::Param("id");
+
+/// A static segment.
+pub const fn seg(text: &'static str) -> Seg {
+    Seg::Lit(text)
+}
+
+/// A segment that is a parameter.
+pub const fn hole(name: &'static str) -> Seg {
+    Seg::Param(name)
 }
 
 /// A route below the entity.
-pub const fn route(method: Method, segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method, segments }
+pub const fn on_get(segments: &'static [Seg]) -> RouteSpec {
+    RouteSpec { method: Method::Get, segments }
+}
+
+/// A route below the entity.
+pub const fn on_post(segments: &'static [Seg]) -> RouteSpec {
+    RouteSpec { method: Method::Post, segments }
+}
+
+/// A route below the entity.
+pub const fn on_put(segments: &'static [Seg]) -> RouteSpec {
+    RouteSpec { method: Method::Put, segments }
+}
+
+/// A route below the entity.
+pub const fn on_patch(segments: &'static [Seg]) -> RouteSpec {
+    RouteSpec { method: Method::Patch, segments }
+}
+
+/// A route below the entity.
+pub const fn on_delete(segments: &'static [Seg]) -> RouteSpec {
+    RouteSpec { method: Method::Delete, segments }
 }

@@ -11,6 +11,20 @@ pub struct Exists {
     pub check: &'static [AssignSpec],
 }
 
+#[doc(hidden)]
+impl Exists {
+    /// An exists over these fields.
+    pub const fn new(fields: &'static [AssignSpec]) -> Self {
+        Self { fields, check: &[] }
+    }
+
+    /// With further equality checks.
+    #[must_use]
+    pub const fn check(self, check: &'static [AssignSpec]) -> Self {
+        Self { check, ..self }
+    }
+}
+
 impl Kind for Exists {
     fn name(&self) -> &'static str {
         "exists"

@@ -15,6 +15,14 @@ pub struct Increment {
     pub matches: &'static [AssignSpec],
 }
 
+#[doc(hidden)]
+impl Increment {
+    /// An addition to a field.
+    pub const fn new(field: usize, by: Bound, matches: &'static [AssignSpec]) -> Self {
+        Self { field, by, matches }
+    }
+}
+
 impl Kind for Increment {
     fn name(&self) -> &'static str {
         "increment"

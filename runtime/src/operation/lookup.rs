@@ -21,6 +21,44 @@ pub struct Lookup {
     pub limit: Option<u32>,
 }
 
+#[doc(hidden)]
+impl Lookup {
+    /// A lookup of one record.
+    pub const fn new(fields: &'static [AssignSpec]) -> Self {
+        Self { fields, filter: None, many: false, paginate: false, sort: None, limit: None }
+    }
+
+    /// With a further filter.
+    #[must_use]
+    pub const fn filter(self, filter: FilterSpec) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+
+    /// Answers a page.
+    #[must_use]
+    pub const fn many(self) -> Self {
+        Self { many: true, ..self }
+    }
+
+    /// An omitted limit means the default limit.
+    #[must_use]
+    pub const fn paginate(self) -> Self {
+        Self { paginate: true, ..self }
+    }
+
+    /// With a sort of its own.
+    #[must_use]
+    pub const fn sort(self, sort: SortDesc) -> Self {
+        Self { sort: Some(sort), ..self }
+    }
+
+    /// With a cap on the limit.
+    #[must_use]
+    pub const fn limit(self, limit: u32) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+}
+
 impl Kind for Lookup {
     fn name(&self) -> &'static str {
         "lookup"

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "server")]
 mod bind;
+mod build;
 mod duplicates;
 mod exists;
 #[cfg(feature = "server")]

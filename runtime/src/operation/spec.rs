@@ -29,15 +29,7 @@ impl<E> Operation<E> {
     /// Stands in for a declaration that does not compile, so that its users do: one mistake, one error.
     #[doc(hidden)]
     pub const fn poisoned() -> Self {
-        static POISONED: OpSpec = OpSpec {
-            name: "",
-            kind: &super::Exists { fields: &[], check: &[] },
-            params: &[],
-            routes: &[],
-            policy: PolicyDesc::INHERIT,
-            doc: "",
-            at: SourceLine { file: "", line: 0 },
-        };
+        static POISONED: OpSpec = OpSpec::new("", &super::Exists::new(&[]));
         Self { spec: &POISONED, entity: PhantomData }
     }
 }
@@ -84,26 +76,6 @@ pub struct ParamSpec {
     pub nullable: bool,
     /// Whether it is a list of the field's type.
     pub list: bool,
-}
-
-impl ParamSpec {
-    /// The same, when it may be left out.
-    #[must_use]
-    pub const fn optional(self) -> Self {
-        Self { required: false, ..self }
-    }
-
-    /// The same, when null is a value for it.
-    #[must_use]
-    pub const fn nullable(self) -> Self {
-        Self { nullable: true, ..self }
-    }
-
-    /// The same, as a list.
-    #[must_use]
-    pub const fn list(self) -> Self {
-        Self { list: true, ..self }
-    }
 }
 
 /// Where HTTP carries a parameter.

@@ -20,6 +20,26 @@ pub struct Transition {
     pub boolean: bool,
 }
 
+#[doc(hidden)]
+impl Transition {
+    /// A move of a field.
+    pub const fn new(field: usize, from: &'static [fn() -> Value], to: fn() -> Value, matches: &'static [AssignSpec]) -> Self {
+        Self { field, from, to, matches, set: &[], boolean: false }
+    }
+
+    /// With further fields written.
+    #[must_use]
+    pub const fn set(self, set: &'static [AssignSpec]) -> Self {
+        Self { set, ..self }
+    }
+
+    /// Answers `true`.
+    #[must_use]
+    pub const fn boolean(self) -> Self {
+        Self { boolean: true, ..self }
+    }
+}
+
 impl Kind for Transition {
     fn name(&self) -> &'static str {
         "transition"

@@ -78,40 +78,67 @@ impl<E: Entity> Adapter<E> {
     pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
         self.table.delete(cx, id.into().into_value(), version).await
     }
+}
 
-    /// Runs an operation that answers a record. For generated methods.
-    #[doc(hidden)]
-    pub async fn run_record(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<E> {
-        self.run_optional(spec, cx, args).await?.ok_or_else(Error::not_found)
+/// Runs an operation that answers a record. For generated methods.
+///
+/// # Errors
+/// Those of the operation; `not_found` when it found nothing.
+#[doc(hidden)]
+pub async fn run_record<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<E> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Record(rows) => one(rows),
+        _ => Err(unexpected(spec)),
     }
+}
 
-    /// Runs an operation that answers a record or nothing. For generated methods.
-    #[doc(hidden)]
-    pub async fn run_optional(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<Option<E>> {
-        match self.call(spec, cx, args, PageArgs::default()).await? {
-            Outcome::Record(rows) => optional(rows),
-            _ => Err(unexpected(spec)),
-        }
+/// Runs an operation that answers a record or nothing. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_optional<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<Option<E>> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Record(rows) => optional(rows),
+        _ => Err(unexpected(spec)),
     }
+}
 
-    /// Runs an operation that answers a page. For generated methods.
-    #[doc(hidden)]
-    pub async fn run_page(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>, page: PageArgs) -> Result<Page<E>> {
-        page_of(self.call(spec, cx, args, page).await?)
-    }
+/// Runs an operation that answers a page. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_page<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+    page: PageArgs,
+) -> Result<Page<E>> {
+    page_of(call(adapter, spec, cx, args, page).await?)
+}
 
-    /// Runs an operation that answers a boolean. For generated methods.
-    #[doc(hidden)]
-    pub async fn run_bool(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<bool> {
-        match self.call(spec, cx, args, PageArgs::default()).await? {
-            Outcome::Boolean(b) => Ok(b),
-            _ => Err(unexpected(spec)),
-        }
+/// Runs an operation that answers a boolean. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_bool<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<bool> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Boolean(b) => Ok(b),
+        _ => Err(unexpected(spec)),
     }
+}
 
-    async fn call(&self, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>, page: PageArgs) -> Result<Outcome> {
-        self.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
-    }
+async fn call<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+    page: PageArgs,
+) -> Result<Outcome> {
+    adapter.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
 }
 
 fn unexpected(spec: &OpSpec) -> Error {

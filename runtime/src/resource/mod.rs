@@ -15,7 +15,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{Adapter, Adapters};
+pub use adapter::{Adapter, Adapters, run_bool, run_optional, run_page, run_record};
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub use page::ListRequest;

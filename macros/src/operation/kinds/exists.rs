@@ -30,9 +30,9 @@ impl Kind for Exists {
     fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let fields_of = fields(args, "fields", scope, &|_| true);
         let check = fields(args, "check", scope, &|_| true);
-        let (assigns, check) = (expr::assigns(&fields_of), expr::assigns(&check));
+        let (fields, check) = (expr::assigns(&fields_of), expr::unless_empty("check", &check));
         Some(Plan {
-            descriptor: quote!(__lp::Exists { fields: #assigns, check: #check }),
+            descriptor: quote!(__lp::Exists::new(#fields) #check),
             shape: Shape::Collection { segments: segments(&fields_of, scope, &[]) },
             method: Method::Get,
             returns: Returns::Boolean,

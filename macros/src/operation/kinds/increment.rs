@@ -42,7 +42,7 @@ impl Kind for Increment {
         let by = by(args, field, scope);
         let (index, matches) = (expr::index(field.unwrap_or(0)), expr::assigns(&matches?));
         Some(Plan {
-            descriptor: quote!(__lp::Increment { field: #index, by: #by, matches: #matches }),
+            descriptor: quote!(__lp::Increment::new(#index, #by, #matches)),
             shape: Shape::ById,
             method: Method::Post,
             returns: Returns::Record,

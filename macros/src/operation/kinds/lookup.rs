@@ -62,19 +62,16 @@ impl Kind for Lookup {
         let sort = sort(args, scope);
 
         let assigns = expr::assigns(&fields);
-        let filter = option(filter.map(|filter| quote!(#filter)));
-        let sort = option(sort.map(|(field, desc)| {
-            let field = expr::index(field);
-            quote!(__lp::SortDesc { field: #field, desc: #desc })
-        }));
-        let limit = option(limit.map(|limit| {
-            let limit = proc_macro2::Literal::u32_unsuffixed(limit);
-            quote!(#limit)
-        }));
+        let filter = filter.map(|filter| quote!(.filter(#filter)));
+        let sort = sort.map(|(field, desc)| {
+            let (field, direction) = (expr::index(field), if desc { quote!(desc) } else { quote!(asc) });
+            quote!(.sort(__lp::#direction(#field)))
+        });
+        let limit = limit.map(proc_macro2::Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
+        let page = many.then(|| quote!(.many()));
+        let paged = paginate.then(|| quote!(.paginate()));
         Some(Plan {
-            descriptor: quote! {
-                __lp::Lookup { fields: #assigns, filter: #filter, many: #many, paginate: #paginate, sort: #sort, limit: #limit }
-            },
+            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #limit),
             shape: Shape::Collection { segments: segments(&fields, scope, &may_miss) },
             method: Method::Get,
             returns: if many { Returns::Page } else { Returns::Optional },
@@ -140,11 +137,4 @@ fn sort(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, bool)> {
         scope.require(field, &member.ident, "SCALARS", &format!("cannot sort by `{}`: it is no scalar", of.name));
     }
     Some((field, member.desc))
-}
-
-fn option(tokens: Option<proc_macro2::TokenStream>) -> proc_macro2::TokenStream {
-    match tokens {
-        Some(tokens) => quote!(__lp::Some(#tokens)),
-        None => quote!(__lp::None),
-    }
 }

@@ -54,11 +54,10 @@ impl Kind for Transition {
         let index = expr::index(field.as_ref().map_or(0, |(index, _)| *index));
         let from = from.iter().map(|(value, _)| closure(value));
         let to = to.as_ref().map(|(value, _)| closure(value));
-        let (matches, set) = (expr::assigns(&matches?), expr::assigns(&set));
+        let (matches, set) = (expr::assigns(&matches?), expr::unless_empty("set", &set));
+        let flag = boolean.then(|| quote!(.boolean()));
         Some(Plan {
-            descriptor: quote! {
-                __lp::Transition { field: #index, from: &[#(#from),*], to: #to, matches: #matches, set: #set, boolean: #boolean }
-            },
+            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], #to, #matches) #set #flag),
             shape: Shape::ById,
             method: Method::Post,
             returns: if boolean { Returns::Boolean } else { Returns::Record },

@@ -1,0 +1,68 @@
+//! How expansions write descriptors of operations: const methods, one per option. Those of a kind stand with the kind.
+
+use std::panic::Location;
+
+use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
+use crate::entity::SourceLine;
+use crate::http::PolicyDesc;
+
+#[doc(hidden)]
+impl OpSpec {
+    /// An operation without parameters and routes, declared where this is called; both follow as method calls.
+    #[track_caller]
+    pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
+        let caller = Location::caller();
+        let at = SourceLine { file: caller.file(), line: caller.line() };
+        Self { name, kind, params: &[], routes: &[], policy: PolicyDesc::INHERIT, doc: "", at }
+    }
+
+    /// With call parameters.
+    #[must_use]
+    pub const fn params(self, params: &'static [ParamSpec]) -> Self {
+        Self { params, ..self }
+    }
+
+    /// With routes.
+    #[must_use]
+    pub const fn routes(self, routes: &'static [RouteSpec]) -> Self {
+        Self { routes, ..self }
+    }
+
+    /// With a policy of its own.
+    #[must_use]
+    pub const fn policy(self, policy: PolicyDesc) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// With a doc comment.
+    #[must_use]
+    pub const fn doc(self, doc: &'static str) -> Self {
+        Self { doc, ..self }
+    }
+}
+
+impl ParamSpec {
+    /// A required parameter.
+    #[doc(hidden)]
+    pub const fn new(name: &'static str, field: usize, place: Place) -> Self {
+        Self { name, field, place, required: true, nullable: false, list: false }
+    }
+
+    /// The same, when it may be left out.
+    #[must_use]
+    pub const fn optional(self) -> Self {
+        Self { required: false, ..self }
+    }
+
+    /// The same, when null is a value for it.
+    #[must_use]
+    pub const fn nullable(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// The same, as a list.
+    #[must_use]
+    pub const fn list(self) -> Self {
+        Self { list: true, ..self }
+    }
+}
