@@ -1,13 +1,16 @@
 //! The grammar all our attributes share: `flag, key = expression, key(…)`, separated by commas.
 //!
 //! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A mistake in one option does not
-//! hide the others: reading goes on behind the next comma.
+//! hide the others: reading goes on behind the next comma. darling reads an option and sorts options into tables; what a value
+//! has to be, and the words for what is wrong with it, are ours.
 
+use darling::FromMeta;
+use darling::ast::NestedMeta;
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Token, parenthesized};
+use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, MacroDelimiter, Meta, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 
@@ -29,32 +32,88 @@ pub(crate) enum OptValue {
     List(TokenStream),
 }
 
-impl Parse for Opt {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if !input.peek(Ident::peek_any) {
-            return Err(input.error("expected the name of an option"));
-        }
-        let key = input.call(Ident::parse_any)?;
-        let value = if input.peek(Token![=]) {
-            input.parse::<Token![=]>()?;
-            OptValue::Expr(input.parse().map_err(|e| syn::Error::new(e.span(), format!("option `{key}` has no readable value: {e}")))?)
-        } else if input.peek(syn::token::Paren) {
-            let content;
-            parenthesized!(content in input);
-            OptValue::List(content.parse()?)
-        } else {
-            OptValue::Flag
+impl FromMeta for Opt {
+    fn from_meta(meta: &Meta) -> darling::Result<Self> {
+        let value = match meta {
+            Meta::Path(_) => OptValue::Flag,
+            Meta::NameValue(pair) => OptValue::Expr(pair.value.clone()),
+            Meta::List(list) => OptValue::List(list.tokens.clone()),
         };
+        match meta.path().get_ident() {
+            Some(key) => Ok(Self { key: key.clone(), value }),
+            None => Err(darling::Error::custom(NO_NAME).with_span(meta.path())),
+        }
+    }
+}
+
+/// Options that no key of a table claims, for a member of a table under `#[darling(flatten)]`.
+#[derive(Debug, Default)]
+pub(crate) struct Rest(pub(crate) Vec<Opt>);
+
+impl FromMeta for Rest {
+    fn from_list(items: &[NestedMeta]) -> darling::Result<Self> {
+        items.iter().map(Opt::from_nested_meta).collect::<darling::Result<_>>().map(Self)
+    }
+}
+
+const NO_NAME: &str = "expected the name of an option";
+
+/// An option in darling's grammar, which takes keywords as keys, with what is beyond ours refused.
+struct Readable(NestedMeta);
+
+impl Parse for Readable {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Ident::peek_any) || input.peek(Lit) {
+            return Err(input.error(NO_NAME));
+        }
+        let option = input.parse::<NestedMeta>()?;
+        let path = match &option {
+            NestedMeta::Meta(meta) => meta.path(),
+            NestedMeta::NameValueInvalidExpr(pair) => &pair.path,
+            NestedMeta::Lit(lit) => return Err(syn::Error::new_spanned(lit, NO_NAME)),
+        };
+        let Some(key) = path.get_ident() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
+        match &option {
+            NestedMeta::NameValueInvalidExpr(pair) => {
+                let error = &pair.error;
+                return Err(syn::Error::new(error.span(), format!("option `{key}` has no readable value: {error}")));
+            }
+            NestedMeta::Meta(Meta::List(list)) if !matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
+                return Err(syn::Error::new(list.delimiter.span().join(), format!("`{key}` takes its list in parentheses")));
+            }
+            _ => {}
+        }
         if !input.is_empty() && !input.peek(Token![,]) {
             return Err(input.error(format!("expected `,` behind option `{key}`")));
         }
-        Ok(Self { key, value })
+        Ok(Self(option))
     }
 }
 
 /// Reads a list of options; unreadable ones are reported and left out.
 pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Vec<Opt> {
-    each(tokens, d)
+    read(tokens, d).iter().filter_map(|option| d.take(Opt::from_nested_meta(option).map_err(syn::Error::from))).collect()
+}
+
+/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported and left out.
+pub(crate) fn read(tokens: TokenStream, d: &mut Diagnostics) -> Vec<NestedMeta> {
+    each::<Readable>(tokens, d).into_iter().map(|option| option.0).collect()
+}
+
+/// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for the `repeatable` ones.
+///
+/// Its last member is a [`Rest`], so that nothing an option says can fail here: values are judged by who reads the table.
+pub(crate) fn table<T: FromMeta + Default>(mut options: Vec<NestedMeta>, repeatable: &[&str], d: &mut Diagnostics) -> T {
+    let mut seen = std::collections::HashSet::new();
+    options.retain(|option| {
+        let Ok(opt) = Opt::from_nested_meta(option) else { return true };
+        let first = repeatable.contains(&opt.name().as_str()) || seen.insert(opt.name());
+        if !first {
+            given_twice(&opt, d);
+        }
+        first
+    });
+    d.take(T::from_list(&options).map_err(syn::Error::from)).unwrap_or_default()
 }
 
 /// Reads a comma-separated list of `T`; unreadable members are reported and left out.
@@ -94,7 +153,7 @@ impl Opt {
         self.key.unraw().to_string()
     }
 
-    /// A bare word; a value is reported.
+    /// A bare word; a value is reported, and the word is meant all the same.
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
             OptValue::Flag => {}
@@ -134,6 +193,17 @@ impl Opt {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
             other => {
                 d.error(other, format!("`{}` needs a text", self.key)).help(format!("`{example}`"));
+                None
+            }
+        }
+    }
+
+    /// A path behind `=`.
+    pub(crate) fn path(&self, example: &str, d: &mut Diagnostics) -> Option<Path> {
+        match self.expr(example, d)? {
+            Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
+            other => {
+                d.error(other, format!("`{}` needs a path", self.key)).help(format!("`{example}`"));
                 None
             }
         }
@@ -218,9 +288,23 @@ pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics
     for opt in options {
         let name = opt.name();
         if !repeatable.contains(&name.as_str()) && !seen.insert(name.clone()) {
-            d.error(&opt.key, format!("option `{name}` is given twice")).help("keep one of them");
+            given_twice(opt, d);
         }
     }
+}
+
+/// The keys of a table, sorted: what `Debug` shows of an empty one.
+#[cfg(test)]
+pub(crate) fn keys_of<T: Default + std::fmt::Debug>() -> Vec<String> {
+    let text = format!("{:#?}", T::default());
+    let keys = text.lines().filter_map(|line| line.trim().strip_suffix(": None,").or(line.trim().strip_suffix(": [],")));
+    let mut keys: Vec<String> = keys.map(|key| key.replace("krate", "crate")).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn given_twice(opt: &Opt, d: &mut Diagnostics) {
+    d.error(&opt.key, format!("option `{}` is given twice", opt.name())).help("keep one of them");
 }
 
 #[cfg(test)]
@@ -246,6 +330,38 @@ mod tests {
         let options = parse(quote!(a = , "b", c d, e), &mut d);
         assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["e"]);
         assert_eq!(d.into_texts().len(), 3);
+    }
+
+    #[derive(Debug, Default, FromMeta)]
+    struct Keys {
+        name: Option<Opt>,
+        #[darling(multiple)]
+        index: Vec<Opt>,
+        #[darling(rename = "match")]
+        matching: Option<Opt>,
+        #[darling(flatten)]
+        rest: Rest,
+    }
+
+    /// Whatever stands in the options, the table takes what it can and the rest is there to be judged.
+    #[test]
+    fn a_table_sorts_options_and_keeps_the_rest() {
+        let mut d = Diagnostics::new();
+        let tokens = quote!(name = 1..=2, nmae, index(a), name(b), match(x = y), index = [c], other = 5, other);
+        let keys: Keys = table(read(tokens, &mut d), &["index"], &mut d);
+        assert!(keys.name.is_some_and(|opt| opt.expr("", &mut d).is_some()) && keys.matching.is_some());
+        assert_eq!(keys.index.len(), 2);
+        assert_eq!(keys.rest.0.iter().map(Opt::name).collect::<Vec<_>>(), ["nmae", "other"]);
+        let twice = |name: &str| format!("linchpin: option `{name}` is given twice\nhelp: keep one of them");
+        assert_eq!(d.into_texts(), [twice("name"), twice("other")]);
+    }
+
+    #[test]
+    fn what_darling_reads_beyond_our_grammar_is_refused() {
+        let mut d = Diagnostics::new();
+        let options = parse(quote!(a::b, ::c = 1, true, "text" = 2, d[1], e { x }, f = pub(crate), #[g] h, i = #[j] k, self), &mut d);
+        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["self"]);
+        assert_eq!(d.into_texts().len(), 9);
     }
 
     #[test]

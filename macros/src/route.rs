@@ -4,12 +4,12 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Expr, ItemFn, Path};
+use syn::{ItemFn, Path};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
 use crate::operation::path::{RouteArgs, Segment};
-use crate::options::{self, Opt};
+use crate::options;
 use crate::policy;
 
 /// `#[route(args)] async fn name(..) -> impl IntoResponse { .. }`.
@@ -44,8 +44,8 @@ impl Args {
         let (mut entity, mut route, mut krate) = (None, RouteArgs::default(), quote!(::linchpin));
         for opt in &options {
             match opt.name().as_str() {
-                "entity" => entity = path(opt, d),
-                "crate" => krate = path(opt, d).map_or(krate, |path| quote!(#path)),
+                "entity" => entity = opt.path("entity = Post", d),
+                "crate" => krate = opt.path("crate = ::framework::linchpin", d).map_or(krate, |path| quote!(#path)),
                 _ if route.option(opt, true, d) => {}
                 _ => {
                     let known: Vec<&str> = policy::KEYS.iter().chain(&["entity", "method", "path"]).copied().collect();
@@ -59,16 +59,6 @@ impl Args {
             }
         }
         Some(Self { entity: entity?, route, krate })
-    }
-}
-
-fn path(opt: &Opt, d: &mut Diagnostics) -> Option<Path> {
-    match opt.expr("entity = Post", d)? {
-        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
-        other => {
-            d.error(other, format!("`{}` needs a path", opt.key)).help(format!("`{} = Post`", opt.key));
-            None
-        }
     }
 }
 

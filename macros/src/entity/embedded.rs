@@ -51,6 +51,14 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
             refused = true;
             d.error(word, format!("`{word}` is for fields of entities; items have no routes of their own")).help("leave the option out");
         }
+        // Items are spliced into answers, pages and exports byte for byte: there is no step that could leave a member out.
+        for flag in [Flag::Private, Flag::WriteOnly] {
+            if let Some(word) = field.options.flag(flag) {
+                refused = true;
+                d.error(word, format!("`{word}` cannot hide `{}`: items are answered as they are stored", field.name))
+                    .help("keep the value in a field of the entity, or leave the option out");
+            }
+        }
         for text in field.options.column.iter().chain(&field.options.rename_from) {
             d.error(text, "items are stored as JSON: their members have no columns").help("leave the option out");
         }

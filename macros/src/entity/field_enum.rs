@@ -1,5 +1,6 @@
 //! `#[derive(FieldEnum)]`: an enum whose variants are the values of a field.
 
+use darling::FromMeta;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
@@ -7,7 +8,8 @@ use syn::{Data, DeriveInput, Fields, Ident, LitStr};
 
 use super::parse_field::field_options;
 use crate::diagnostics::Diagnostics;
-use crate::{names, options};
+use crate::names;
+use crate::options::{self, Opt, Rest};
 
 struct Variant {
     ident: Ident,
@@ -65,17 +67,20 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
     variants
 }
 
+/// The keys of a variant's `#[field(..)]`.
+#[derive(Debug, Default, FromMeta)]
+struct VariantKeys {
+    rename: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
 fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
-    let options = field_options(attrs, d);
-    options::repeated(&options, &[], d);
-    let mut rename = None;
-    for opt in &options {
-        match opt.name().as_str() {
-            "rename" => rename = opt.text("rename = \"in_review\"", d),
-            _ => options::unknown(opt, "variant", &["rename"], &[], d),
-        }
+    let keys: VariantKeys = options::table(field_options(attrs, d), &[], d);
+    for opt in &keys.rest.0 {
+        options::unknown(opt, "variant", &["rename"], &[], d);
     }
-    rename
+    keys.rename.and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 
 fn expand(ident: &Ident, variants: &[Variant], inert: bool) -> TokenStream {

@@ -1,10 +1,11 @@
 //! The attribute syntax of `#[entity(..)]`: tokens to plain structs, nothing judged yet.
 
+use darling::FromMeta;
 use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr, Path};
 
 use crate::diagnostics::{Diagnostics, nearest};
-use crate::options::{self, Opt, OptValue};
+use crate::options::{self, Opt, OptValue, Rest};
 use crate::policy::{self, Policy};
 
 const ENTITY_OPTIONS: &[&str] = &[
@@ -48,7 +49,7 @@ const ENTITY_LATER: &[&str] = &[
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
 
 /// `#[entity(..)]` as written.
-#[derive(Debug, std::default::Default)]
+#[derive(Debug, Default)]
 pub(crate) struct EntityArgs {
     pub(crate) krate: Option<Path>,
     pub(crate) name: Option<LitStr>,
@@ -90,7 +91,7 @@ pub(crate) struct Member {
 }
 
 /// `pagination(default = 20, max = 100, unbounded_lookup = false)`; literals or paths of `u32` consts.
-#[derive(Debug, std::default::Default)]
+#[derive(Debug, Default)]
 pub(crate) struct PaginationArgs {
     pub(crate) default: Option<Expr>,
     pub(crate) max: Option<Expr>,
@@ -105,59 +106,57 @@ pub(crate) struct VersionArgs {
     pub(crate) required_on_write: bool,
 }
 
+/// A key of `#[entity(..)]` each.
+#[derive(Debug, Default, FromMeta)]
+struct EntityKeys {
+    name: Option<Opt>,
+    namespace: Option<Opt>,
+    path: Option<Opt>,
+    storage_name: Option<Opt>,
+    #[darling(multiple)]
+    index: Vec<Opt>,
+    #[darling(multiple)]
+    unique: Vec<Opt>,
+    sort: Option<Opt>,
+    pagination: Option<Opt>,
+    version: Option<Opt>,
+    check: Option<Opt>,
+    rename_from: Option<Opt>,
+    stores: Option<Opt>,
+    routes: Option<Opt>,
+    #[darling(rename = "crate")]
+    krate: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
 impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let options = options::parse(tokens, d);
-        options::repeated(&options, &["index", "unique"], d);
-        let mut args = Self::default();
-        for opt in &options {
-            args.option(opt, d);
+        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique"], d);
+        for opt in &keys.rest.0 {
+            options::unknown(opt, "entity", ENTITY_OPTIONS, ENTITY_LATER, d);
+        }
+        let mut args = Self {
+            krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
+            name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
+            namespace: keys.namespace.and_then(|opt| opt.text("namespace = \"blog\"", d)),
+            path: keys.path.and_then(|opt| opt.text("path = \"news/posts\"", d)),
+            storage_name: keys.storage_name.and_then(|opt| opt.text("storage_name = \"posts\"", d)),
+            indexes: keys.index.into_iter().filter_map(|opt| index(opt, d)).collect(),
+            uniques: keys.unique.into_iter().filter_map(|opt| unique(opt, d)).collect(),
+            sort: keys.sort.and_then(|opt| sort(&opt, d)),
+            pagination: keys.pagination.map(|opt| pagination(&opt, d)).unwrap_or_default(),
+            version: keys.version.map(|opt| version(opt, d)),
+            check: keys.check.and_then(|opt| opt.path("check = dates_in_order", d)),
+            rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
+            stores: keys.stores.and_then(|opt| opt.list("stores(sqlite)", d)).map(|list| options::each(list, d)).unwrap_or_default(),
+            ..Self::default()
+        };
+        if let Some(list) = keys.routes.and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d)) {
+            args.routes(list, d);
         }
         args
-    }
-
-    fn option(&mut self, opt: &Opt, d: &mut Diagnostics) {
-        match opt.name().as_str() {
-            "name" => self.name = opt.text("name = \"Post\"", d),
-            "namespace" => self.namespace = opt.text("namespace = \"blog\"", d),
-            "path" => self.path = opt.text("path = \"news/posts\"", d),
-            "storage_name" => self.storage_name = opt.text("storage_name = \"posts\"", d),
-            "rename_from" => self.rename_from = opt.text("rename_from = \"old_posts\"", d),
-            "index" => {
-                if let Some(list) = opt.list("index(author_id, desc(created_at))", d) {
-                    let members = members(opt, list, d);
-                    self.indexes.push(IndexArgs { key: opt.key.clone(), members });
-                }
-            }
-            "unique" => {
-                if let Some(list) = opt.list("unique(slug)", d) {
-                    let mut members = members(opt, list, d);
-                    let count = members.len();
-                    members.retain(|m| m.desc || m.ident != "global");
-                    if members.is_empty() && count > 0 {
-                        d.error(&opt.key, "`unique` names no field").help("`unique(slug, global)`");
-                    }
-                    self.uniques.push(UniqueArgs { key: opt.key.clone(), global: members.len() < count, members });
-                }
-            }
-            "sort" => self.sort = sort(opt, d),
-            "pagination" => self.pagination = pagination(opt, d),
-            "version" => self.version = Some(version(opt, d)),
-            "check" => self.check = path(opt, "check = dates_in_order", d),
-            "crate" => self.krate = path(opt, "crate = ::framework::linchpin", d),
-            "stores" => {
-                if let Some(list) = opt.list("stores(sqlite)", d) {
-                    self.stores = options::each(list, d);
-                }
-            }
-            "routes" => {
-                if let Some(list) = opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d) {
-                    self.routes(list, d);
-                }
-            }
-            _ => options::unknown(opt, "entity", ENTITY_OPTIONS, ENTITY_LATER, d),
-        }
     }
 
     fn routes(&mut self, list: TokenStream, d: &mut Diagnostics) {
@@ -201,6 +200,22 @@ impl EntityArgs {
     }
 }
 
+fn index(opt: Opt, d: &mut Diagnostics) -> Option<IndexArgs> {
+    let list = opt.list("index(author_id, desc(created_at))", d)?;
+    Some(IndexArgs { members: members(&opt, list, d), key: opt.key })
+}
+
+fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
+    let list = opt.list("unique(slug)", d)?;
+    let mut members = members(&opt, list, d);
+    let count = members.len();
+    members.retain(|m| m.desc || m.ident != "global");
+    if members.is_empty() && count > 0 {
+        d.error(&opt.key, "`unique` names no field").help("`unique(slug, global)`");
+    }
+    Some(UniqueArgs { key: opt.key, global: members.len() < count, members })
+}
+
 fn members(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Vec<Member> {
     if list.is_empty() {
         d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{}(created_at)`", opt.key));
@@ -237,45 +252,63 @@ fn sort(opt: &Opt, d: &mut Diagnostics) -> Option<Member> {
     member(opt.expr("sort = desc(created_at)", d)?, d)
 }
 
-fn pagination(opt: &Opt, d: &mut Diagnostics) -> PaginationArgs {
-    const EXAMPLE: &str = "pagination(default = 20, max = 100)";
-    let mut args = PaginationArgs::default();
-    let options = opt.list(EXAMPLE, d).map(|list| options::parse(list, d)).unwrap_or_default();
-    options::repeated(&options, &[], d);
-    for opt in &options {
-        match opt.name().as_str() {
-            "default" => args.default = opt.expr("default = 20", d).cloned(),
-            "max" => args.max = opt.expr("max = 100", d).cloned(),
-            "unbounded_lookup" => args.unbounded_lookup = opt.boolean(d),
-            _ => options::unknown(opt, "pagination", &["default", "max", "unbounded_lookup"], &[], d),
-        }
-    }
-    args
+/// The keys of `pagination(..)`.
+#[derive(Debug, Default, FromMeta)]
+struct PaginationKeys {
+    default: Option<Opt>,
+    max: Option<Opt>,
+    unbounded_lookup: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
 }
 
-fn version(opt: &Opt, d: &mut Diagnostics) -> VersionArgs {
-    let mut args = VersionArgs { key: opt.key.clone(), field: None, required_on_write: true };
+fn pagination(opt: &Opt, d: &mut Diagnostics) -> PaginationArgs {
+    let options = opt.list("pagination(default = 20, max = 100)", d).map(|list| options::read(list, d)).unwrap_or_default();
+    let keys: PaginationKeys = options::table(options, &[], d);
+    for opt in &keys.rest.0 {
+        options::unknown(opt, "pagination", &["default", "max", "unbounded_lookup"], &[], d);
+    }
+    PaginationArgs {
+        default: keys.default.and_then(|opt| opt.expr("default = 20", d).cloned()),
+        max: keys.max.and_then(|opt| opt.expr("max = 100", d).cloned()),
+        unbounded_lookup: keys.unbounded_lookup.and_then(|opt| opt.boolean(d)),
+    }
+}
+
+/// The keys of `version(..)`.
+#[derive(Debug, Default, FromMeta)]
+struct VersionKeys {
+    field: Option<Opt>,
+    required_on_write: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
+fn version(opt: Opt, d: &mut Diagnostics) -> VersionArgs {
     let options = match &opt.value {
         OptValue::Flag => Vec::new(),
-        _ => opt.list("version(field = rev)", d).map(|list| options::parse(list, d)).unwrap_or_default(),
+        _ => opt.list("version(field = rev)", d).map(|list| options::read(list, d)).unwrap_or_default(),
     };
-    options::repeated(&options, &[], d);
-    for opt in &options {
-        match opt.name().as_str() {
-            "field" => args.field = opt.ident("field = rev", d),
-            "required_on_write" => args.required_on_write = opt.boolean(d).unwrap_or(true),
-            _ => options::unknown(opt, "version", &["field", "required_on_write"], &[], d),
-        }
+    let keys: VersionKeys = options::table(options, &[], d);
+    for opt in &keys.rest.0 {
+        options::unknown(opt, "version", &["field", "required_on_write"], &[], d);
     }
-    args
+    VersionArgs {
+        key: opt.key,
+        field: keys.field.and_then(|opt| opt.ident("field = rev", d)),
+        required_on_write: keys.required_on_write.and_then(|opt| opt.boolean(d)).unwrap_or(true),
+    }
 }
 
-fn path(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Path> {
-    match opt.expr(example, d)? {
-        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
-        other => {
-            d.error(other, format!("`{}` needs a path", opt.key)).help(format!("`{example}`"));
-            None
-        }
+/// The keys of a table and the list that suggestions come from name the same options.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_known() {
+        let mut known = ENTITY_OPTIONS.to_vec();
+        known.sort_unstable();
+        assert_eq!(options::keys_of::<EntityKeys>(), known);
     }
 }

@@ -1,8 +1,10 @@
 //! The attribute syntax of `#[field(..)]`: tokens to plain structs, nothing judged yet.
 
+use darling::FromMeta;
+use darling::ast::NestedMeta;
 use syn::{Attribute, Expr, Ident, LitStr, Meta};
 
-use super::rules::RuleArgs;
+use super::rules::{RuleArgs, RuleKeys};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
@@ -83,55 +85,67 @@ pub(crate) struct FieldArgs {
     pub(crate) rules: RuleArgs,
 }
 
+/// A key of `#[field(..)]` each; those of the constraints are in a table of their own.
+#[derive(Debug, std::default::Default, FromMeta)]
+struct FieldKeys {
+    primary: Option<Opt>,
+    immutable: Option<Opt>,
+    read_only: Option<Opt>,
+    write_only: Option<Opt>,
+    private: Option<Opt>,
+    filterable: Option<Opt>,
+    sortable: Option<Opt>,
+    client_set: Option<Opt>,
+    sensitive: Option<Opt>,
+    default: Option<Opt>,
+    on_update: Option<Opt>,
+    column: Option<Opt>,
+    rename_from: Option<Opt>,
+    #[darling(flatten)]
+    rules: RuleKeys,
+}
+
 impl FieldArgs {
     /// Takes our attributes off a field and reads them.
     pub(crate) fn take(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Self {
-        let options = field_options(attrs, d);
-        options::repeated(&options, &[], d);
-        let mut args = Self::default();
-        for opt in &options {
-            args.option(opt, d);
+        let keys: FieldKeys = options::table(field_options(attrs, d), &[], d);
+        for opt in &keys.rules.rest.0 {
+            unknown_field_option(opt, &opt.name(), d);
         }
-        args
+        let flags = [
+            (Flag::Primary, keys.primary),
+            (Flag::Immutable, keys.immutable),
+            (Flag::ReadOnly, keys.read_only),
+            (Flag::WriteOnly, keys.write_only),
+            (Flag::Private, keys.private),
+            (Flag::Filterable, keys.filterable),
+            (Flag::Sortable, keys.sortable),
+            (Flag::ClientSet, keys.client_set),
+            (Flag::Sensitive, keys.sensitive),
+        ];
+        Self {
+            flags: flags.into_iter().filter_map(|(flag, opt)| opt.filter(|opt| opt.flag(d)).map(|opt| (flag, opt.key))).collect(),
+            default: keys.default.map(|opt| default(&opt, d)).unwrap_or_default(),
+            on_update: keys.on_update.and_then(|opt| on_update(&opt, d)),
+            column: keys.column.and_then(|opt| opt.text("column = \"created\"", d)),
+            rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_name\"", d)),
+            rules: RuleArgs::read(keys.rules, d),
+        }
     }
 
     /// Where the option is written, when it is.
     pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
         self.flags.iter().find(|(f, _)| *f == flag).map(|(_, at)| at)
     }
+}
 
-    fn option(&mut self, opt: &Opt, d: &mut Diagnostics) {
-        let flag = match opt.name().as_str() {
-            "primary" => Flag::Primary,
-            "immutable" => Flag::Immutable,
-            "read_only" => Flag::ReadOnly,
-            "write_only" => Flag::WriteOnly,
-            "private" => Flag::Private,
-            "filterable" => Flag::Filterable,
-            "sortable" => Flag::Sortable,
-            "client_set" => Flag::ClientSet,
-            "sensitive" => Flag::Sensitive,
-            _ => return self.valued(opt, d),
-        };
-        if opt.flag(d) {
-            self.flags.push((flag, opt.key.clone()));
-        }
+fn on_update(opt: &Opt, d: &mut Diagnostics) -> Option<Ident> {
+    let value = opt.ident("on_update = now", d)?;
+    if value == "now" {
+        return Some(opt.key.clone());
     }
-
-    fn valued(&mut self, opt: &Opt, d: &mut Diagnostics) {
-        match opt.name().as_str() {
-            "default" => self.default = default(opt, d),
-            "on_update" => match opt.ident("on_update = now", d) {
-                Some(now) if now == "now" => self.on_update = Some(opt.key.clone()),
-                Some(other) => d.error(&other, format!("`on_update` knows no `{other}`")).help("`on_update = now`"),
-                None => {}
-            },
-            "column" => self.column = opt.text("column = \"created\"", d),
-            "rename_from" => self.rename_from = opt.text("rename_from = \"old_name\"", d),
-            _ if self.rules.option(opt, d) => {}
-            name => unknown_field_option(opt, name, d),
-        }
-    }
+    d.error(&value, format!("`on_update` knows no `{value}`")).help("`on_update = now`");
+    None
 }
 
 fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
@@ -175,17 +189,30 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
 }
 
 /// The options of all `#[field(..)]` attributes, which are taken off.
-pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<Opt> {
+pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<NestedMeta> {
     let mut found = Vec::new();
     attrs.retain(|attr| {
         if !attr.path().is_ident("field") {
             return true;
         }
         match &attr.meta {
-            Meta::List(list) => found.extend(options::parse(list.tokens.clone(), d)),
+            Meta::List(list) => found.extend(options::read(list.tokens.clone(), d)),
             _ => d.error(attr, "`#[field]` needs options").help("`#[field(primary)]`"),
         }
         false
     });
     found
+}
+
+/// The keys of a table and the list that suggestions come from name the same options.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_known() {
+        let mut known = FIELD_OPTIONS.to_vec();
+        known.sort_unstable();
+        assert_eq!(options::keys_of::<FieldKeys>(), known);
+    }
 }

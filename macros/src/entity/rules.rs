@@ -1,10 +1,11 @@
 //! Constraints of a field: `length`, `range`, `pattern`, `format`, `items`, `unique_items`, `each(..)`, `one_of(..)`.
 
+use darling::FromMeta;
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, RangeLimits};
 
 use super::date;
 use crate::diagnostics::Diagnostics;
-use crate::options::{self, Opt};
+use crate::options::{self, Opt, Rest};
 
 /// The named formats of contract 2.4.
 pub(crate) const FORMATS: &[&str] =
@@ -64,21 +65,44 @@ pub(crate) enum Choice {
     Int(i64, Box<Expr>),
 }
 
+/// A key of a constraint each.
+#[derive(Debug, Default, FromMeta)]
+pub(crate) struct RuleKeys {
+    length: Option<Opt>,
+    range: Option<Opt>,
+    pattern: Option<Opt>,
+    format: Option<Opt>,
+    items: Option<Opt>,
+    unique_items: Option<Opt>,
+    each: Option<Opt>,
+    one_of: Option<Opt>,
+    #[darling(flatten)]
+    pub(crate) rest: Rest,
+}
+
+/// The keys of `each(..)`.
+#[derive(Debug, Default, FromMeta)]
+struct EachKeys {
+    length: Option<Opt>,
+    pattern: Option<Opt>,
+    format: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
 impl RuleArgs {
-    /// Reads one option; `false` when it is not a constraint.
-    pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
-        match opt.name().as_str() {
-            "length" => self.length = bounds(opt, "length = 1..=200", count, d),
-            "range" => self.range = bounds(opt, "range = 0..=100", bound, d),
-            "items" => self.items = bounds(opt, "items = 1..=10", count, d),
-            "pattern" => self.pattern = text(opt, "pattern = \"[a-z]+\"", d),
-            "format" => self.format = text(opt, "format = \"email\"", d),
-            "unique_items" => self.unique_items = opt.flag(d).then(|| opt.key.clone()),
-            "each" => self.each = each(opt, d),
-            "one_of" => self.one_of = one_of(opt, d),
-            _ => return false,
+    /// Reads the values of a table.
+    pub(crate) fn read(keys: RuleKeys, d: &mut Diagnostics) -> Self {
+        Self {
+            length: keys.length.and_then(|opt| bounds(&opt, "length = 1..=200", count, d)),
+            range: keys.range.and_then(|opt| bounds(&opt, "range = 0..=100", bound, d)),
+            pattern: keys.pattern.and_then(|opt| text(&opt, "pattern = \"[a-z]+\"", d)),
+            format: keys.format.and_then(|opt| text(&opt, "format = \"email\"", d)),
+            items: keys.items.and_then(|opt| bounds(&opt, "items = 1..=10", count, d)),
+            unique_items: keys.unique_items.filter(|opt| opt.flag(d)).map(|opt| opt.key),
+            each: keys.each.and_then(|opt| each(&opt, d)),
+            one_of: keys.one_of.and_then(|opt| one_of(&opt, d)),
         }
-        true
     }
 
     /// Each constraint's name, with the set of types it is for (a const of the runtime).
@@ -117,18 +141,15 @@ fn text(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Rule<LitStr>> {
 }
 
 fn each(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Box<RuleArgs>>> {
-    let options = options::parse(opt.list("each(length = 1..=64)", d)?, d);
-    options::repeated(&options, &[], d);
+    let options = options::read(opt.list("each(length = 1..=64)", d)?, d);
     if options.is_empty() {
         d.error(&opt.key, "`each` has no constraint").help("`each(length = 1..=64)`");
     }
-    let mut rules = RuleArgs::default();
-    for inner in &options {
-        let known = ["length", "pattern", "format"];
-        if !known.contains(&inner.name().as_str()) || !rules.option(inner, d) {
-            options::unknown(inner, "each", &known, &[], d);
-        }
+    let EachKeys { length, pattern, format, rest } = options::table(options, &[], d);
+    for inner in &rest.0 {
+        options::unknown(inner, "each", &["length", "pattern", "format"], &[], d);
     }
+    let rules = RuleArgs::read(RuleKeys { length, pattern, format, ..RuleKeys::default() }, d);
     Some(Rule { key: opt.key.clone(), value: Box::new(rules) })
 }
 

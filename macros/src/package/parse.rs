@@ -48,7 +48,7 @@ impl PackageArgs {
                     args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();
                 }
                 "crate" => {
-                    if let Some(Expr::Path(path)) = opt.expr("crate = ::framework::linchpin", d) {
+                    if let Some(path) = opt.path("crate = ::framework::linchpin", d) {
                         args.krate = quote!(#path);
                     }
                 }
