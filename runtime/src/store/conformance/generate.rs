@@ -135,7 +135,13 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         .prop_map(|((id, field, add), value)| {
             let source = Source::Arg { index: 1, nullable: value.is_null() || !add };
             let value_of = if add { AssignValue::Add(source) } else { AssignValue::Set(source) };
-            Step::Update(Filter::eq_arg(0, 0), vec![Assign { field, value: value_of }], vec![id, value])
+            // As operations do: no sum leaves the range of integers.
+            let near = |op, bound| Filter::cond(field, op, Operand::One(Source::Value(Value::Int(bound))));
+            let within = near(Op::Gte, 4 - MAX_INTEGER).and(near(Op::Lte, MAX_INTEGER - 4));
+            let null = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
+            let guarded = add && matches!(FIELDS[field].kind, Kind::Integer);
+            let filter = if guarded { Filter::eq_arg(0, 0).and(null.or(within)) } else { Filter::eq_arg(0, 0) };
+            Step::Update(filter, vec![Assign { field, value: value_of }], vec![id, value])
         })
         .boxed();
     // Many records: fields that no unique holds, since stores check uniques at different moments of one statement.

@@ -38,7 +38,7 @@ const STATUS_FIELD: usize = 7;
 const TAGS: usize = 8;
 const META: usize = 9;
 
-const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
+pub(crate) const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
     EntityDesc {
         name,
         namespace: None,

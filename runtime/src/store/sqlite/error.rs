@@ -24,6 +24,12 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
     }
 }
 
+/// Whether somebody else holds the lock.
+pub(super) fn is_busy(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<rusqlite::Error>());
+    cause.and_then(rusqlite::Error::sqlite_error_code).is_some_and(|c| matches!(c, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// The wire names in `UNIQUE constraint failed: posts.a, posts.b`.
 fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
     let columns = message.strip_prefix("UNIQUE constraint failed: ")?;

@@ -4,12 +4,16 @@
 //! that groups commits. The conversation lane is a small `sqlx` pool on the same file, for schema set-up, inspection and
 //! whatever is a conversation with the database.
 
+mod access;
 mod bind;
 mod error;
+mod file;
+mod pool;
 mod reader;
 mod render;
 mod row;
 mod schema;
+mod select;
 mod writer;
 
 #[cfg(test)]
@@ -19,16 +23,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
 use super::{Plan, Reply, Rows, Statement, Store};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
-use render::Native;
+use render::{Native, Runs};
 
 /// How long a connection waits for another process that holds the file's lock.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long closing waits for what others hold.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -49,12 +56,17 @@ pub struct SqliteOptions {
     pub durability: Durability,
     /// Writes that may wait; one more is refused with 503.
     pub queue: usize,
+    /// Long reads at a time. Reads that an index covers do not count: they run on the thread that asks.
+    pub scans: usize,
+    /// Long reads that may wait; one more is refused with 503.
+    pub scan_queue: usize,
 }
 
 impl SqliteOptions {
-    /// A file with full durability and a queue of 4096 writes.
+    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at a time per core (2 to 8).
     pub fn new(path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_owned(), durability: Durability::Full, queue: 4096 }
+        let scans = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+        Self { path: path.as_ref().to_owned(), durability: Durability::Full, queue: 4096, scans, scan_queue: 256 }
     }
 }
 
@@ -63,6 +75,8 @@ pub struct SqliteStore {
     readers: reader::Readers,
     writer: writer::Writer,
     pool: sqlx::SqlitePool,
+    /// Set once everything has ended; whoever closes meanwhile waits for it.
+    closed: tokio::sync::OnceCell<()>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -78,23 +92,47 @@ impl SqliteStore {
     /// When the file cannot be opened as a database; the text names it.
     pub fn open(options: SqliteOptions) -> Result<Self> {
         let path = options.path;
-        let failed = |error: rusqlite::Error| Error::unavailable(format!("cannot open the database {}: {error}", path.display()));
-        let writer = writer::connect(&path, options.durability).map_err(failed)?;
+        let connection = file::open(&path, options.durability)?;
+        let file = file::Identity::of(&path).map_err(Error::unavailable)?;
         let synchronous = match options.durability {
             Durability::Full => SqliteSynchronous::Full,
             Durability::Normal => SqliteSynchronous::Normal,
         };
-        let connect =
-            SqliteConnectOptions::new().filename(&path).journal_mode(SqliteJournalMode::Wal).synchronous(synchronous).busy_timeout(BUSY);
+        let connect = SqliteConnectOptions::new().filename(&path).synchronous(synchronous).busy_timeout(BUSY);
         let pool = SqlitePoolOptions::new().max_connections(2).min_connections(0).test_before_acquire(false).connect_lazy_with(connect);
-        let writer = writer::Writer::start(writer, options.queue).map_err(Error::unavailable)?;
-        Ok(Self { readers: reader::Readers::new(path), writer, pool })
+        let writer = writer::Writer::start(connection, file, options.queue).map_err(Error::unavailable)?;
+        let scans = pool::Pool::new(path.clone(), options.scans, options.scan_queue);
+        Ok(Self { readers: reader::Readers::new(path, scans), writer, pool, closed: tokio::sync::OnceCell::new() })
+    }
+
+    /// Takes nothing more, ends what was accepted and puts everything into the file.
+    async fn finish(&self) {
+        self.readers.refuse();
+        self.writer.refuse();
+        self.readers.pool.close(PATIENCE).await;
+        let connection = self.writer.close().await;
+        if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
+            tracing::warn!("a connection of the pool was still in use when the store was closed");
+        }
+        // Last, when nobody can write behind it.
+        let Some(connection) = connection else { return };
+        let checkpoint = move || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        match tokio::task::spawn_blocking(checkpoint).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(_)) => tracing::warn!("the log was not written back when the store was closed: another connection reads it"),
+            Ok(Err(error)) => tracing::warn!(%error, "the log was not written back when the store was closed"),
+            Err(error) => tracing::warn!(%error, "the log was not written back when the store was closed"),
+        }
     }
 
     /// The conversation lane: transactions and statements of the user's own.
     pub fn pool(&self) -> &sqlx::SqlitePool {
         &self.pool
     }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the store is closed")
 }
 
 /// The native form of a statement this store has prepared.
@@ -121,13 +159,10 @@ impl Store for SqliteStore {
             Ok(native) => native,
             Err(error) => return Reply::Ready(Err(error)),
         };
-        if native.writes {
-            return self.writer.run(Arc::clone(statement), args, rows);
+        match native.runs {
+            Runs::Writer => self.writer.run(Arc::clone(statement), args, rows),
+            _ => self.readers.run(statement, native, args, rows),
         }
-        if native.bounded {
-            return Reply::Ready(self.readers.run(statement.entity, native, &args, rows));
-        }
-        Reply::Later(Box::pin(self.readers.run_blocking(Arc::clone(statement), args, rows)))
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
@@ -143,8 +178,7 @@ impl Store for SqliteStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.writer.close().await;
-            self.pool.close().await;
+            self.closed.get_or_init(|| self.finish()).await;
         })
     }
 }

@@ -1,29 +1,32 @@
 //! Reads: inline, on a connection of the calling thread.
 //!
-//! A point read is shorter than a hop to another thread. What may return any number of rows goes to the blocking pool
-//! instead, so that it cannot hold up the workers.
+//! A short read is shorter than a hop to another thread. What may look at any number of rows goes to the [`Pool`] instead, so
+//! that it cannot hold up the workers.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
-use tokio::sync::Semaphore;
 
-use super::render::Native;
+use super::pool::Pool;
+use super::render::{Native, Runs};
 use super::row::SqliteRow;
-use super::{BUSY, bind, error, native, render};
+use super::{access, bind, error, native, render};
 use crate::entity::EntityDesc;
-use crate::store::{Plan, Rows, Statement};
+use crate::store::{Plan, Reply, Rows, Statement};
 use crate::{Error, Result, Value};
 
 /// Statements kept per connection.
 const CACHED: usize = 512;
-/// Unbounded reads at a time.
-const BLOCKING: usize = 8;
+/// Rows that are still read inline; each takes less than a microsecond.
+const INLINE: i64 = 500;
+/// How long an inline read waits for a lock. WAL readers meet one only while another process recovers the file.
+const INLINE_BUSY: Duration = Duration::from_millis(50);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -33,63 +36,60 @@ thread_local! {
 
 /// The read side of a store.
 pub(super) struct Readers {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     id: u64,
     path: PathBuf,
     /// Lives as long as the store: connections of threads are closed when it is gone.
     alive: Arc<()>,
-    blocking: Semaphore,
+    closed: AtomicBool,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl std::fmt::Debug for Readers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Readers").field("path", &self.shared.path).finish_non_exhaustive()
+        f.debug_struct("Readers").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf, pool: Pool) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::new(Shared { id, path, alive: Arc::new(()), blocking: Semaphore::new(BLOCKING) }) }
+        Self { id, path, alive: Arc::new(()), closed: AtomicBool::new(false), pool: Arc::new(pool) }
     }
 
-    /// Reads here and now.
-    pub(super) fn run(&self, entity: &'static EntityDesc, native: &Native, args: &[Value], rows: Rows) -> Result<Rows> {
-        self.shared.with(|connection| read(connection, entity, native, args, rows))?
-    }
-
-    /// Reads on the blocking pool.
-    pub(super) fn run_blocking(
-        &self,
-        statement: Arc<Statement>,
-        args: Vec<Value>,
-        rows: Rows,
-    ) -> impl Future<Output = Result<Rows>> + Send + use<> {
-        let shared = Arc::clone(&self.shared);
-        async move {
-            let _permit = shared.blocking.acquire().await.map_err(Error::unavailable)?;
-            let shared = Arc::clone(&shared);
-            let work = move || shared.with(|connection| read(connection, statement.entity, native(&statement)?, &args, rows))?;
-            tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+    /// Reads here and now when that is short, else on another thread.
+    pub(super) fn run<'a>(&'a self, statement: &'a Arc<Statement>, native: &Native, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let inline = match &native.runs {
+            Runs::Inline => Ok(true),
+            Runs::Limited(limit) => access::rows(limit, &args).map(|rows| rows <= INLINE),
+            Runs::Apart | Runs::Writer => Ok(false),
+        };
+        match inline {
+            Ok(true) => Reply::Ready(self.with(|connection| read(connection, statement.entity, native, &args, rows)).flatten()),
+            Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
+            Ok(false) => Reply::Later(Box::pin(Arc::clone(&self.pool).run(Arc::clone(statement), args, rows))),
+            Err(error) => Reply::Ready(Err(error)),
         }
     }
 
     pub(super) fn ping(&self) -> Result<()> {
-        self.shared.with(|c| c.query_row("SELECT 1", [], |_| Ok(())).map_err(Error::unavailable))?
+        self.with(|c| c.query_row("SELECT 1", [], |_| Ok(())).map_err(Error::unavailable)).flatten()
     }
-}
 
-impl Shared {
+    /// Takes nothing more.
+    pub(super) fn refuse(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
     fn with<T>(&self, work: impl FnOnce(&Connection) -> T) -> Result<T> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(super::closed());
+        }
         CONNECTIONS.with_borrow_mut(|connections| {
             if let Some((.., connection)) = connections.iter().find(|(id, ..)| *id == self.id) {
                 return Ok(work(connection));
             }
             connections.retain(|(_, alive, _)| alive.strong_count() > 0);
-            let connection = connect(&self.path).map_err(Error::unavailable)?;
+            let connection = connect(&self.path, INLINE_BUSY).map_err(Error::unavailable)?;
             let done = work(&connection);
             connections.push((self.id, Arc::downgrade(&self.alive), connection));
             Ok(done)
@@ -97,10 +97,11 @@ impl Shared {
     }
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+/// A connection that only reads.
+pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(busy)?;
     prepare(&connection)?;
     Ok(connection)
 }
@@ -121,15 +122,17 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Runs a read and collects its rows.
-fn read(connection: &Connection, entity: &'static EntityDesc, native: &Native, args: &[Value], mut rows: Rows) -> Result<Rows> {
+pub(super) fn read(connection: &Connection, entity: &'static EntityDesc, native: &Native, args: &[Value], mut rows: Rows) -> Result<Rows> {
     let failed = |e| error::of(entity, e);
     let mut statement = connection.prepare_cached(&native.sql).map_err(failed)?;
     bind::bind(&mut statement, &native.binds, args)?.map_err(failed)?;
     let mut found = statement.raw_query();
     while let Some(row) = found.next().map_err(failed)? {
-        if !rows.push(&SqliteRow { row, entity }) {
+        let row = SqliteRow::new(row, entity);
+        if !rows.push(&row) {
             break;
         }
+        row.sound()?;
     }
     Ok(rows)
 }
@@ -166,10 +169,13 @@ pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [
     }
     let mut found = prepared.raw_query();
     // Every row is stepped over: an unfinished statement is not committed.
+    let mut sound = Ok(());
     while let Some(row) = found.next().map_err(failed)? {
-        rows.push(&SqliteRow { row, entity });
+        let row = SqliteRow::new(row, entity);
+        rows.push(&row);
+        sound = sound.and(row.sound());
     }
-    Ok(rows)
+    sound.map(|()| rows)
 }
 
 /// Whether a record with this key is there; only asked once an insert has failed.

@@ -54,44 +54,18 @@ async fn reads_by_key_and_pages_use_an_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_schema_installs_twice_and_a_changed_one_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = open(&folder);
-    store.install(&[&THING]).await.expect("created");
-    store.install(&[&THING]).await.expect("found as declared");
-    let table = quote_table();
-    let sql = format!("ALTER TABLE {table} ADD COLUMN \"extra\" TEXT");
-    sqlx::query(sqlx::AssertSqlSafe(sql)).execute(store.pool()).await.expect("altered");
-    let error = store.install(&[&THING]).await.expect_err("a column more").to_string();
-    assert!(error.contains("column not declared: \"extra\" TEXT"), "{error}");
-    store.close().await;
-}
-
-fn quote_table() -> String {
-    render::quote(THING.storage_name)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_closed_store_refuses_writes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
-    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    store.close().await;
-    let refused = store.run(&insert, vec![Value::Null; THING.fields.len()], Rows::count()).await;
-    assert_eq!(refused.err().map(|e| e.code().status()), Some(503));
-    assert!(store.ready().await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn durable_by_default() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("test.db");
     for (durability, expected) in [(Durability::Full, 2), (Durability::Normal, 1)] {
-        let connection = writer::connect(&path, durability).expect("opened");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = SqliteOptions::new(folder.path().join("test.db"));
+        options.durability = durability;
+        let store = SqliteStore::open(options).expect("a fresh file opens");
+        store.install(&[&THING]).await.expect("installed");
+        let connection = file::open(&folder.path().join("test.db"), durability).expect("opened");
         let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).expect("a number");
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).expect("a mode");
         assert_eq!((synchronous, mode.as_str()), (expected, "wal"));
+        store.close().await;
     }
 }
 
@@ -166,4 +140,132 @@ async fn a_full_queue_refuses_at_once() {
     }
     assert_eq!(kept + refused, 10);
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_reads_wait_in_a_bounded_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    (options.scans, options.scan_queue) = (1, 2);
+    let store = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("stored");
+    // No index covers the title.
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let read = || {
+        let (store, scan) = (Arc::clone(&store), Arc::clone(&scan));
+        async move { store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await.map(|r| r.count) }
+    };
+    let places = store.readers.pool.occupy().await;
+    let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(read())).collect();
+    while store.readers.pool.queue_left() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let refused = read().await.expect_err("the queue is full");
+    assert_eq!((refused.code(), refused.retry_after_seconds()), (crate::Code::Unavailable, Some(1)));
+    // Short reads do not wait for long ones.
+    let Reply::Ready(found) = store.run(&by_key, vec![Value::Text("k".to_owned())], Rows::count()) else { panic!("not inline") };
+    assert_eq!(found.map(|r| r.count).ok(), Some(1));
+    // A caller that leaves gives its place in the queue back.
+    let mut waiting = waiting.into_iter();
+    let (left, stays) = (waiting.next().expect("one"), waiting.next().expect("another"));
+    left.abort();
+    assert!(left.await.is_err());
+    assert_eq!(store.readers.pool.queue_left(), 1);
+    drop(places);
+    assert_eq!(stays.await.expect("not aborted").ok(), Some(0));
+    assert_eq!(read().await.ok(), Some(0));
+    store.close().await;
+}
+
+/// A read that would take minutes: every record joined with every other one, several times.
+fn endless() -> Arc<Statement> {
+    let native = Native {
+        sql: "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n".into(),
+        counting: None,
+        binds: Box::default(),
+        runs: Runs::Apart,
+    };
+    let plan = Plan::Exists { filter: Filter::TRUE };
+    Arc::new(Statement { entity: &THING, plan, native: Box::new(native) })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_read_ends_with_its_caller() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.scans = 1;
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let endless = endless();
+    for _ in 0..3 {
+        let begun = std::time::Instant::now();
+        let read = store.run(&endless, Vec::new(), Rows::count());
+        assert!(tokio::time::timeout(Duration::from_millis(100), read).await.is_err(), "it ended by itself");
+        // Its place is free again, so somebody else can read.
+        let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+        let found = store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await;
+        assert_eq!(found.map(|r| r.count).ok(), Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(4), "the read before was not stopped");
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_pages_are_read_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let plan = Plan::Select {
+        filter: Filter::TRUE,
+        order: vec![Order { field: 0, desc: false }],
+        after: None,
+        limit: Some(Source::Arg { index: 0, nullable: false }),
+    };
+    let page = store.prepare(&THING, plan).expect("a plan");
+    for (limit, inline) in [(1, true), (500, true), (501, false), (i64::MAX, false)] {
+        let reply = store.run(&page, vec![Value::Int(limit)], Rows::count());
+        assert_eq!(matches!(reply, Reply::Ready(_)), inline, "{limit}");
+        reply.await.expect("a page");
+    }
+    assert!(store.run(&page, Vec::new(), Rows::count()).await.is_err(), "a limit is missing");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("test.db");
+    let store = Arc::new(open(&folder));
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let text = |t: &str| vec![Value::Text(t.to_owned())];
+    // Accepted and not yet done, with the store closed from two sides meanwhile.
+    let writes: Vec<_> = (0..600).map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+    let closing = || {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.close().await })
+    };
+    let (one, two) = (closing(), closing());
+    for write in writes {
+        write.await.expect("accepted, so done");
+    }
+    one.await.expect("closed");
+    two.await.expect("closed");
+    store.close().await;
+    // Nothing is left outside the file.
+    let log = std::fs::metadata(folder.path().join("test.db-wal")).map_or(0, |m| m.len());
+    assert_eq!(log, 0, "the log was not written back");
+    for (statement, args) in [(&insert, thing("late", "late")), (&by_key, text("k1")), (&scan, text("x"))] {
+        let refused = store.run(statement, args, Rows::count()).await.expect_err("the store is closed");
+        assert_eq!(refused.code(), crate::Code::Unavailable);
+    }
+    assert!(store.ready().await.is_err());
+    let alone = rusqlite::Connection::open(&path).expect("the file");
+    let count: i64 = alone.query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0)).expect("a number");
+    assert_eq!(count, 600);
 }

@@ -3,7 +3,6 @@
 //! The thread takes whatever waits and runs it in one transaction, so that one wait for the disk serves all. A statement
 //! that fails undoes itself alone; answers leave after the commit.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -11,7 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{BUSY, Durability, reader};
+use super::file::Identity;
+use super::{closed, error, reader};
 use crate::store::{Reply, Rows, Statement};
 use crate::{Error, Result, Value};
 
@@ -28,28 +28,18 @@ struct Job {
 /// The write side of a store.
 pub(super) struct Writer {
     queue: RwLock<Option<mpsc::Sender<Job>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// Opens the writer's connection; creates the file.
-pub(super) fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = match durability {
-        Durability::Full => "FULL",
-        Durability::Normal => "NORMAL",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
-    reader::prepare(&connection)?;
-    Ok(connection)
+    thread: Mutex<Option<JoinHandle<Connection>>>,
+    file: Arc<Identity>,
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, queue: usize) -> std::io::Result<Self> {
+    pub(super) fn start(connection: Connection, file: Identity, queue: usize) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel(queue.max(1));
-        let thread = std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(&connection, receiver))?;
-        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        let file = Arc::new(file);
+        let watched = Arc::clone(&file);
+        let thread =
+            std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(connection, &watched, receiver))?;
+        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file })
     }
 
     pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
@@ -67,27 +57,26 @@ impl Writer {
 
     pub(super) fn ping(&self) -> Result<()> {
         match &*self.queue.read() {
-            Some(queue) if !queue.is_closed() => Ok(()),
+            Some(queue) if !queue.is_closed() => self.file.check(),
             _ => Err(closed()),
         }
     }
 
-    /// Takes nothing more, finishes what waits, and ends the thread.
-    pub(super) async fn close(&self) {
+    /// Takes nothing more.
+    pub(super) fn refuse(&self) {
         self.queue.write().take();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // The thread ends by itself once the queue is empty; an error means it had ended already.
-            drop(tokio::task::spawn_blocking(move || thread.join()).await);
-        }
+    }
+
+    /// Finishes what waits, ends the thread and hands over its connection; `None` when that has been done.
+    pub(super) async fn close(&self) -> Option<Connection> {
+        self.refuse();
+        let thread = self.thread.lock().take()?;
+        // The thread ends by itself once the queue is empty; an error means that it was lost.
+        tokio::task::spawn_blocking(move || thread.join()).await.ok()?.ok()
     }
 }
 
-fn closed() -> Error {
-    Error::unavailable("the store is closed")
-}
-
-fn work(connection: &Connection, mut queue: mpsc::Receiver<Job>) {
+fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Job>) -> Connection {
     let mut group = Vec::with_capacity(GROUP);
     while let Some(job) = queue.blocking_recv() {
         group.push(job);
@@ -96,26 +85,47 @@ fn work(connection: &Connection, mut queue: mpsc::Receiver<Job>) {
         {
             group.push(job);
         }
-        if group.len() == 1 {
-            // A transaction around one statement would only cost.
-            for job in group.drain(..) {
-                finish(job.answer, run(connection, &job.statement, job.args, job.rows).0);
-            }
-        } else {
-            commit(connection, &mut group);
+        if let Err(error) = file.check() {
+            refuse(group.drain(..), &cause(&error));
+            continue;
+        }
+        if let Some(locked) = run_group(&connection, &mut group) {
+            // The others have waited for the same lock; each waiting anew would add up.
+            refuse(std::iter::from_fn(|| queue.try_recv().ok()), &locked);
         }
     }
-    if let Err(error) = connection.pragma_update(None, "wal_checkpoint", "TRUNCATE") {
-        tracing::debug!(%error, "no checkpoint at the end");
+    connection
+}
+
+fn refuse(jobs: impl Iterator<Item = Job>, cause: &str) {
+    jobs.for_each(|job| finish(job.answer, Err(Error::unavailable(cause.to_owned()))));
+}
+
+fn cause(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Runs all of a group and answers. When another process held the lock for too long, says so.
+fn run_group(connection: &Connection, group: &mut Vec<Job>) -> Option<String> {
+    if group.len() > 1 {
+        return commit(connection, group);
     }
+    // A transaction around one statement would only cost.
+    let mut locked = None;
+    for job in group.drain(..) {
+        let outcome = run(connection, &job.statement, job.args, job.rows).0;
+        locked = outcome.as_ref().err().filter(|e| error::is_busy(e)).map(cause);
+        finish(job.answer, outcome);
+    }
+    locked
 }
 
 /// Runs a group in one transaction.
-fn commit(connection: &Connection, group: &mut Vec<Job>) {
+fn commit(connection: &Connection, group: &mut Vec<Job>) -> Option<String> {
     if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
         let text = error.to_string();
-        group.drain(..).for_each(|job| finish(job.answer, Err(Error::unavailable(text.clone()))));
-        return;
+        refuse(group.drain(..), &text);
+        return error::is_busy(&Error::unavailable(error)).then_some(text);
     }
     let mut done = Vec::with_capacity(group.len());
     let mut lost = None;
@@ -133,7 +143,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>) {
         };
         // A full disk or a failing one ends the whole transaction, not just the statement.
         if lost.is_none() && connection.is_autocommit() {
-            lost = Some(outcome.as_ref().err().map(ToString::to_string).unwrap_or_default());
+            lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
         }
         done.push((job.answer, outcome));
     }
@@ -153,6 +163,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>) {
         };
         finish(answer, outcome);
     }
+    None
 }
 
 /// Runs one write; tells whether it panicked.

@@ -1,0 +1,211 @@
+//! How far a read can reach: decided once per statement, from what is declared.
+//!
+//! A read that an index covers looks at no more rows than it answers, whatever the table holds, so it may run on the thread
+//! that asks. Everything else may scan and belongs on other threads. The tests hold each verdict against what SQLite really
+//! does with such a statement.
+
+use crate::entity::EntityDesc;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{After, Order};
+use crate::{Error, Result, Value};
+
+/// How many rows a read looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// One at most.
+    One,
+    /// As many as its limit says.
+    Page,
+    /// Perhaps all of them.
+    Scan,
+}
+
+/// What a condition says about a field, where an index can use it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fact<'a> {
+    /// It has this value; `None`: it is null.
+    Pin {
+        field: usize,
+        value: Option<&'a Source>,
+        /// Whether the value is never null.
+        certain: bool,
+    },
+    /// It is on this side of a value, and so not null.
+    Range { field: usize, op: Op, value: &'a Source },
+    /// It is not null.
+    Present { field: usize },
+    /// Nothing matches.
+    Never,
+    /// Something no index answers.
+    Rest,
+}
+
+/// The conditions that must all hold.
+pub(super) fn conjuncts(filter: &Filter) -> Vec<&Filter> {
+    match filter {
+        Filter::All(list) => list.iter().flat_map(conjuncts).collect(),
+        Filter::Any(list) if list.len() == 1 => conjuncts(&list[0]),
+        single => vec![single],
+    }
+}
+
+impl<'a> Fact<'a> {
+    pub(super) fn of(filter: &'a Filter) -> Self {
+        match filter {
+            Filter::Any(list) if list.is_empty() => Self::Never,
+            Filter::Cond { field, op, value: Operand::One(value) } => {
+                let field = *field;
+                let null = matches!(value, Source::Value(Value::Null));
+                match op {
+                    Op::Eq if null => Self::Pin { field, value: None, certain: false },
+                    Op::Eq => Self::Pin { field, value: Some(value), certain: !matches!(value, Source::Arg { nullable: true, .. }) },
+                    Op::Ne if null => Self::Present { field },
+                    Op::Gt | Op::Gte | Op::Lt | Op::Lte => Self::Range { field, op: *op, value },
+                    _ => Self::Rest,
+                }
+            }
+            _ => Self::Rest,
+        }
+    }
+
+    /// Whether it bounds a field from where an order of this direction begins.
+    pub(super) fn begins(&self, at: usize, desc: bool) -> bool {
+        matches!(self, Self::Range { field, op, .. } if *field == at && matches!(op, Op::Lt | Op::Lte) == desc)
+    }
+
+    fn pins(&self, at: usize) -> bool {
+        matches!(self, Self::Pin { field, .. } if *field == at)
+    }
+
+    fn bounds(&self, at: usize) -> bool {
+        matches!(self, Self::Range { field, .. } | Self::Present { field } if *field == at)
+    }
+
+    /// Whether another fact says it already: a range holds for no null.
+    pub(super) fn implied(&self, facts: &[Self]) -> bool {
+        match self {
+            Self::Present { field } => facts.iter().any(|f| matches!(f, Self::Range { field: at, .. } if at == field)),
+            _ => false,
+        }
+    }
+}
+
+/// How many leading keys of an order have one value in all records that match, and so order nothing.
+pub(super) fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
+    let pinned = order.iter().take_while(|key| facts.iter().any(|f| f.pins(key.field))).count();
+    // An order that is settled as a whole keeps its last key.
+    pinned.min(order.len().saturating_sub(1))
+}
+
+/// Whether pages of an order can be read as stretches of an index: one direction, and no nulls behind the first key.
+pub(super) fn streams(entity: &EntityDesc, order: &[Order], after: &[Option<usize>]) -> bool {
+    let Some((first, rest)) = order.split_first() else { return false };
+    rest.iter().all(|o| o.desc == first.desc && entity.fields.get(o.field).is_some_and(|f| !f.optional))
+        && after.iter().skip(1).all(Option::is_some)
+}
+
+/// How far a read of these facts in this order reaches.
+pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after: Option<&After>) -> Reach {
+    let all: Vec<Fact<'_>> = conjuncts(filter).into_iter().map(Fact::of).collect();
+    let facts: Vec<Fact<'_>> = all.iter().filter(|f| !f.implied(&all)).copied().collect();
+    if facts.iter().any(|f| matches!(f, Fact::Never)) || names_one(entity, &facts) {
+        return Reach::One;
+    }
+    let settled = settled(&facts, order);
+    let order = &order[settled..];
+    if after.is_some_and(|after| !streams(entity, order, after.keys.get(settled..).unwrap_or_default())) {
+        return Reach::Scan;
+    }
+    let covered = paths(entity).any(|path| path.covers(&facts, order));
+    if covered { Reach::Page } else { Reach::Scan }
+}
+
+/// Whether the primary key or all fields of a unique have a value.
+fn names_one(entity: &EntityDesc, facts: &[Fact<'_>]) -> bool {
+    let named = |at: usize| {
+        let optional = entity.fields.get(at).is_none_or(|f| f.optional);
+        facts.iter().any(|f| matches!(f, Fact::Pin { field, value: Some(_), certain } if *field == at && (*certain || !optional)))
+    };
+    named(entity.primary) || entity.uniques.iter().any(|u| u.fields.iter().all(|f| named(*f)))
+}
+
+/// An index as it lies on disk.
+struct Path {
+    keys: Vec<(usize, bool)>,
+    /// Whether no two entries are equal.
+    distinct: bool,
+}
+
+/// The primary key, the uniques and the indexes of an entity.
+fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
+    let primary = Path { keys: vec![(entity.primary, false)], distinct: true };
+    let uniques = entity.uniques.iter().map(|unique| Path {
+        keys: unique.fields.iter().map(|f| (*f, false)).collect(),
+        // SQLite keeps nulls apart in a unique: there may be any number of them.
+        distinct: unique.fields.iter().all(|f| !entity.fields[*f].optional),
+    });
+    let indexes = entity.indexes.iter().map(|index| {
+        let keys = index_keys(entity, index).into_iter().map(|k| (k.field, k.desc)).collect();
+        Path { keys, distinct: true }
+    });
+    std::iter::once(primary).chain(uniques).chain(indexes)
+}
+
+/// The keys of an index with the primary key behind them: it breaks ties in the direction of the sort, so the index goes on
+/// with it.
+pub(super) fn index_keys(entity: &EntityDesc, index: &crate::entity::IndexDesc) -> Vec<crate::entity::SortDesc> {
+    let mut keys = index.fields.to_vec();
+    if !keys.iter().any(|k| k.field == entity.primary) {
+        let desc = keys.last().is_some_and(|k| k.desc);
+        keys.push(crate::entity::SortDesc { field: entity.primary, desc });
+    }
+    keys
+}
+
+impl Path {
+    /// Whether the records that match lie next to each other and in this order.
+    fn covers(&self, facts: &[Fact<'_>], order: &[Order]) -> bool {
+        let pinned = self.keys.iter().take_while(|(field, _)| facts.iter().any(|f| f.pins(*field))).count();
+        let (mut pins, mut from, mut to) = (0, 0, 0);
+        let next = self.keys.get(pinned).map(|(field, _)| *field);
+        for fact in facts {
+            match fact {
+                Fact::Pin { field, .. } if self.keys[..pinned].iter().any(|(at, _)| at == field) => pins += 1,
+                Fact::Range { op: Op::Gt | Op::Gte, field, .. } if next == Some(*field) => from += 1,
+                Fact::Range { field, .. } if next == Some(*field) => to += 1,
+                Fact::Present { .. } if next.is_some_and(|at| fact.bounds(at)) => from += 1,
+                _ => return false,
+            }
+        }
+        // Of two conditions on one key an index uses one.
+        if pins > pinned || from > 1 || to > 1 {
+            return false;
+        }
+        let mut keys = self.keys[pinned..].iter();
+        let mut flipped = None;
+        for want in order {
+            match keys.next() {
+                Some((field, desc)) if *field == want.field && *flipped.get_or_insert(*desc != want.desc) == (*desc != want.desc) => {}
+                Some(_) => return false,
+                None => return self.distinct,
+            }
+        }
+        true
+    }
+}
+
+/// The number of rows a limit allows.
+///
+/// # Errors
+/// When the argument is missing.
+pub(super) fn rows(limit: &Source, args: &[Value]) -> Result<i64> {
+    let value = match limit {
+        Source::Value(value) => Some(value),
+        Source::Arg { index, .. } => args.get(*index),
+        _ => None,
+    };
+    match value {
+        Some(Value::Int(rows)) => Ok(*rows),
+        _ => Err(Error::internal("a statement lacks its limit")),
+    }
+}

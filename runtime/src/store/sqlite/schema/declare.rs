@@ -1,0 +1,72 @@
+//! The statements that make what entities declare.
+
+use crate::entity::{EntityDesc, FieldDesc, Kind};
+use crate::store::sqlite::access::index_keys;
+use crate::store::sqlite::render::quote;
+
+/// The statements that make an entity's table.
+pub(super) struct Declared {
+    pub(super) table: String,
+    /// Name and DDL, in the order of creation.
+    pub(super) indexes: Vec<(String, String)>,
+}
+
+pub(super) fn declare(entity: &EntityDesc) -> Declared {
+    let columns: Vec<String> = entity.fields.iter().enumerate().map(|(i, f)| column(f, i == entity.primary)).collect();
+    let table = quote(entity.storage_name);
+    let mut indexes = Vec::new();
+    // SQLite checks the youngest index first; created in reverse, the first unique declared is the first one reported.
+    for unique in entity.uniques.iter().rev() {
+        let names: Vec<&str> = unique.fields.iter().map(|f| entity.fields[*f].column).collect();
+        let name = index_name("ux", entity.storage_name, &names);
+        let columns: Vec<String> = names.iter().map(|n| quote(n)).collect();
+        indexes.push((name.clone(), format!("CREATE UNIQUE INDEX {} ON {table} ({})", quote(&name), columns.join(", "))));
+    }
+    for index in entity.indexes {
+        let names: Vec<&str> = index.fields.iter().map(|k| entity.fields[k.field].column).collect();
+        let name = index_name("ix", entity.storage_name, &names);
+        let keys = index_keys(entity, index);
+        let columns: Vec<String> =
+            keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
+        indexes.push((name.clone(), format!("CREATE INDEX {} ON {table} ({})", quote(&name), columns.join(", "))));
+    }
+    Declared { table: format!("CREATE TABLE {table} (\n  {}\n) STRICT", columns.join(",\n  ")), indexes }
+}
+
+fn column(field: &FieldDesc, primary: bool) -> String {
+    let name = quote(field.column);
+    let kind = match field.kind {
+        Kind::Boolean | Kind::Integer | Kind::Date => "INTEGER",
+        Kind::Number => "REAL",
+        Kind::String | Kind::Enum(_) | Kind::StringArray | Kind::Json | Kind::Items(_) => "TEXT",
+    };
+    let mut sql = format!("{name} {kind}");
+    if !field.optional {
+        sql.push_str(" NOT NULL");
+    }
+    if primary {
+        sql.push_str(" PRIMARY KEY");
+    }
+    match field.kind {
+        Kind::Boolean => sql.push_str(&format!(" CHECK ({name} IN (0, 1))")),
+        Kind::Enum(desc) => {
+            let values: Vec<String> = desc.variants.iter().map(|v| format!("'{}'", v.replace('\'', "''"))).collect();
+            sql.push_str(&format!(" CHECK ({name} IN ({}))", values.join(", ")));
+        }
+        Kind::StringArray | Kind::Json | Kind::Items(_) => sql.push_str(&format!(" CHECK (json_valid({name}))")),
+        _ => {}
+    }
+    sql
+}
+
+/// `ix_posts_title`, shortened to 63 bytes with a hash.
+fn index_name(prefix: &str, table: &str, columns: &[&str]) -> String {
+    let name = format!("{prefix}_{table}_{}", columns.join("_"));
+    if name.len() <= 63 {
+        return name;
+    }
+    // FNV-1a: stable across builds and machines.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    let cut = (0..=54).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}_{hash:08x}", &name[..cut])
+}

@@ -1,0 +1,194 @@
+//! Pages to SQL: an order, a position and a limit, in a form that reads a stretch of an index and nothing else.
+
+use std::fmt::Write;
+
+use super::access::{Fact, conjuncts, settled, streams};
+use super::render::{Form, Renderer, quote};
+use crate::filter::{Filter, Op, Source};
+use crate::store::{After, Order};
+use crate::{Error, Result};
+
+/// The conditions of a filter with what is known of each.
+struct Conditions<'a> {
+    facts: Vec<Fact<'a>>,
+    texts: Vec<String>,
+}
+
+impl Conditions<'_> {
+    /// All of them but some, and further ones.
+    fn but(&self, left_out: impl Fn(&Fact<'_>) -> bool, further: &[String]) -> String {
+        let own = self.facts.iter().zip(&self.texts).filter(|(fact, _)| !left_out(fact)).map(|(_, text)| text);
+        let all: Vec<&str> = own.chain(further).map(String::as_str).collect();
+        if all.is_empty() { "1".to_owned() } else { all.join(" AND ") }
+    }
+
+    fn and(&self, further: &[String]) -> String {
+        self.but(|_| false, further)
+    }
+}
+
+impl Renderer {
+    pub(super) fn select(&mut self, filter: &Filter, order: &[Order], after: Option<&After>, limit: Option<&Source>) -> Result<String> {
+        let table = quote(self.entity.storage_name);
+        let columns = self.columns();
+        let found = conjuncts(filter);
+        let facts: Vec<Fact<'_>> = found.iter().map(|f| Fact::of(f)).collect();
+        // Two conditions for one end of a stretch would let SQLite choose the wrong one.
+        let needed: Vec<usize> = (0..facts.len()).filter(|i| !facts[*i].implied(&facts)).collect();
+        let texts = needed.iter().map(|i| self.filter(found[*i])).collect::<Result<_>>()?;
+        let conditions = Conditions { facts: needed.iter().map(|i| facts[*i]).collect(), texts };
+        let settled = settled(&conditions.facts, order);
+
+        let mut tail = String::new();
+        let mut keys = Vec::new();
+        for key in &order[settled..] {
+            keys.push(format!("{} {}", self.column(key.field)?, if key.desc { "DESC" } else { "ASC" }));
+        }
+        if !keys.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(tail, " ORDER BY {}", keys.join(", "));
+        }
+        let parts = match after {
+            None => vec![conditions.and(&[])],
+            Some(after) if order.is_empty() || order.len() != after.keys.len() => {
+                return Err(Error::internal(format!("a position of {} keys does not fit its order", after.keys.len())));
+            }
+            Some(after) => self.from_position(&conditions, order, after, settled)?,
+        };
+        let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?;
+        let limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        let one = |part: &str| format!("SELECT {columns} FROM {table} WHERE {part}{tail}{limit}");
+        Ok(match &parts[..] {
+            [part] => one(part),
+            // Each part is a stretch of the index, read in order; together they are one scan from where the page begins.
+            parts => {
+                let parts: Vec<String> = parts.iter().map(|p| format!("SELECT * FROM ({})", one(p))).collect();
+                format!("{}{limit}", parts.join(" UNION ALL "))
+            }
+        })
+    }
+
+    /// The conditions of the records behind a position; their results follow each other in the order.
+    fn from_position(&mut self, conditions: &Conditions<'_>, order: &[Order], after: &After, settled: usize) -> Result<Vec<String>> {
+        let mut parts = Vec::new();
+        // Settled keys are compared as values, once: either the position shares them, or all records are on one side of it.
+        let mut same: Vec<String> = Vec::new();
+        for (key, slot) in order[..settled].iter().zip(&after.keys) {
+            let (equal, behind) = self.against_pin(conditions, *key, *slot)?;
+            if let Some(behind) = behind {
+                parts.push(conditions.and(&[&same[..], &[behind]].concat()));
+            }
+            same.extend(equal);
+        }
+        let (order, keys) = (&order[settled..], &after.keys[settled..]);
+        if !streams(self.entity, order, keys) {
+            same.push(self.behind_any(order, keys)?);
+            parts.push(conditions.and(&same));
+            return Ok(parts);
+        }
+
+        let (first, desc) = (order[0].field, order[0].desc);
+        let column = self.column(first)?;
+        let optional = self.entity.fields[first].optional;
+        // A range on the first key, or that it is not null, leaves no nulls to be read.
+        let bounded = |fact: &Fact<'_>| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == first);
+        let without_null = !optional || conditions.facts.iter().any(bounded);
+        let mut part = |left_out: &dyn Fn(&Fact<'_>) -> bool, further: &[String]| {
+            parts.push(conditions.but(left_out, &[&same[..], further].concat()));
+        };
+        let all: &dyn Fn(&Fact<'_>) -> bool = &|_| false;
+        let Some(slot) = keys[0] else {
+            match (without_null, desc) {
+                (true, false) => part(all, &[]),
+                (true, true) => part(all, &["0".to_owned()]),
+                (false, _) => {
+                    let mut null = vec![format!("{column} IS NULL")];
+                    if order.len() > 1 {
+                        null.push(self.row_behind(&order[1..], &keys[1..], desc)?);
+                        part(all, &null);
+                    }
+                    if !desc {
+                        part(all, &[format!("{column} IS NOT NULL")]);
+                    } else if order.len() == 1 {
+                        part(all, &["0".to_owned()]);
+                    }
+                }
+            }
+            return Ok(parts);
+        };
+        let row = self.row_behind(order, keys, desc)?;
+        let begins = |fact: &Fact<'_>| fact.begins(first, desc);
+        // The position says that it is not null.
+        let present = |fact: &Fact<'_>| matches!(fact, Fact::Present { field } if *field == first);
+        match conditions.facts.iter().find(|f| begins(f)) {
+            // The page begins at the position or at the bound, whichever is further.
+            Some(Fact::Range { op, value, .. }) => {
+                let (position, bound) = (self.parameter(Err(slot), Form::Plain), self.source(value, Form::Plain)?);
+                let (within, before) = match op {
+                    Op::Gt => (">", "<="),
+                    Op::Gte => (">=", "<"),
+                    Op::Lt => ("<", ">="),
+                    _ => ("<=", ">"),
+                };
+                part(&begins, &[row, format!("{position} {within} {bound}")]);
+                part(all, &[format!("{position} {before} {bound}")]);
+            }
+            _ => part(&present, &[row]),
+        }
+        if desc && !without_null {
+            part(all, &[format!("{column} IS NULL")]);
+        }
+        Ok(parts)
+    }
+
+    /// Whether a pinned value equals the position's, and whether it is behind it; `None` when that cannot be.
+    fn against_pin(&mut self, conditions: &Conditions<'_>, key: Order, slot: Option<usize>) -> Result<(Option<String>, Option<String>)> {
+        let pinned = conditions.facts.iter().find_map(|f| match f {
+            Fact::Pin { field, value, .. } if *field == key.field => Some(*value),
+            _ => None,
+        });
+        let pinned = pinned.flatten().map(|value| self.source(value, Form::Plain)).transpose()?;
+        let position = slot.map(|slot| self.parameter(Err(slot), Form::Plain));
+        Ok(match (pinned, position, key.desc) {
+            (None, None, _) => (None, None),
+            // Null is the smallest value.
+            (None, Some(_), false) => (Some("0".to_owned()), None),
+            (None, Some(_), true) => (Some("0".to_owned()), Some("1".to_owned())),
+            (Some(pin), None, false) => (Some(format!("{pin} IS NULL")), Some(format!("{pin} IS NOT NULL"))),
+            (Some(pin), None, true) => (Some(format!("{pin} IS NULL")), None),
+            (Some(pin), Some(at), false) => (Some(format!("{pin} = {at}")), Some(format!("{pin} > {at}"))),
+            (Some(pin), Some(at), true) => (Some(format!("{pin} = {at}")), Some(format!("({pin} < {at} OR {pin} IS NULL)"))),
+        })
+    }
+
+    /// `(a, b) > (?, ?)`: the form that SQLite turns into one seek.
+    fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>], desc: bool) -> Result<String> {
+        let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
+        let slot = |key: &Option<usize>| key.ok_or_else(|| Error::internal("a position holds a null behind its first key"));
+        let values: Vec<String> = keys.iter().map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain))).collect::<Result<_>>()?;
+        let than = if desc { "<" } else { ">" };
+        Ok(match &columns[..] {
+            [column] => format!("{column} {than} {}", values[0]),
+            columns => format!("({}) {than} ({})", columns.join(", "), values.join(", ")),
+        })
+    }
+
+    /// The general form: equal in the first keys and behind in the next one.
+    fn behind_any(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
+        let mut cases = Vec::new();
+        let mut equal: Vec<String> = Vec::new();
+        for (key, slot) in order.iter().zip(keys) {
+            let column = self.column(key.field)?;
+            let value = slot.map(|slot| self.parameter(Err(slot), Form::Plain));
+            let behind = match (&value, key.desc) {
+                (Some(v), false) => format!("{column} > {v}"),
+                (Some(v), true) => format!("({column} < {v} OR {column} IS NULL)"),
+                (None, false) => format!("{column} IS NOT NULL"),
+                (None, true) => "0".to_owned(),
+            };
+            cases.push(equal.iter().cloned().chain([behind]).collect::<Vec<_>>().join(" AND "));
+            equal.push(value.map_or_else(|| format!("{column} IS NULL"), |v| format!("{column} = {v}")));
+        }
+        Ok(format!("({})", cases.iter().map(|c| format!("({c})")).collect::<Vec<_>>().join(" OR ")))
+    }
+}
