@@ -49,6 +49,15 @@ pub(crate) fn camel(name: &str) -> String {
     out
 }
 
+/// `BlogPost`: types.
+pub(crate) fn pascal(name: &str) -> String {
+    let capital = |word: &String| {
+        let mut chars = word.chars();
+        chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>()).unwrap_or_default()
+    };
+    words(name).iter().map(capital).collect()
+}
+
 /// `blog-posts`: the route segment of an entity.
 pub(crate) fn segment(entity: &str) -> String {
     plural_words(entity).join("-")

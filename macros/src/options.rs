@@ -12,7 +12,7 @@ use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, MacroDelimiter, Meta, Path, Token};
 
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{self, Diagnostics};
 
 /// One option as written.
 #[derive(Debug, Clone)]
@@ -75,8 +75,10 @@ impl Parse for Readable {
         let Some(key) = path.get_ident() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
         match &option {
             NestedMeta::NameValueInvalidExpr(pair) => {
-                let error = &pair.error;
-                return Err(syn::Error::new(error.span(), format!("option `{key}` has no readable value: {error}")));
+                let (error, last) = (&pair.error, pair.value.clone().into_iter().last());
+                // An end of input has no token; the one before it is where something is missing.
+                let at = if input.is_empty() { last.map_or(key.span(), |last| last.span()) } else { error.span() };
+                return Err(syn::Error::new(at, format!("option `{key}` has no readable value: {error}")));
             }
             NestedMeta::Meta(Meta::List(list)) if !matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
                 return Err(syn::Error::new(list.delimiter.span().join(), format!("`{key}` takes its list in parentheses")));
@@ -280,6 +282,13 @@ pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &m
     } else {
         d.error(&opt.key, format!("unknown {of} option `{name}`")).suggest(&name, known.iter().copied());
     }
+}
+
+/// Whether an option is missing: neither given, nor meant by one that is misspelt and reported for that.
+pub(crate) fn lacks(options: &[Opt], name: &str, known: &[&str]) -> bool {
+    !options.iter().map(Opt::name).any(|given| {
+        given == name || (!known.contains(&given.as_str()) && diagnostics::nearest(&given, known.iter().copied()) == Some(name))
+    })
 }
 
 /// Reports options given twice; `repeatable` ones may be.

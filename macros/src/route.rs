@@ -42,19 +42,17 @@ impl Args {
         let options = options::parse(tokens, d);
         options::repeated(&options, &[], d);
         let (mut entity, mut route, mut krate) = (None, RouteArgs::default(), quote!(::linchpin));
+        let known: Vec<&str> = policy::KEYS.iter().chain(&["entity", "method", "path"]).copied().collect();
         for opt in &options {
             match opt.name().as_str() {
                 "entity" => entity = opt.path("entity = Post", d),
                 "crate" => krate = opt.path("crate = ::framework::linchpin", d).map_or(krate, |path| quote!(#path)),
                 _ if route.option(opt, true, d) => {}
-                _ => {
-                    let known: Vec<&str> = policy::KEYS.iter().chain(&["entity", "method", "path"]).copied().collect();
-                    options::unknown(opt, "route", &known, policy::LATER, d);
-                }
+                _ => options::unknown(opt, "route", &known, policy::LATER, d),
             }
         }
         for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
-            if !options.iter().any(|opt| opt.name() == name) {
+            if options::lacks(&options, name, &known) {
                 d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));
             }
         }
@@ -63,6 +61,9 @@ impl Args {
 }
 
 fn check(function: &ItemFn, d: &mut Diagnostics) {
+    if let Some(again) = function.attrs.iter().find(|attr| attr.path().segments.last().is_some_and(|last| last.ident == "route")) {
+        d.error(again, "`#[route]` is given twice").help("a function of its own for each route");
+    }
     let sig = &function.sig;
     if sig.asyncness.is_none() {
         d.error(&sig.fn_token, "the function of a route is async").help(format!("`async fn {}(..)`", sig.ident));

@@ -30,3 +30,35 @@ pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
     settings.set_description(source.trim());
     settings.bind(|| insta::assert_snapshot!(name, prettyplease::unparse(&file)));
 }
+
+#[test]
+fn a_package() {
+    package("package", include_str!("../tests/snapshot/package.rs"));
+}
+
+/// Whatever is wrong with a package, its value is there for those who mount it.
+#[test]
+fn a_broken_package() {
+    package("package_broken", include_str!("../tests/snapshot/package_broken.rs"));
+}
+
+fn package(name: &str, source: &str) {
+    let mut item: syn::ItemStatic = syn::parse_str(source).unwrap_or_else(|e| panic!("not a static: {e}"));
+    let syn::Expr::Macro(call) = &*item.expr else { panic!("no call of package!") };
+    *item.expr = syn::Expr::Verbatim(crate::package::run(call.mac.tokens.clone()));
+    assert(name, source, &quote::quote!(#item));
+}
+
+#[test]
+fn a_route() {
+    let source = include_str!("../tests/snapshot/route.rs");
+    let (args, item) = declaration(source);
+    assert("route", source, &crate::route::run(args, item));
+}
+
+#[test]
+fn a_broken_route() {
+    let source = include_str!("../tests/snapshot/route_broken.rs");
+    let (args, item) = declaration(source);
+    assert("route_broken", source, &crate::route::run(args, item));
+}

@@ -1,1 +1,19 @@
-//! Compile-fail and compile-pass cases of the macros.
+//! Compile-fail and compile-pass cases of the macros, and an entity that they meet as one of another crate.
+
+use linchpin::prelude::*;
+
+/// A note.
+#[entity(routes(auth = none))]
+pub struct Note {
+    /// The key.
+    #[field(primary, default = uuid)]
+    pub id: String,
+    /// What stands on top.
+    pub title: String,
+    /// Whose it is.
+    pub owner_id: String,
+}
+
+/// The notes of an owner.
+#[operation(kind = "lookup", fields(owner_id = param(owner_id)), returns = "many")]
+pub const OF_OWNER: Operation<Note>;

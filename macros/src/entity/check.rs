@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::LitStr;
-use syn::spanned::Spanned;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
@@ -13,6 +13,7 @@ use crate::options;
 
 /// Checks everything that the declaration alone decides.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    count(model, d);
     primary(model, d);
     for field in &model.fields {
         check_field::check(field, d);
@@ -23,6 +24,17 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     version(model, d);
     pagination(&model.pagination, d);
     stores(model, d);
+}
+
+/// Statements are told apart by the positions of their fields, a byte each below the marks between them.
+const MOST_FIELDS: usize = 200;
+
+fn count(model: &EntityModel, d: &mut Diagnostics) {
+    let fields = model.fields.len();
+    if fields > MOST_FIELDS {
+        d.error(&model.ident, format!("entity `{}` has {fields} fields; at most {MOST_FIELDS}", model.ident))
+            .help("keep what belongs together in an item struct or a JSON field, or in an entity of its own");
+    }
 }
 
 /// Rules 1 and 2.
@@ -171,10 +183,42 @@ pub(crate) fn kind_text(field: &Field) -> String {
     field.kind.name().map_or_else(|| type_text(&field.inner), str::to_owned)
 }
 
-/// A type as written, without the spaces that tokens print.
+/// A type as one would write it: tokens alone print with spaces all over.
 pub(crate) fn type_text(ty: &syn::Type) -> String {
-    let text = ty.span().source_text().unwrap_or_else(|| quote::quote!(#ty).to_string());
-    text.replace(" < ", "<").replace(" > ", ">").replace(" >", ">").replace("< ", "<").replace(" :: ", "::")
+    let mut text = String::new();
+    write_tokens(quote::quote!(#ty), &mut text);
+    text
+}
+
+fn write_tokens(tokens: TokenStream, out: &mut String) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(word) => {
+                if out.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+                    out.push(' ');
+                }
+                out.push_str(&word.to_string());
+            }
+            TokenTree::Punct(punct) => {
+                out.push(punct.as_char());
+                if punct.as_char() == ',' || punct.as_char() == ';' {
+                    out.push(' ');
+                }
+            }
+            TokenTree::Literal(literal) => out.push_str(&literal.to_string()),
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::None => ("", ""),
+                };
+                out.push_str(open);
+                write_tokens(group.stream(), out);
+                out.push_str(close);
+            }
+        }
+    }
 }
 
 /// Rule 65 and what any store can hold as a name.
@@ -184,5 +228,20 @@ pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
         d.error(text, format!("{what} is {} bytes after mapping; at least 1 and at most 63", value.len())).help("a name of 1 to 63 bytes");
     } else if value.chars().any(|c| c.is_control() || "\"'`\\".contains(c)) {
         d.error(text, format!("{what} holds a quote or control character")).help("letters, digits and `_`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_read_as_written() {
+        for text in
+            ["bool", "std::vec::Vec<Option<blog::Status>>", "HashMap<String, [u8; 4]>", "&'a str", "Box<dyn Any>", "(A, B)", "r#type"]
+        {
+            let ty: syn::Type = syn::parse_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(type_text(&ty), text);
+        }
     }
 }

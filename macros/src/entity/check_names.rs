@@ -21,11 +21,20 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 
 fn entity(model: &EntityModel, d: &mut Diagnostics) {
     let written = &model.written;
-    if let Some(name) = &written.name {
-        let text = name.value();
-        let pascal = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
-        if !pascal {
-            d.error(name, format!("entity name `{text}` is not PascalCase")).help(format!("`name = \"{}\"`", pascal_of(&text)));
+    let name = &model.name;
+    if !(name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())) {
+        let message = format!("entity name `{name}` is not PascalCase in ASCII letters and digits");
+        let problem = match &written.name {
+            Some(text) => d.error(text, message),
+            None => d.error(&model.ident, message),
+        };
+        let better = names::pascal(name);
+        match &written.name {
+            _ if !better.is_ascii() || !better.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                problem.help("a name of its own outside: `name = \"Post\"`");
+            }
+            Some(_) => problem.help(format!("`name = \"{better}\"`")),
+            None => problem.help(format!("`{better}`")),
         }
     }
     if let Some(namespace) = &model.namespace {
@@ -127,14 +136,4 @@ fn renames(model: &EntityModel, d: &mut Diagnostics) {
         d.error(rename, format!("`rename_from = \"{}\"` is the current storage name", model.storage_name))
             .help("name what the table was called before, or leave the option out");
     }
-}
-
-fn pascal_of(text: &str) -> String {
-    names::words(text)
-        .iter()
-        .map(|word| {
-            let mut chars = word.chars();
-            chars.next().map(|c| c.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
-        })
-        .collect()
 }

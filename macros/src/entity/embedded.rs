@@ -12,25 +12,54 @@ use crate::diagnostics::{Diagnostics, list};
 /// The derive.
 pub(crate) fn run(item: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(syn::parse2::<DeriveInput>(item)).map(|mut input| {
-        let fields = fields(&mut input, &mut d);
-        check(&fields, &mut d);
-        expand(&input.ident, &fields, !d.is_empty())
+    let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|mut input| match fields(&mut input, &mut d) {
+        Some(fields) => {
+            check(&fields, &mut d);
+            Some(expand(&input.ident, &fields, !d.is_empty()))
+        }
+        // A wrong shape still is an item, so that lists of it add no errors; with parameters there is nothing to write.
+        None => input.generics.params.is_empty().then(|| expand_unreadable(&input.ident)),
     });
     let errors = d.finish();
     quote!(#expanded #errors)
 }
 
-fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Vec<Field> {
+/// `None` when the type cannot be an item at all.
+fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Option<Vec<Field>> {
     if !input.generics.params.is_empty() {
-        d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident));
+        d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident)).help("leave the parameters out");
+        return None;
     }
     if let Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) = &mut input.data {
-        return named.named.iter_mut().map(|f| Field::parse(f, d)).collect();
+        return Some(named.named.iter_mut().map(|f| Field::parse(f, d)).collect());
     }
     d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
         .help(format!("`struct {} {{ .. }}`", input.ident));
-    Vec::new()
+    None
+}
+
+fn expand_unreadable(ident: &Ident) -> TokenStream {
+    quote! {
+        const _: () = {
+            use ::linchpin::__private as __lp;
+            #[automatically_derived]
+            impl __lp::Embedded for #ident {
+                const FIELDS: &'static [__lp::FieldDesc] = &[];
+            }
+            #[automatically_derived]
+            impl __lp::serde::Serialize for #ident {
+                fn serialize<S: __lp::serde::Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
+                    serializer.serialize_unit()
+                }
+            }
+            #[automatically_derived]
+            impl<'de> __lp::serde::Deserialize<'de> for #ident {
+                fn deserialize<D: __lp::serde::Deserializer<'de>>(_: D) -> ::core::result::Result<Self, D::Error> {
+                    ::core::result::Result::Err(__lp::serde::de::Error::custom("no item"))
+                }
+            }
+        };
+    }
 }
 
 fn check(fields: &[Field], d: &mut Diagnostics) {

@@ -27,6 +27,9 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
     let inputs = [input_impl(model, Input::Create), input_impl(model, Input::Patch)];
     let adapter = adapter_impls(model);
     let assertions = assertions(model);
+    // A field on its way out is still read and written here.
+    let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
+    let allow = deprecated.then(|| quote!(#[allow(deprecated)]));
     quote! {
         #[allow(dead_code)]
         #item
@@ -34,6 +37,7 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
         #create
         #patch
         #surface
+        #allow
         const _: () = {
             use #krate::__private as __lp;
             #fields

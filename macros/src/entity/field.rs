@@ -51,9 +51,14 @@ pub(crate) enum Kind {
 impl Field {
     pub(crate) fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
         let options = FieldArgs::take(&mut field.attrs, d);
-        if let Some(cfg) = field.attrs.iter().find(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr")) {
-            d.error(cfg, "a field of an entity cannot depend on `cfg`: the stored table would depend on it");
-        }
+        // Reported ones are taken off: a field that is missing later would be an error of its own.
+        field.attrs.retain(|attr| {
+            let conditional = is_conditional(attr);
+            if conditional {
+                d.error(attr, "a field cannot depend on `cfg`: what is stored would depend on it").help("declare it in every build");
+            }
+            !conditional
+        });
         // Named fields have an ident; a tuple struct has been refused before.
         let ident = field.ident.clone().unwrap_or_else(|| Ident::new("_0", Span::call_site()));
         let name = ident.unraw().to_string();
@@ -172,6 +177,15 @@ impl Kind {
     /// Never filterable, sortable, unique.
     pub(crate) fn is_opaque(self) -> bool {
         matches!(self, Self::Json | Self::Items)
+    }
+}
+
+/// `cfg`, or a `cfg_attr` with one of our attributes or another condition; that of a derive is the derive's business.
+fn is_conditional(attr: &Attribute) -> bool {
+    let ours = |token: proc_macro2::TokenTree| matches!(token, proc_macro2::TokenTree::Ident(word) if ["field", "cfg", "cfg_attr"].contains(&word.to_string().as_str()));
+    match &attr.meta {
+        Meta::List(list) if list.path.is_ident("cfg_attr") => list.tokens.clone().into_iter().any(ours),
+        meta => meta.path().is_ident("cfg"),
     }
 }
 

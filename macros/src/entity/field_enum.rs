@@ -19,9 +19,10 @@ struct Variant {
 /// The derive.
 pub(crate) fn run(item: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(syn::parse2::<DeriveInput>(item)).map(|input| {
+    let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|input| {
         let variants = variants(&input, &mut d);
-        expand(&input.ident, &variants, !d.is_empty())
+        // With parameters there is no one type to write this for.
+        input.generics.params.is_empty().then(|| expand(&input.ident, &variants, !d.is_empty()))
     });
     let errors = d.finish();
     quote!(#expanded #errors)
@@ -34,7 +35,7 @@ fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
         return Vec::new();
     };
     if !input.generics.params.is_empty() {
-        d.error(&input.generics, format!("enum `{}` cannot be generic", input.ident));
+        d.error(&input.generics, format!("enum `{}` cannot be generic", input.ident)).help("leave the parameters out");
     }
     if data.variants.is_empty() {
         d.error(&input.ident, format!("enum `{}` has no variants: no field could hold one", input.ident)).help("add a variant");

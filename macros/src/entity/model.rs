@@ -2,8 +2,8 @@
 //!
 //! `#[entity]` checks and expands it; operations read it from the same declaration, which the schema macro hands them verbatim.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
@@ -142,8 +142,16 @@ impl EntityModel {
         }
         if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
             d.error(&item.generics, format!("entity `{}` cannot be generic: it is one table", item.ident)).help("leave the parameters out");
-            item.generics = syn::Generics::default();
+            take_generics(&mut item);
         }
+        // A second one would find the expansion of the first, and expand it again.
+        item.attrs.retain(|attr| {
+            let again = attr.path().segments.last().is_some_and(|last| last.ident == "entity");
+            if again {
+                d.error(attr, "`#[entity]` is given twice").help("keep one of them, with the options of both");
+            }
+            !again
+        });
 
         let mut fields: Vec<Field> = item.fields.iter_mut().map(|field| Field::parse(field, d)).collect();
         let version = args.version.as_ref().map(|version| {
@@ -160,6 +168,7 @@ impl EntityModel {
         let ident = item.ident.clone();
         let bare = ident.unraw().to_string();
         let name = args.name.as_ref().map_or_else(|| bare.clone(), LitStr::value);
+        let generated = Generated::beside(&bare, ident.span());
         let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| places(&fields, members, of, d);
         let indexes =
             args.indexes.iter().map(|IndexArgs { key, members }| Index { key: key.clone(), places: resolve(members, "index", d) });
@@ -192,14 +201,7 @@ impl EntityModel {
             stores: args.stores,
             defaults: args.defaults,
             routes: args.routes,
-            generated: Generated {
-                module: module_ident(&bare, ident.span()),
-                adapter: format_ident!("{bare}Adapter", span = ident.span()),
-                create: format_ident!("{bare}Create", span = ident.span()),
-                patch: format_ident!("{bare}Patch", span = ident.span()),
-                list_query: format_ident!("{bare}ListQuery", span = ident.span()),
-                schema: format_ident!("__linchpin_{bare}", span = ident.span()),
-            },
+            generated,
             inert: false,
             vis: item.vis.clone(),
             name,
@@ -282,11 +284,49 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
 fn module_ident(bare: &str, span: Span) -> Ident {
     let snake = names::snake(bare);
     match snake.as_str() {
+        // A struct in lower case: types and modules share their names.
+        _ if snake == bare => format_ident!("{snake}_", span = span),
         // These cannot be raw identifiers.
         "crate" | "self" | "super" | "_" => Ident::new(&format!("{snake}_"), span),
         _ if syn::parse_str::<Ident>(&snake).is_err() => Ident::new_raw(&snake, span),
         _ => Ident::new(&snake, span),
     }
+}
+
+impl Generated {
+    fn beside(bare: &str, span: Span) -> Self {
+        // A struct in lower case is allowed to its author; types of ours beside it are named as types are.
+        let stem = if bare.starts_with(char::is_lowercase) { names::pascal(bare) } else { bare.to_owned() };
+        Self {
+            module: module_ident(bare, span),
+            adapter: format_ident!("{stem}Adapter", span = span),
+            create: format_ident!("{stem}Create", span = span),
+            patch: format_ident!("{stem}Patch", span = span),
+            list_query: format_ident!("{stem}ListQuery", span = span),
+            schema: format_ident!("__linchpin_{bare}", span = span),
+        }
+    }
+}
+
+/// Takes the parameters off a struct, and out of its fields: there they would be unknown types, an error each.
+fn take_generics(item: &mut ItemStruct) {
+    let generics = std::mem::take(&mut item.generics);
+    let mut names: Vec<String> = generics.type_params().map(|param| param.ident.to_string()).collect();
+    names.extend(generics.const_params().map(|param| param.ident.to_string()));
+    names.extend(generics.lifetimes().map(|param| param.lifetime.ident.to_string()));
+    for field in &mut item.fields {
+        if mentions(field.ty.to_token_stream(), &names) {
+            field.ty = syn::parse_quote!(::std::string::String);
+        }
+    }
+}
+
+fn mentions(tokens: TokenStream, names: &[String]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&ident.to_string()),
+        TokenTree::Group(group) => mentions(group.stream(), names),
+        _ => false,
+    })
 }
 
 fn push_version(item: &mut ItemStruct, ident: &Ident) {

@@ -33,13 +33,9 @@ impl PackageArgs {
         options::repeated(&options, &[], d);
         let mut args =
             Self { krate: quote!(::linchpin), name: String::new(), mount: "/".to_owned(), entities: Vec::new(), dependencies: Vec::new() };
-        let mut named = false;
         for opt in &options {
             match opt.name().as_str() {
-                "name" => {
-                    named = true;
-                    args.name = opt.text("name = \"blog\"", d).map(|text| name(&text, d)).unwrap_or_default();
-                }
+                "name" => args.name = opt.text("name = \"blog\"", d).map(|text| name(&text, d)).unwrap_or_default(),
                 "mount" => args.mount = opt.text("mount = \"/api\"", d).map_or_else(|| "/".to_owned(), |text| mount(&text, d)),
                 "entities" => {
                     args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect();
@@ -55,7 +51,7 @@ impl PackageArgs {
                 _ => options::unknown(opt, "package", OPTIONS, LATER, d),
             }
         }
-        if !named {
+        if options::lacks(&options, "name", OPTIONS) {
             d.error_at(proc_macro2::Span::call_site(), "the package has no name").help("`name = \"blog\"`");
         }
         args

@@ -1,0 +1,17 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Unit;
+
+#[entity]
+pub union Both {
+    a: i64,
+}
+
+#[entity]
+pub fn function() {}
+
+#[entity]
+impl Unit {}
+
+fn main() {}

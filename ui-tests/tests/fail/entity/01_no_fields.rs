@@ -1,0 +1,6 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Empty {}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Post {
+    #[field(primary)]
+    pub id: String,
+}
+
+pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [PUBLISH])]);
+
+fn main() {}
