@@ -4,18 +4,22 @@
 //! that asks. Everything else may scan and belongs on other threads. The tests hold each verdict against what SQLite really
 //! does with such a statement.
 
-use crate::entity::EntityDesc;
+use super::render::quote;
+use super::schema::{index_name, unique_name};
+use crate::entity::{EntityDesc, IndexDesc, Kind, SortDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{After, Order};
 use crate::{Error, Result, Value};
 
 /// How many rows a read looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// One at most.
     One,
-    /// As many as its limit says.
-    Page,
+    /// As many as its limit says, by this way into the table: `INDEXED BY ..`.
+    ///
+    /// It is prescribed. SQLite would choose by statistics of the day somebody ran `ANALYZE`.
+    Page(String),
     /// Perhaps all of them.
     Scan,
 }
@@ -116,8 +120,7 @@ pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after
     if after.is_some_and(|after| !streams(entity, order, after.keys.get(settled..).unwrap_or_default())) {
         return Reach::Scan;
     }
-    let covered = paths(entity).any(|path| path.covers(&facts, order));
-    if covered { Reach::Page } else { Reach::Scan }
+    paths(entity).find(|path| path.covers(&facts, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
 }
 
 /// Whether the primary key or all fields of a unique have a value.
@@ -134,30 +137,39 @@ struct Path {
     keys: Vec<(usize, bool)>,
     /// Whether no two entries are equal.
     distinct: bool,
+    /// How a statement names it.
+    way: String,
 }
 
 /// The primary key, the uniques and the indexes of an entity.
 fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
-    let primary = Path { keys: vec![(entity.primary, false)], distinct: true };
-    let uniques = entity.uniques.iter().map(|unique| Path {
+    let by = |name: &str| format!(" INDEXED BY {}", quote(name));
+    let way = match entity.primary_field().kind {
+        // The key is the row's number, and the table lies in its order.
+        Kind::Integer => " NOT INDEXED".to_owned(),
+        _ => by(&format!("sqlite_autoindex_{}_1", entity.storage_name)),
+    };
+    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, way };
+    let uniques = entity.uniques.iter().map(move |unique| Path {
         keys: unique.fields.iter().map(|f| (*f, false)).collect(),
         // SQLite keeps nulls apart in a unique: there may be any number of them.
         distinct: unique.fields.iter().all(|f| !entity.fields[*f].optional),
+        way: by(&unique_name(entity, unique)),
     });
-    let indexes = entity.indexes.iter().map(|index| {
+    let indexes = entity.indexes.iter().map(move |index| {
         let keys = index_keys(entity, index).into_iter().map(|k| (k.field, k.desc)).collect();
-        Path { keys, distinct: true }
+        Path { keys, distinct: true, way: by(&index_name(entity, index)) }
     });
     std::iter::once(primary).chain(uniques).chain(indexes)
 }
 
 /// The keys of an index with the primary key behind them: it breaks ties in the direction of the sort, so the index goes on
 /// with it.
-pub(super) fn index_keys(entity: &EntityDesc, index: &crate::entity::IndexDesc) -> Vec<crate::entity::SortDesc> {
+pub(super) fn index_keys(entity: &EntityDesc, index: &IndexDesc) -> Vec<SortDesc> {
     let mut keys = index.fields.to_vec();
     if !keys.iter().any(|k| k.field == entity.primary) {
         let desc = keys.last().is_some_and(|k| k.desc);
-        keys.push(crate::entity::SortDesc { field: entity.primary, desc });
+        keys.push(SortDesc { field: entity.primary, desc });
     }
     keys
 }

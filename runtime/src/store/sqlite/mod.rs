@@ -5,6 +5,8 @@
 //! whatever is a conversation with the database.
 
 mod access;
+#[cfg(test)]
+mod access_tests;
 mod bind;
 mod error;
 mod file;
@@ -16,6 +18,8 @@ mod schema;
 mod select;
 mod writer;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
@@ -91,8 +95,12 @@ impl SqliteStore {
     /// # Errors
     /// When the file cannot be opened as a database; the text names it.
     pub fn open(options: SqliteOptions) -> Result<Self> {
+        let connection = file::open(&options.path, options.durability)?;
+        Self::start(connection, options)
+    }
+
+    fn start(connection: rusqlite::Connection, options: SqliteOptions) -> Result<Self> {
         let path = options.path;
-        let connection = file::open(&path, options.durability)?;
         let file = file::Identity::of(&path).map_err(Error::unavailable)?;
         let synchronous = match options.durability {
             Durability::Full => SqliteSynchronous::Full,

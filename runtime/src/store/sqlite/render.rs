@@ -59,18 +59,21 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             (format!("INSERT INTO {table} ({columns}) VALUES ({})", values.join(", ")), None, Runs::Writer)
         }
         Plan::Select { filter, order, after, limit } => {
-            let sql = r.select(filter, order, after.as_ref(), limit.as_ref())?;
-            let runs = match (access::reach(entity, filter, order, after.as_ref()), limit) {
-                (Reach::One, _) => Runs::Inline,
-                (Reach::Page, Some(limit)) => Runs::Limited(limit.clone()),
-                _ => Runs::Apart,
+            let reach = access::reach(entity, filter, order, after.as_ref());
+            let (way, runs) = match (reach, limit) {
+                (Reach::One, _) => (String::new(), Runs::Inline),
+                (Reach::Page(way), Some(limit)) => (way, Runs::Limited(limit.clone())),
+                _ => (String::new(), Runs::Apart),
             };
-            (sql, None, runs)
+            (r.select(&way, filter, order, after.as_ref(), limit.as_ref())?, None, runs)
         }
         Plan::Exists { filter } => {
-            let sql = format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?);
-            let runs = if access::reach(entity, filter, &[], None) == Reach::Scan { Runs::Apart } else { Runs::Inline };
-            (sql, None, runs)
+            let (way, runs) = match access::reach(entity, filter, &[], None) {
+                Reach::One => (String::new(), Runs::Inline),
+                Reach::Page(way) => (way, Runs::Inline),
+                Reach::Scan => (String::new(), Runs::Apart),
+            };
+            (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
         }
         Plan::Update { filter, set } => {
             let set = r.assignments(set)?;

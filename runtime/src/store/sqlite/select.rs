@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::access::{Fact, conjuncts, settled, streams};
 use super::render::{Form, Renderer, quote};
+use crate::entity::Kind;
 use crate::filter::{Filter, Op, Source};
 use crate::store::{After, Order};
 use crate::{Error, Result};
@@ -15,20 +16,24 @@ struct Conditions<'a> {
 }
 
 impl Conditions<'_> {
-    /// All of them but some, and further ones.
-    fn but(&self, left_out: impl Fn(&Fact<'_>) -> bool, further: &[String]) -> String {
-        let own = self.facts.iter().zip(&self.texts).filter(|(fact, _)| !left_out(fact)).map(|(_, text)| text);
+    /// All of them but one, and further ones.
+    fn but(&self, left_out: Option<usize>, further: &[String]) -> String {
+        let own = self.texts.iter().enumerate().filter(|(i, _)| Some(*i) != left_out).map(|(_, text)| text);
         let all: Vec<&str> = own.chain(further).map(String::as_str).collect();
         if all.is_empty() { "1".to_owned() } else { all.join(" AND ") }
-    }
-
-    fn and(&self, further: &[String]) -> String {
-        self.but(|_| false, further)
     }
 }
 
 impl Renderer {
-    pub(super) fn select(&mut self, filter: &Filter, order: &[Order], after: Option<&After>, limit: Option<&Source>) -> Result<String> {
+    /// The records of a filter in an order, from a position, by a way into the table.
+    pub(super) fn select(
+        &mut self,
+        way: &str,
+        filter: &Filter,
+        order: &[Order],
+        after: Option<&After>,
+        limit: Option<&Source>,
+    ) -> Result<String> {
         let table = quote(self.entity.storage_name);
         let columns = self.columns();
         let found = conjuncts(filter);
@@ -49,15 +54,15 @@ impl Renderer {
             let _ = write!(tail, " ORDER BY {}", keys.join(", "));
         }
         let parts = match after {
-            None => vec![conditions.and(&[])],
+            None => vec![conditions.but(None, &[])],
             Some(after) if order.is_empty() || order.len() != after.keys.len() => {
                 return Err(Error::internal(format!("a position of {} keys does not fit its order", after.keys.len())));
             }
-            Some(after) => self.from_position(&conditions, order, after, settled)?,
+            Some(after) => self.behind(&conditions, order, after, settled)?,
         };
         let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?;
         let limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
-        let one = |part: &str| format!("SELECT {columns} FROM {table} WHERE {part}{tail}{limit}");
+        let one = |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
         Ok(match &parts[..] {
             [part] => one(part),
             // Each part is a stretch of the index, read in order; together they are one scan from where the page begins.
@@ -69,74 +74,73 @@ impl Renderer {
     }
 
     /// The conditions of the records behind a position; their results follow each other in the order.
-    fn from_position(&mut self, conditions: &Conditions<'_>, order: &[Order], after: &After, settled: usize) -> Result<Vec<String>> {
+    fn behind(&mut self, conditions: &Conditions<'_>, order: &[Order], after: &After, settled: usize) -> Result<Vec<String>> {
         let mut parts = Vec::new();
         // Settled keys are compared as values, once: either the position shares them, or all records are on one side of it.
         let mut same: Vec<String> = Vec::new();
         for (key, slot) in order[..settled].iter().zip(&after.keys) {
-            let (equal, behind) = self.against_pin(conditions, *key, *slot)?;
-            if let Some(behind) = behind {
-                parts.push(conditions.and(&[&same[..], &[behind]].concat()));
+            let (equal, beyond) = self.against_pin(conditions, *key, *slot)?;
+            if let Some(beyond) = beyond {
+                parts.push(conditions.but(None, &[&same[..], &[beyond]].concat()));
             }
             same.extend(equal);
         }
+        let mut part = |left_out: Option<usize>, further: &[String]| {
+            parts.push(conditions.but(left_out, &[&same[..], further].concat()));
+        };
         let (order, keys) = (&order[settled..], &after.keys[settled..]);
         if !streams(self.entity, order, keys) {
-            same.push(self.behind_any(order, keys)?);
-            parts.push(conditions.and(&same));
+            part(None, &[self.behind_any(order, keys)?]);
             return Ok(parts);
         }
 
         let (first, desc) = (order[0].field, order[0].desc);
         let column = self.column(first)?;
         let optional = self.entity.fields[first].optional;
+        let position = |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
         // A range on the first key, or that it is not null, leaves no nulls to be read.
-        let bounded = |fact: &Fact<'_>| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == first);
-        let without_null = !optional || conditions.facts.iter().any(bounded);
-        let mut part = |left_out: &dyn Fn(&Fact<'_>) -> bool, further: &[String]| {
-            parts.push(conditions.but(left_out, &[&same[..], further].concat()));
-        };
-        let all: &dyn Fn(&Fact<'_>) -> bool = &|_| false;
+        let bounded = position(&|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == first));
+        let nulls = optional && bounded.is_none();
         let Some(slot) = keys[0] else {
-            match (without_null, desc) {
-                (true, false) => part(all, &[]),
-                (true, true) => part(all, &["0".to_owned()]),
-                (false, _) => {
-                    let mut null = vec![format!("{column} IS NULL")];
-                    if order.len() > 1 {
-                        null.push(self.row_behind(&order[1..], &keys[1..], desc)?);
-                        part(all, &null);
-                    }
-                    if !desc {
-                        part(all, &[format!("{column} IS NOT NULL")]);
-                    } else if order.len() == 1 {
-                        part(all, &["0".to_owned()]);
-                    }
-                }
+            let rest = if nulls && order.len() > 1 { self.stretches(&order[1..], &keys[1..])? } else { Vec::new() };
+            for stretch in &rest {
+                part(None, &[&[format!("{column} IS NULL")], &stretch[..]].concat());
+            }
+            match (desc, nulls) {
+                (false, true) => part(None, &[format!("{column} IS NOT NULL")]),
+                (false, false) => part(None, &[]),
+                // Nothing is smaller than null.
+                (true, _) if rest.is_empty() => part(None, &["0".to_owned()]),
+                (true, _) => {}
             }
             return Ok(parts);
         };
-        let row = self.row_behind(order, keys, desc)?;
-        let begins = |fact: &Fact<'_>| fact.begins(first, desc);
-        // The position says that it is not null.
-        let present = |fact: &Fact<'_>| matches!(fact, Fact::Present { field } if *field == first);
-        match conditions.facts.iter().find(|f| begins(f)) {
+        let stretches = self.stretches(order, keys)?;
+        match position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i])) {
             // The page begins at the position or at the bound, whichever is further.
-            Some(Fact::Range { op, value, .. }) => {
-                let (position, bound) = (self.parameter(Err(slot), Form::Plain), self.source(value, Form::Plain)?);
+            Some((bound, Fact::Range { op, value, .. })) => {
+                let (at, limit) = (self.parameter(Err(slot), Form::Plain), self.source(value, Form::Plain)?);
                 let (within, before) = match op {
                     Op::Gt => (">", "<="),
                     Op::Gte => (">=", "<"),
                     Op::Lt => ("<", ">="),
                     _ => ("<=", ">"),
                 };
-                part(&begins, &[row, format!("{position} {within} {bound}")]);
-                part(all, &[format!("{position} {before} {bound}")]);
+                for stretch in stretches {
+                    part(Some(bound), &[&stretch[..], &[format!("{at} {within} {limit}")]].concat());
+                }
+                part(None, &[format!("{at} {before} {limit}")]);
             }
-            _ => part(&present, &[row]),
+            _ => {
+                // That the first key is not null, the position says too.
+                let present = position(&|fact| matches!(fact, Fact::Present { field } if *field == first));
+                for stretch in stretches {
+                    part(present, &stretch);
+                }
+            }
         }
-        if desc && !without_null {
-            part(all, &[format!("{column} IS NULL")]);
+        if desc && nulls {
+            part(None, &[format!("{column} IS NULL")]);
         }
         Ok(parts)
     }
@@ -161,16 +165,23 @@ impl Renderer {
         })
     }
 
-    /// `(a, b) > (?, ?)`: the form that SQLite turns into one seek.
-    fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>], desc: bool) -> Result<String> {
+    /// The records behind a position without nulls, as conditions that are one seek each.
+    fn stretches(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<Vec<String>>> {
         let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
         let slot = |key: &Option<usize>| key.ok_or_else(|| Error::internal("a position holds a null behind its first key"));
         let values: Vec<String> = keys.iter().map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain))).collect::<Result<_>>()?;
-        let than = if desc { "<" } else { ">" };
-        Ok(match &columns[..] {
-            [column] => format!("{column} {than} {}", values[0]),
-            columns => format!("({}) {than} ({})", columns.join(", "), values.join(", ")),
-        })
+        let than = if order.first().is_some_and(|o| o.desc) { "<" } else { ">" };
+        let behind = |i: usize| format!("{} {than} {}", columns[i], values[i]);
+        // SQLite does not seek by a row value that holds the row's number, which is what a whole primary key is.
+        let numbered = order.iter().any(|o| o.field == self.entity.primary) && matches!(self.entity.primary_field().kind, Kind::Integer);
+        if columns.len() == 1 {
+            return Ok(vec![vec![behind(0)]]);
+        }
+        if !numbered {
+            return Ok(vec![vec![format!("({}) {than} ({})", columns.join(", "), values.join(", "))]]);
+        }
+        let equal = |i: usize| format!("{} = {}", columns[i], values[i]);
+        Ok((0..columns.len()).rev().map(|i| (0..i).map(equal).chain([behind(i)]).collect()).collect())
     }
 
     /// The general form: equal in the first keys and behind in the next one.

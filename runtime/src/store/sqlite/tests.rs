@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::filter::{Filter, Source};
+use crate::store::Order;
 use crate::store::conformance::{THING, agrees_with_memory};
-use crate::store::{After, Order};
 
-fn open(folder: &tempfile::TempDir) -> SqliteStore {
+pub(super) fn open(folder: &tempfile::TempDir) -> SqliteStore {
     SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).expect("a fresh file opens")
 }
 
@@ -22,35 +22,6 @@ fn agrees_with_the_memory_store() {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
         (store, folder)
     });
-}
-
-/// The access path SQLite chooses for a plan.
-fn explain(folder: &tempfile::TempDir, plan: &Plan) -> String {
-    let native = render::render(&THING, plan).expect("a plan");
-    let connection = rusqlite::Connection::open(folder.path().join("test.db")).expect("the file");
-    reader::prepare(&connection).expect("functions");
-    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a statement");
-    let count = statement.parameter_count();
-    let rows = statement.query_map(rusqlite::params_from_iter((0..count).map(|_| 1)), |row| row.get::<_, String>(3)).expect("rows");
-    rows.map(|r| r.expect("text")).collect::<Vec<_>>().join("\n")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reads_by_key_and_pages_use_an_index() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
-    let arg = |index| Source::Arg { index, nullable: false };
-    let by_key = Plan::Select { filter: Filter::eq_arg(0, 0), order: Vec::new(), after: None, limit: None };
-    let by_slug = Plan::Select { filter: Filter::eq_arg(1, 0), order: Vec::new(), after: None, limit: None };
-    let order = vec![Order { field: 0, desc: true }];
-    let after = Some(After { keys: vec![Some(0)] });
-    let page = Plan::Select { filter: Filter::TRUE, order, after, limit: Some(arg(1)) };
-    for plan in [by_key, by_slug, page] {
-        let path = explain(&folder, &plan);
-        assert!(path.contains("SEARCH") && !path.contains("TEMP B-TREE") && !path.contains("SCAN"), "{plan:?}\n{path}");
-    }
-    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +40,7 @@ async fn durable_by_default() {
     }
 }
 
-fn thing(id: &str, slug: &str) -> Vec<Value> {
+pub(super) fn thing(id: &str, slug: &str) -> Vec<Value> {
     let mut values: Vec<Value> = THING.fields.iter().map(|f| sample(f.kind, f.optional)).collect();
     values[0] = Value::Text(id.to_owned());
     values[1] = Value::Text(slug.to_owned());

@@ -89,12 +89,23 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Job>)
             refuse(group.drain(..), &cause(&error));
             continue;
         }
-        if let Some(locked) = run_group(&connection, &mut group) {
-            // The others have waited for the same lock; each waiting anew would add up.
-            refuse(std::iter::from_fn(|| queue.try_recv().ok()), &locked);
+        if group.len() > 1 {
+            commit(&connection, &mut group, &mut queue);
+        } else if let Some(job) = group.pop() {
+            // A transaction around one statement would only cost.
+            let outcome = run(&connection, &job.statement, job.args, job.rows).0;
+            if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
+                refuse(waiting(&mut queue).into_iter(), &cause(error));
+            }
+            finish(job.answer, outcome);
         }
     }
     connection
+}
+
+/// Everything that has waited for a lock which another process would not give up. Each waiting for it anew would add up.
+fn waiting(queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
+    std::iter::from_fn(|| queue.try_recv().ok()).collect()
 }
 
 fn refuse(jobs: impl Iterator<Item = Job>, cause: &str) {
@@ -105,27 +116,14 @@ fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Runs all of a group and answers. When another process held the lock for too long, says so.
-fn run_group(connection: &Connection, group: &mut Vec<Job>) -> Option<String> {
-    if group.len() > 1 {
-        return commit(connection, group);
-    }
-    // A transaction around one statement would only cost.
-    let mut locked = None;
-    for job in group.drain(..) {
-        let outcome = run(connection, &job.statement, job.args, job.rows).0;
-        locked = outcome.as_ref().err().filter(|e| error::is_busy(e)).map(cause);
-        finish(job.answer, outcome);
-    }
-    locked
-}
-
 /// Runs a group in one transaction.
-fn commit(connection: &Connection, group: &mut Vec<Job>) -> Option<String> {
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
-        let text = error.to_string();
-        refuse(group.drain(..), &text);
-        return error::is_busy(&Error::unavailable(error)).then_some(text);
+fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Job>) {
+    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE").map_err(Error::unavailable) {
+        if error::is_busy(&error) {
+            group.extend(waiting(queue));
+        }
+        refuse(group.drain(..), &cause(&error));
+        return;
     }
     let mut done = Vec::with_capacity(group.len());
     let mut lost = None;
@@ -163,7 +161,6 @@ fn commit(connection: &Connection, group: &mut Vec<Job>) -> Option<String> {
         };
         finish(answer, outcome);
     }
-    None
 }
 
 /// Runs one write; tells whether it panicked.

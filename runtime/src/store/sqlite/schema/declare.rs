@@ -1,6 +1,6 @@
 //! The statements that make what entities declare.
 
-use crate::entity::{EntityDesc, FieldDesc, Kind};
+use crate::entity::{EntityDesc, FieldDesc, IndexDesc, Kind, UniqueDesc};
 use crate::store::sqlite::access::index_keys;
 use crate::store::sqlite::render::quote;
 
@@ -17,18 +17,18 @@ pub(super) fn declare(entity: &EntityDesc) -> Declared {
     let mut indexes = Vec::new();
     // SQLite checks the youngest index first; created in reverse, the first unique declared is the first one reported.
     for unique in entity.uniques.iter().rev() {
-        let names: Vec<&str> = unique.fields.iter().map(|f| entity.fields[*f].column).collect();
-        let name = index_name("ux", entity.storage_name, &names);
-        let columns: Vec<String> = names.iter().map(|n| quote(n)).collect();
-        indexes.push((name.clone(), format!("CREATE UNIQUE INDEX {} ON {table} ({})", quote(&name), columns.join(", "))));
+        let name = unique_name(entity, unique);
+        let columns: Vec<String> = unique.fields.iter().map(|f| quote(entity.fields[*f].column)).collect();
+        let sql = format!("CREATE UNIQUE INDEX {} ON {table} ({})", quote(&name), columns.join(", "));
+        indexes.push((name, sql));
     }
     for index in entity.indexes {
-        let names: Vec<&str> = index.fields.iter().map(|k| entity.fields[k.field].column).collect();
-        let name = index_name("ix", entity.storage_name, &names);
+        let name = index_name(entity, index);
         let keys = index_keys(entity, index);
         let columns: Vec<String> =
             keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
-        indexes.push((name.clone(), format!("CREATE INDEX {} ON {table} ({})", quote(&name), columns.join(", "))));
+        let sql = format!("CREATE INDEX {} ON {table} ({})", quote(&name), columns.join(", "));
+        indexes.push((name, sql));
     }
     Declared { table: format!("CREATE TABLE {table} (\n  {}\n) STRICT", columns.join(",\n  ")), indexes }
 }
@@ -59,9 +59,20 @@ fn column(field: &FieldDesc, primary: bool) -> String {
     sql
 }
 
-/// `ix_posts_title`, shortened to 63 bytes with a hash.
-fn index_name(prefix: &str, table: &str, columns: &[&str]) -> String {
-    let name = format!("{prefix}_{table}_{}", columns.join("_"));
+/// `ix_posts_title`
+pub(in crate::store::sqlite) fn index_name(entity: &EntityDesc, index: &IndexDesc) -> String {
+    name("ix", entity, index.fields.iter().map(|k| k.field))
+}
+
+/// `ux_posts_slug`
+pub(in crate::store::sqlite) fn unique_name(entity: &EntityDesc, unique: &UniqueDesc) -> String {
+    name("ux", entity, unique.fields.iter().copied())
+}
+
+/// The name of an index, shortened to 63 bytes with a hash.
+fn name(prefix: &str, entity: &EntityDesc, fields: impl Iterator<Item = usize>) -> String {
+    let columns: Vec<&str> = fields.map(|f| entity.fields[f].column).collect();
+    let name = format!("{prefix}_{}_{}", entity.storage_name, columns.join("_"));
     if name.len() <= 63 {
         return name;
     }

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection, SqlitePool};
 
 use self::compare::{Object, State, compare};
 use self::declare::{Declared, declare};
+pub(super) use self::declare::{index_name, unique_name};
 use super::render::quote;
 use crate::entity::EntityDesc;
 use crate::{Code, Error, Result};
