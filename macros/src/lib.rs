@@ -8,6 +8,8 @@ use proc_macro::TokenStream;
 mod diagnostics;
 mod entity;
 mod expr;
+#[cfg(test)]
+mod mutation_tests;
 mod names;
 mod operation;
 mod options;

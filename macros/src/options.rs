@@ -50,6 +50,13 @@ impl FromMeta for Opt {
 #[derive(Debug, Default)]
 pub(crate) struct Rest(pub(crate) Vec<Opt>);
 
+impl Rest {
+    /// Reports all of them as [`unknown`].
+    pub(crate) fn refuse(&self, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
+        self.0.iter().for_each(|opt| unknown(opt, of, known, later, d));
+    }
+}
+
 impl FromMeta for Rest {
     fn from_list(items: &[NestedMeta]) -> darling::Result<Self> {
         items.iter().map(Opt::from_nested_meta).collect::<darling::Result<_>>().map(Self)

@@ -78,9 +78,7 @@ struct VariantKeys {
 
 fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
     let keys: VariantKeys = options::table(field_options(attrs, d), &[], d);
-    for opt in &keys.rest.0 {
-        options::unknown(opt, "variant", &["rename"], &[], d);
-    }
+    keys.rest.refuse("variant", &["rename"], &[], d);
     keys.rename.and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 

@@ -284,6 +284,8 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
 fn module_ident(bare: &str, span: Span) -> Ident {
     let snake = names::snake(bare);
     match snake.as_str() {
+        // Without letters there is no name to make.
+        "" => format_ident!("{bare}_", span = span),
         // A struct in lower case: types and modules share their names.
         _ if snake == bare => format_ident!("{snake}_", span = span),
         // These cannot be raw identifiers.

@@ -134,9 +134,7 @@ impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique"], d);
-        for opt in &keys.rest.0 {
-            options::unknown(opt, "entity", ENTITY_OPTIONS, ENTITY_LATER, d);
-        }
+        keys.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
         let mut args = Self {
             krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
             name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
@@ -265,9 +263,7 @@ struct PaginationKeys {
 fn pagination(opt: &Opt, d: &mut Diagnostics) -> PaginationArgs {
     let options = opt.list("pagination(default = 20, max = 100)", d).map(|list| options::read(list, d)).unwrap_or_default();
     let keys: PaginationKeys = options::table(options, &[], d);
-    for opt in &keys.rest.0 {
-        options::unknown(opt, "pagination", &["default", "max", "unbounded_lookup"], &[], d);
-    }
+    keys.rest.refuse("pagination", &["default", "max", "unbounded_lookup"], &[], d);
     PaginationArgs {
         default: keys.default.and_then(|opt| opt.expr("default = 20", d).cloned()),
         max: keys.max.and_then(|opt| opt.expr("max = 100", d).cloned()),
@@ -290,9 +286,7 @@ fn version(opt: Opt, d: &mut Diagnostics) -> VersionArgs {
         _ => opt.list("version(field = rev)", d).map(|list| options::read(list, d)).unwrap_or_default(),
     };
     let keys: VersionKeys = options::table(options, &[], d);
-    for opt in &keys.rest.0 {
-        options::unknown(opt, "version", &["field", "required_on_write"], &[], d);
-    }
+    keys.rest.refuse("version", &["field", "required_on_write"], &[], d);
     VersionArgs {
         key: opt.key,
         field: keys.field.and_then(|opt| opt.ident("field = rev", d)),

@@ -146,9 +146,7 @@ fn each(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Box<RuleArgs>>> {
         d.error(&opt.key, "`each` has no constraint").help("`each(length = 1..=64)`");
     }
     let EachKeys { length, pattern, format, rest } = options::table(options, &[], d);
-    for inner in &rest.0 {
-        options::unknown(inner, "each", &["length", "pattern", "format"], &[], d);
-    }
+    rest.refuse("each", &["length", "pattern", "format"], &[], d);
     let rules = RuleArgs::read(RuleKeys { length, pattern, format, ..RuleKeys::default() }, d);
     Some(Rule { key: opt.key.clone(), value: Box::new(rules) })
 }

@@ -1,0 +1,71 @@
+//! Nearly wrong enums and items: neighbours of `fail/entity/enum_*` and `fail/entity/embedded_*`.
+#![deny(warnings)]
+#![allow(dead_code)]
+
+use linchpin::prelude::*;
+
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+pub enum One {
+    Only,
+}
+
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+#[repr(u8)]
+pub enum Odd {
+    // A keyword, a number of its own, a name beyond ASCII, and names swapped.
+    r#Type = 7,
+    #[field(rename = "größe")]
+    Größe,
+    #[field(rename = "b")]
+    A,
+    #[field(rename = "a")]
+    B,
+    /// With spaces and quotes: any text but control characters.
+    #[field(rename = "in \"review\"")]
+    #[doc(hidden)]
+    Review,
+    #[cfg(any())]
+    Never(String),
+}
+
+#[derive(Embedded, Clone, Debug)]
+pub struct Empty {}
+
+#[derive(Embedded, Clone, Debug)]
+pub struct Item {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    // Not sent by clients, but shown: that is no hiding.
+    #[field(read_only, default = now)]
+    pub added_at: Timestamp,
+    #[field(sensitive)]
+    pub phone: Option<String>,
+    #[field(default = Odd::Review)]
+    pub state: Odd,
+    pub r#type: Option<One>,
+    #[cfg(any())]
+    #[field(private)]
+    pub never: String,
+}
+
+#[entity]
+pub struct Order {
+    #[field(primary)]
+    pub id: String,
+    #[field(items = 1.., unique_items)]
+    pub items: Vec<Item>,
+    pub empties: Option<Vec<Empty>>,
+    // The entity's own field hides the whole list.
+    #[field(private)]
+    pub notes: Vec<Item>,
+    pub odd: Odd,
+    #[field(default = One::Only)]
+    pub one: One,
+}
+
+fn main() {
+    let names: Vec<&str> = [Odd::Type, Odd::Größe, Odd::A, Odd::B, Odd::Review].into_iter().map(FieldEnum::as_str).collect();
+    assert_eq!(names, ["type", "größe", "b", "a", "in \"review\""]);
+    assert_eq!(serde_json::to_string(&Empty {}).unwrap(), "{}");
+    assert!(Order::DESC.fields[3].flags.has(linchpin::entity::Flags::PRIVATE));
+}

@@ -1,0 +1,67 @@
+//! Nearly wrong packages and routes: neighbours of the cases in `fail/package`.
+#![deny(warnings)]
+
+use linchpin::prelude::*;
+
+#[entity(routes(auth = none))]
+pub struct Post {
+    #[field(primary)]
+    pub id: String,
+    pub slug: String,
+}
+
+#[entity(path = "posts/archived", routes(auth = none))]
+pub struct Comment {
+    #[field(primary)]
+    pub id: String,
+}
+
+// The same name for an operation of another entity.
+#[operation(kind = "exists", fields(slug = param(slug)))]
+pub const TAKEN: Operation<Post>;
+
+pub mod comments {
+    use linchpin::prelude::*;
+
+    #[operation(kind = "exists", fields(id = param(id)))]
+    pub const TAKEN: Operation<super::Comment>;
+}
+
+// A static segment beside a parameter is no clash; nor is the same path under another method.
+#[route(entity = Post, method = "GET", path = "newest")]
+async fn newest() -> &'static str {
+    "newest"
+}
+
+#[route(entity = Post, method = "PUT", path = "newest", roles = ["admin"], timeout = "1h", max_body = "1B")]
+pub async fn set_newest(_body: String) {}
+
+// Parameters in both spellings, a slash in front, a raw name, and no arguments at all.
+#[route(entity = crate::Post, method = "GET", path = "/by/{year}/:month")]
+pub(crate) async fn r#by() {}
+
+/// A route documented, and a lint of its own.
+#[route(entity = Comment, method = "DELETE", path = "all", auth = none)]
+#[allow(clippy::unused_async)]
+async fn all(comments: CommentAdapter) -> Result<()> {
+    let _ = comments;
+    Ok(())
+}
+
+pub static EMPTY: Package = package!(name = "empty", entities = []);
+pub static SHORT: Package = package!(name = "s2-_", mount = "", entities = [entity(Comment)],);
+pub static BLOG: Package = package!(
+    name = "blog",
+    mount = "/api/v1/",
+    entities = [
+        entity(Post, [TAKEN, newest, set_newest, r#by]),
+        entity(crate::Comment, [comments::TAKEN, all]),
+    ],
+    dependencies = ["auth", "notifications"],
+);
+
+fn main() {
+    assert!(EMPTY.entities.is_empty());
+    assert_eq!(SHORT.entities[0].operations.len(), 0);
+    assert_eq!((BLOG.entities[0].operations.len(), BLOG.entities[0].routes.len()), (1, 3));
+}
