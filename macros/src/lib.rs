@@ -45,6 +45,12 @@ mod snapshot;
 /// * `index(a, desc(b))`, `unique(a, b)`, `unique(a, global)`, each as often as needed; `sort = desc(a)`
 /// * `pagination(default = 50, max = 200, unbounded_lookup = false)`
 /// * `version`, `version(field = rev, required_on_write = false)`: a counter for `If-Match`, added to the struct
+/// * `soft_delete(deleted_at)`, `soft_delete(status = Status::Gone)`: deleted records are marked and stay stored
+/// * `ttl("1h")` after the last change, `ttl(expires_at)`: when records expire
+/// * `tenant(tenant_id)`, `tenant(tenant_id, optional, anonymous_read)`: whose records they are
+/// * `scope(owner_id = ctx(actor.id))`, `scope(doc_id = param(doc_id))`, with `apply_to(get, list)` and `unscoped = "reason"`:
+///   what further must equal a value of the call; as often as needed
+/// * `parent_path = "documents/{doc_id}"`: what stands before the path
 /// * `check = path`: a rule over the whole record, `fn(&Post) -> Result<(), Problem>`
 /// * `stores(sqlite, memory)`: where it may live; any configured store when left out
 /// * `routes(auth = none, delete(roles = ["admin"]), get(disabled))`: keys for all routes, and for one of `create`, `list`,
@@ -52,7 +58,7 @@ mod snapshot;
 ///
 /// # Options of a field
 /// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`
-/// * `default = uuid`, `cuid`, `now`, a literal or the path of a const or variant; `on_update = now`
+/// * `default = uuid`, `cuid`, `now`, `ctx(actor.id)`, a literal or the path of a const or variant; `on_update = now`
 /// * `column = "a"`, `rename_from = "b"`
 /// * `length = 1..=200`, `range = 0..`, `pattern = ".."`, `format = "email"`, `items = ..=10`, `unique_items`,
 ///   `each(length = 1..=64)`, `one_of("a", "b")`

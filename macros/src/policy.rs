@@ -2,7 +2,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
-use syn::{Expr, LitStr};
+use syn::{Expr, Ident, LitStr};
 
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
@@ -22,8 +22,8 @@ pub(crate) struct Policy {
 /// Who may call.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
-    /// `auth = none`.
-    None,
+    /// `auth = none`, and the word.
+    None(Ident),
     /// `auth = "userAuth"`.
     Named(LitStr),
 }
@@ -75,7 +75,7 @@ impl Policy {
     /// The descriptor; `__lp` is in scope.
     pub(crate) fn tokens(&self) -> TokenStream {
         let auth = self.auth.as_ref().map(|auth| match auth {
-            Auth::None => quote!(.auth(__lp::AuthDesc::None)),
+            Auth::None(_) => quote!(.auth(__lp::AuthDesc::None)),
             Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
         });
         let roles = self.roles.as_ref().map(|roles| quote!(.roles(&[#(#roles),*])));
@@ -102,7 +102,7 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
         return Some(Auth::Named(name.clone()));
     }
     match options::as_ident(value) {
-        Some(ident) if ident == "none" => Some(Auth::None),
+        Some(ident) if ident == "none" => Some(Auth::None(ident.clone())),
         Some(ident) => {
             d.error(ident, format!("unknown auth `{ident}`"))
                 .help(format!("`auth = none`, or the name of a handler: `auth = \"{ident}\"`"));
@@ -142,27 +142,36 @@ fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
 }
 
 const BYTES: &[(&str, u64)] = &[("B", 1), ("KB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+const DURATIONS: &[(&str, u64)] = &[("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const MILLISECONDS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
 /// A whole number with a unit, in text: `"2MiB"`, `"5s"`.
 fn quantity(opt: &Opt, example: &str, units: &[(&str, u64)], d: &mut Diagnostics) -> Option<u64> {
-    let text = opt.text(example, d)?;
+    amount(&opt.text(example, d)?, &opt.name(), example, units, d)
+}
+
+/// A duration in text, in milliseconds.
+pub(crate) fn duration(text: &LitStr, of: &str, example: &str, d: &mut Diagnostics) -> Option<u64> {
+    amount(text, of, example, DURATIONS, d)
+}
+
+fn amount(text: &LitStr, of: &str, example: &str, units: &[(&str, u64)], d: &mut Diagnostics) -> Option<u64> {
     let value = text.value();
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = value.split_at(digits);
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim()) else {
         let names = crate::diagnostics::list(units.iter().map(|(name, _)| name));
-        d.error(&text, format!("`{}` is a whole number with a unit of {names}", opt.name())).help(format!("`{example}`"));
+        d.error(text, format!("`{}` is a whole number with a unit of {names}", of)).help(format!("`{example}`"));
         return None;
     };
     match number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)) {
         Some(0) => {
-            d.error(&text, format!("`{}` must be greater than 0", opt.name())).help(format!("`{example}`"));
+            d.error(text, format!("`{}` must be greater than 0", of)).help(format!("`{example}`"));
             None
         }
         Some(amount) => Some(amount),
         None => {
-            d.error(&text, format!("`{}` is not a number this can hold", opt.name())).help(format!("`{example}`"));
+            d.error(text, format!("`{}` is not a number this can hold", of)).help(format!("`{example}`"));
             None
         }
     }

@@ -4,7 +4,8 @@
 
 pub use crate::entity::{
     Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, IndexDesc, Input,
-    Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
+    Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, Scope, ScopeFrom, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc,
+    VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, PolicyDesc};
@@ -35,7 +36,8 @@ mod literals;
 mod operations;
 
 pub use checks::{
-    BOOLEANS, DATES, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination, expect,
+    BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
+    expect,
 };
 pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{date, item_literal, literal, no_items, text, texts};
@@ -55,26 +57,7 @@ pub const fn entity(
     primary: usize,
     at: SourceLine,
 ) -> EntityDesc {
-    EntityDesc {
-        name,
-        namespace: None,
-        path,
-        storage_name,
-        doc: "",
-        fields,
-        primary,
-        indexes: &[],
-        uniques: &[],
-        sort: SortDesc { field: primary, desc: false },
-        pagination: Pagination::DEFAULT,
-        version: None,
-        check: None,
-        defaults: PolicyDesc::INHERIT,
-        routes: [PolicyDesc::INHERIT; 5],
-        stores: &[],
-        rename_from: None,
-        at,
-    }
+    EntityDesc { primary, sort: asc(primary), at, ..EntityDesc::new(name, path, storage_name, fields) }
 }
 
 /// The place of a declaration.
@@ -130,6 +113,12 @@ fn reads<T: FieldType>(value: ValueRef<'_>) -> bool {
 /// The generated version counter.
 pub const fn version_field(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
     FieldDesc { flags: Flags::VERSION, ..FieldDesc::new(name, wire, column, Kind::Integer, false) }
+}
+
+/// The hidden date that `ttl("1h")` keeps, behind all other fields. Nobody but the store sees it.
+pub const fn expiry_field() -> FieldDesc {
+    const NAME: &str = "linchpin_expiry";
+    FieldDesc { flags: Flags::PRIVATE.or(Flags::READ_ONLY).or(Flags::SENSITIVE), ..FieldDesc::new(NAME, NAME, NAME, Kind::Date, false) }
 }
 
 /// Reads a field from a row, by its marker.

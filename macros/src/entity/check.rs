@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_field, check_names, parse};
+use super::{check_field, check_names, parse, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -22,6 +22,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     lists(model, d);
     sort(model, d);
     version(model, d);
+    visibility::check(model, d);
     pagination(&model.pagination, d);
     stores(model, d);
 }

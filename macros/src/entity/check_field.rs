@@ -10,6 +10,7 @@ use super::date;
 use super::field::{Default, Field, Flag, Kind};
 use super::rules::as_float;
 use crate::diagnostics::Diagnostics;
+use crate::expr::CtxPath;
 use crate::options;
 
 /// Checks options, default and constraints of a field.
@@ -29,6 +30,7 @@ fn generated_default(field: &Field, d: &mut Diagnostics) {
     let (word, fits, wanted) = match &field.options.default {
         Default::Uuid(word) | Default::Cuid(word) => (word, field.kind.may_be_text(), "string"),
         Default::Now(word) => (word, matches!(field.kind, Kind::Date | Kind::Other), "date"),
+        Default::Ctx(path, at) => return ctx_default(field, path, at, d),
         _ => return,
     };
     if !fits {
@@ -36,6 +38,16 @@ fn generated_default(field: &Field, d: &mut Diagnostics) {
         problem.help(if wanted == "date" { "make it a `Timestamp`" } else { "make it a `String`" });
     } else if field.kind == Kind::Uuid && matches!(field.options.default, Default::Cuid(_)) {
         d.error(word, format!("default `cuid` is no uuid, `{}` is a Uuid", field.name)).help("`default = uuid`");
+    }
+}
+
+/// A context value is a string; a claim may be a number or a boolean as well.
+fn ctx_default(field: &Field, path: &CtxPath, at: &Expr, d: &mut Diagnostics) {
+    let is_claim = matches!(path, CtxPath::Claim(_));
+    let fits = if is_claim { field.kind.is_scalar() && field.kind != Kind::Date } else { field.kind.may_be_text() };
+    if !fits {
+        let what = if is_claim { "a claim is a string, a number or a boolean" } else { "this is a string" };
+        d.error(at, format!("{what}, `{}` is {}", field.name, kind_text(field)));
     }
 }
 
@@ -127,16 +139,19 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
     if let (Some(at), Some(_)) = (field.options.flag(Flag::Immutable), &field.options.on_update) {
         d.error(at, "`immutable` and `on_update` exclude each other").help("leave one of them out");
     }
-    if let Some(at) = field.options.flag(Flag::ClientSet)
-        && !field.options.default.is_generated()
-    {
-        d.error(at, format!("`client_set` on `{}`, which no client is kept from setting", field.name))
-            .help("it belongs to a default of `uuid`, `cuid` or `now`");
+    if let Some(at) = field.options.flag(Flag::ClientSet) {
+        const HELP: &str = "it belongs to a default of `uuid`, `cuid` or `now`";
+        if matches!(field.options.default, Default::Ctx(..)) {
+            d.error(at, format!("`client_set` on `{}`: clients never supply values of the context", field.name)).help(HELP);
+        } else if !field.options.default.is_generated() {
+            d.error(at, format!("`client_set` on `{}`, which no client is kept from setting", field.name)).help(HELP);
+        }
     }
     if let Some(at) = field.options.flag(Flag::ReadOnly)
         && !field.optional
         && !field.has_default()
         && field.options.on_update.is_none()
+        && field.owned.is_none()
     {
         d.error(at, format!("read_only field `{}` could never get its first value", field.name))
             .help(format!("give it a default, or make it `Option<{}>`", type_text(&field.inner)));

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Fields, Ident};
 
-use super::field::{Field, Flag};
+use super::field::{Default, Field, Flag};
 use super::{check_field, field_tokens};
 use crate::diagnostics::{Diagnostics, list};
 
@@ -87,6 +87,10 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
                 d.error(word, format!("`{word}` cannot hide `{}`: items are answered as they are stored", field.name))
                     .help("keep the value in a field of the entity, or leave the option out");
             }
+        }
+        if let Default::Ctx(_, at) = &field.options.default {
+            refused = true;
+            d.error(at, "an item has no caller of its own").help("`default = ctx(..)` belongs to a field of the entity");
         }
         for text in field.options.column.iter().chain(&field.options.rename_from) {
             d.error(text, "items are stored as JSON: their members have no columns").help("leave the option out");

@@ -10,7 +10,7 @@ use syn::{Ident, Visibility};
 use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
 use super::model::{EntityModel, Place};
-use super::{check, docs};
+use super::{check, docs, visibility};
 use crate::policy::Policy;
 
 /// Everything but the schema macro.
@@ -161,7 +161,7 @@ fn field_impls(model: &EntityModel) -> TokenStream {
 
 fn descriptor(model: &EntityModel) -> TokenStream {
     let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
-    let fields = (0..model.fields.len()).map(|i| field_desc(model, i));
+    let fields = (0..model.fields.len()).map(|i| field_desc(model, i)).chain(visibility::expiry(model));
     let primary = Literal::usize_unsuffixed(model.primary.unwrap_or(0));
     let doc = (!model.doc.is_empty()).then(|| {
         let doc = &model.doc;
@@ -209,10 +209,11 @@ fn descriptor(model: &EntityModel) -> TokenStream {
         let stores = model.stores.iter().map(ToString::to_string);
         quote!(stores: &[#(#stores),*],)
     });
+    let visibility = visibility::descriptor(model);
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
-            #doc #namespace #indexes #uniques #sort #pagination #version #check #defaults #routes #stores #rename
+            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #check #defaults #routes #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
     }
@@ -346,6 +347,10 @@ fn assertions(model: &EntityModel) -> TokenStream {
                 let message = format!("default `now` needs a date field, `{name}` is {text}");
                 expect(field, word.span(), "DATES", message, "make it a `Timestamp`");
             }
+            Default::Ctx(path, value) if !matches!(path, crate::expr::CtxPath::Claim(_)) => {
+                let message = format!("this is a string, which `{name}` is not");
+                expect(field, value.span(), "NAMES", message, "make it a `String`");
+            }
             _ => {}
         }
         if let Some(at) = &field.options.on_update {
@@ -369,6 +374,9 @@ fn assertions(model: &EntityModel) -> TokenStream {
                 expect(field, at.span(), "SCALARS", format!("`{at}` on field `{name}` of type {text}"), "leave the option out");
             }
         }
+    }
+    for (field, at, kinds, message, help) in visibility::assertions(model) {
+        expect(&model.fields[field], at, kinds, message, help);
     }
     let lists = model.indexes.iter().flat_map(|i| &i.places).chain(model.uniques.iter().flat_map(|u| &u.places)).chain(&model.sort);
     for place in lists {

@@ -31,6 +31,8 @@ pub(crate) struct Field {
     pub(crate) options: FieldArgs,
     /// Whether it is the version counter, which the macro adds to the struct.
     pub(crate) generated: bool,
+    /// Why the server alone writes it: it decides who sees the record.
+    pub(crate) owned: Option<&'static str>,
 }
 
 /// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc decides.
@@ -74,6 +76,7 @@ impl Field {
             doc: doc_of(&field.attrs),
             options,
             generated: false,
+            owned: None,
             name,
             ident,
         }
@@ -94,6 +97,7 @@ impl Field {
             doc: String::new(),
             options: FieldArgs::default(),
             generated: true,
+            owned: None,
             name,
             ident,
         }
@@ -112,6 +116,7 @@ impl Field {
     /// Whether no client may write it (contract, section 1).
     pub(crate) fn server_owned(&self) -> bool {
         self.generated
+            || self.owned.is_some()
             || self.has(Flag::ReadOnly)
             || self.options.on_update.is_some()
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
@@ -119,7 +124,7 @@ impl Field {
 
     /// Whether it keeps its first value.
     pub(crate) fn immutable(&self) -> bool {
-        self.has(Flag::Immutable) || self.has(Flag::Primary)
+        self.has(Flag::Immutable) || self.has(Flag::Primary) || matches!(self.options.default, Default::Ctx(..))
     }
 
     /// Whether leaving it out on create selects a default: a declared one, or the empty list.

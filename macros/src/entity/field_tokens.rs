@@ -30,8 +30,8 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
     let sensitive = field.has(Flag::Sensitive) || !field.readable();
     let all = [
         (field.has(Flag::Primary), quote!(PRIMARY)),
-        (field.has(Flag::Immutable), quote!(IMMUTABLE)),
-        (field.has(Flag::ReadOnly), quote!(READ_ONLY)),
+        (field.has(Flag::Immutable) || matches!(field.options.default, Default::Ctx(..)), quote!(IMMUTABLE)),
+        (field.has(Flag::ReadOnly) || field.owned.is_some(), quote!(READ_ONLY)),
         (field.has(Flag::WriteOnly), quote!(WRITE_ONLY)),
         (field.has(Flag::Private), quote!(PRIVATE)),
         (sensitive, quote!(SENSITIVE)),
@@ -47,6 +47,7 @@ fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
         Default::Uuid(_) => quote!(.default(__lp::DefaultDesc::Uuid)),
         Default::Cuid(_) => quote!(.default(__lp::DefaultDesc::Cuid)),
         Default::Now(_) => quote!(.default(__lp::DefaultDesc::Now)),
+        Default::Ctx(path, _) => quote!(.default(__lp::DefaultDesc::Ctx(__lp::CtxPath::#path))),
         Default::Value(value) => {
             let value = value_tokens(field.kind, value, literal);
             quote!(.literal(|| #value))

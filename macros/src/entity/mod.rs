@@ -17,6 +17,7 @@ mod parse_field;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod visibility;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -26,10 +27,11 @@ use crate::schema;
 
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
-pub(crate) use field::{Field, Flag, Kind, doc_of};
+pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::run as field_enum;
 pub(crate) use model::EntityModel;
 pub(crate) use parse::member;
+pub(crate) use visibility::{Route, public, reason, reported};
 
 /// `#[entity(args)] item`.
 pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {

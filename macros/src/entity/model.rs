@@ -9,6 +9,7 @@ use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
 use super::field::{Default, Field, Flag, Kind, doc_of};
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
+use super::visibility::Visibility as Seen;
 use crate::diagnostics::Diagnostics;
 use crate::names;
 use crate::policy::Policy;
@@ -51,6 +52,8 @@ pub(crate) struct EntityModel {
     pub(crate) defaults: Policy,
     /// create, list, get, update, delete.
     pub(crate) routes: [Policy; 5],
+    /// Who sees a record.
+    pub(crate) visibility: Seen,
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
     /// Whether the declaration is wrong, see [`Self::make_inert`].
@@ -165,6 +168,8 @@ impl EntityModel {
             Version { field, required_on_write: version.required_on_write }
         });
 
+        let visibility = Seen::resolve(args.visibility, &mut fields, d);
+
         let ident = item.ident.clone();
         let bare = ident.unraw().to_string();
         let name = args.name.as_ref().map_or_else(|| bare.clone(), LitStr::value);
@@ -201,6 +206,7 @@ impl EntityModel {
             stores: args.stores,
             defaults: args.defaults,
             routes: args.routes,
+            visibility,
             generated,
             inert: false,
             vis: item.vis.clone(),

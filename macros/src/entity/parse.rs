@@ -4,6 +4,7 @@ use darling::FromMeta;
 use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr, Path};
 
+use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::options::{self, Opt, OptValue, Rest};
 use crate::policy::{self, Policy};
@@ -23,16 +24,16 @@ const ENTITY_OPTIONS: &[&str] = &[
     "stores",
     "routes",
     "crate",
-];
-const ENTITY_LATER: &[&str] = &[
     "soft_delete",
     "ttl",
     "tenant",
     "scope",
+    "parent_path",
+];
+const ENTITY_LATER: &[&str] = &[
     "search",
     "belongs_to",
     "has_many",
-    "parent_path",
     "gate",
     "visible",
     "counter",
@@ -66,6 +67,7 @@ pub(crate) struct EntityArgs {
     pub(crate) stores: Vec<Ident>,
     pub(crate) defaults: Policy,
     pub(crate) routes: [Policy; 5],
+    pub(crate) visibility: VisibilityArgs,
 }
 
 /// `index(a, desc(b))`.
@@ -127,14 +129,14 @@ struct EntityKeys {
     #[darling(rename = "crate")]
     krate: Option<Opt>,
     #[darling(flatten)]
-    rest: Rest,
+    visibility: VisibilityKeys,
 }
 
 impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique"], d);
-        keys.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
+        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique", "scope"], d);
+        keys.visibility.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
         let mut args = Self {
             krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
             name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
@@ -149,6 +151,7 @@ impl EntityArgs {
             check: keys.check.and_then(|opt| opt.path("check = dates_in_order", d)),
             rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
             stores: keys.stores.and_then(|opt| opt.list("stores(sqlite)", d)).map(|list| options::each(list, d)).unwrap_or_default(),
+            visibility: VisibilityArgs::read(keys.visibility, d),
             ..Self::default()
         };
         if let Some(list) = keys.routes.and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d)) {

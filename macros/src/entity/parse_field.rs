@@ -6,6 +6,7 @@ use syn::{Attribute, Expr, Ident, LitStr, Meta};
 
 use super::rules::{RuleArgs, RuleKeys};
 use crate::diagnostics::Diagnostics;
+use crate::expr::{CtxPath, Source};
 use crate::options::{self, Opt};
 
 const FIELD_OPTIONS: &[&str] = &[
@@ -55,6 +56,8 @@ pub(crate) enum Default {
     Uuid(Ident),
     Cuid(Ident),
     Now(Ident),
+    /// `ctx(actor.id)`, and where it is written.
+    Ctx(CtxPath, Expr),
     /// A literal, a variant or the path of a const.
     Value(Expr),
     /// There is one, but the declaration is wrong.
@@ -62,9 +65,9 @@ pub(crate) enum Default {
 }
 
 impl Default {
-    /// `uuid`, `cuid`, `now`: values the server makes.
+    /// `uuid`, `cuid`, `now`, `ctx(..)`: values the server makes.
     pub(crate) fn is_generated(&self) -> bool {
-        matches!(self, Self::Uuid(_) | Self::Cuid(_) | Self::Now(_))
+        matches!(self, Self::Uuid(_) | Self::Cuid(_) | Self::Now(_) | Self::Ctx(..))
     }
 
     /// Whether there is one.
@@ -180,8 +183,15 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
             name @ ("now" | "uuid" | "cuid") => {
                 d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"));
             }
-            "ctx" => d.error(value, "default `ctx(..)` is not supported yet").help("set the field by an operation, or in code"),
-            name => d.error(value, format!("default `{name}(..)` is not known")).help("`uuid`, `cuid`, `now`, a literal, or a const"),
+            "ctx" => {
+                if let Some(Source::Ctx(path, _)) = Source::parse(value, d) {
+                    return Default::Ctx(path, value.clone());
+                }
+            }
+            name => {
+                d.error(value, format!("default `{name}(..)` is not known"))
+                    .help("`uuid`, `cuid`, `now`, `ctx(actor.id)`, a literal, or a const");
+            }
         }
         return Default::None;
     }

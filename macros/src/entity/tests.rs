@@ -22,6 +22,11 @@ fn a_full_entity() {
     expand("entity_full", include_str!("../../tests/snapshot/entity_full.rs"));
 }
 
+#[test]
+fn a_guarded_entity() {
+    expand("entity_guarded", include_str!("../../tests/snapshot/entity_guarded.rs"));
+}
+
 /// Four mistakes, four errors, and everything that others refer to is there.
 #[test]
 fn a_broken_entity() {

@@ -70,6 +70,19 @@ pub(crate) fn index(index: usize) -> proc_macro2::Literal {
     proc_macro2::Literal::usize_unsuffixed(index)
 }
 
+/// The variant and what it holds.
+impl ToTokens for CtxPath {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(match self {
+            Self::ActorId => quote!(ActorId),
+            Self::TenantId => quote!(TenantId),
+            Self::ActorKind => quote!(ActorKind),
+            Self::SessionId => quote!(SessionId),
+            Self::Claim(name) => quote!(Claim(#name)),
+        });
+    }
+}
+
 impl ToTokens for Value {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {
@@ -77,16 +90,7 @@ impl ToTokens for Value {
                 let param = index(*param);
                 quote!(__lp::given(#param))
             }
-            Self::Ctx(path) => {
-                let path = match path {
-                    CtxPath::ActorId => quote!(ActorId),
-                    CtxPath::TenantId => quote!(TenantId),
-                    CtxPath::ActorKind => quote!(ActorKind),
-                    CtxPath::SessionId => quote!(SessionId),
-                    CtxPath::Claim(name) => quote!(Claim(#name)),
-                };
-                quote!(__lp::ctx(__lp::CtxPath::#path))
-            }
+            Self::Ctx(path) => quote!(__lp::ctx(__lp::CtxPath::#path)),
             Self::Now => quote!(__lp::NOW),
             Self::Null => quote!(__lp::NULL),
             Self::Literal(closure, _) => quote!(__lp::fixed(#closure)),

@@ -133,6 +133,10 @@ impl<'a> Scope<'a> {
             Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
             Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
+            Source::Literal(expr) if role == Role::Write && self.model.visibility.marks_deleted(field, expr) => {
+                self.d.error(expr, format!("this value of `{}` marks deleted records", self.at(field).name)).help("use delete instead");
+                None
+            }
             Source::Literal(expr) => literal::closure(self, field, ident, expr, role),
         }
     }

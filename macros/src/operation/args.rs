@@ -9,15 +9,15 @@ use crate::expr::{self, Pair};
 use crate::options::{self, Opt};
 
 /// Options that every kind has.
-const COMMON: &[&str] = &["kind", "route"];
-/// Options of every kind that come later.
-const COMMON_LATER: &[&str] = &["unscoped"];
+const COMMON: &[&str] = &["kind", "route", "unscoped"];
 
 /// What stands in the parentheses.
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) kind: Option<LitStr>,
     pub(crate) route: RouteArgs,
+    /// Why data scope does not hold.
+    pub(crate) unscoped: Option<(Ident, LitStr)>,
     /// The options of the kind.
     options: Vec<Opt>,
 }
@@ -31,8 +31,12 @@ impl Args {
             Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),
             None => RouteArgs::default(),
         };
+        let unscoped = options
+            .iter()
+            .find(|opt| opt.name() == "unscoped")
+            .and_then(|opt| crate::entity::reason(opt, d).map(|text| (opt.key.clone(), text)));
         options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
-        Self { kind, route, options }
+        Self { kind, route, unscoped, options }
     }
 
     /// Whether the option `kind` is written at all, readable or not.
@@ -43,9 +47,8 @@ impl Args {
     /// Reports options that the kind does not have, and required ones that are missing.
     pub(crate) fn check(&self, kind: &str, known: &[&str], required: &[&str], later: &[&str], at: &LitStr, d: &mut Diagnostics) {
         let all: Vec<&str> = known.iter().chain(COMMON).copied().collect();
-        let later: Vec<&str> = later.iter().chain(COMMON_LATER).copied().collect();
         for opt in self.options.iter().filter(|opt| !known.contains(&opt.name().as_str())) {
-            options::unknown(opt, kind, &all, &later, d);
+            options::unknown(opt, kind, &all, later, d);
         }
         for missing in required.iter().filter(|name| self.get(name).is_none()) {
             // A near miss of it has been reported with the right name.

@@ -37,6 +37,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
         let policy = policy.tokens();
         quote!(.policy(#policy))
     });
+    let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
         #attrs
@@ -47,6 +48,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
                 #params
                 .routes(&[#(#routes),*])
                 #policy
+                #unscoped
                 #doc;
             __lp::Operation::new(&SPEC)
         };

@@ -12,6 +12,7 @@ mod kinds;
 mod model;
 pub(crate) mod path;
 mod place;
+mod reach;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@ use super::args::Args;
 use super::item::Declared;
 use super::kinds::{self, Plan};
 use super::path::{Method, RouteArgs, Segment};
-use super::{capability, check, place};
+use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::Scope;
@@ -22,6 +22,7 @@ pub(crate) struct Model<'a> {
     /// One, or the query and path form of a lookup or exists.
     pub(crate) routes: Vec<(Method, Vec<Segment>)>,
     pub(crate) scope: Parts,
+    pub(crate) unscoped: Option<syn::LitStr>,
 }
 
 /// What resolving left behind.
@@ -47,9 +48,13 @@ impl<'a> Model<'a> {
         let mut scope = Scope::new(entity, &declared.entity, d);
         let plan = kind.resolve(&args, &name, &mut scope);
         let routes = plan.as_ref().map(|plan| place::routes(plan, &args.route, &kebab, &mut scope));
+        if let Some(plan) = &plan {
+            reach::check(&args, plan, &name, declared, entity, scope.d);
+        }
         let Scope { params, asserts, .. } = &scope;
         let markers = params.iter().map(|p| crate::expr::marker(&scope, p.field, &quote::ToTokens::to_token_stream(&p.ident))).collect();
         let scope = Parts { params: params.iter().cloned().collect(), markers, asserts: asserts.clone() };
-        Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope })
+        let unscoped = args.unscoped.map(|(_, reason)| reason);
+        Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped })
     }
 }

@@ -120,7 +120,7 @@ impl RouteArgs {
 }
 
 /// The segments of a path: `{id}/state`, `:id/state`. Duplicate slashes collapse.
-fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> Vec<Segment> {
+pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> Vec<Segment> {
     let value = text.value();
     let mut segments: Vec<Segment> = Vec::new();
     let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();

@@ -48,6 +48,10 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
     for ident in misplaced {
         scope.d.error(&ident, format!("`input({ident})` reads a body, which a GET route has not")).help(format!("`param({ident})`"));
     }
+    let parents: Vec<String> = model.visibility.path_parameters().collect();
+    for ident in scope.params.iter().filter(|p| parents.contains(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
+        scope.d.error(&ident, format!("`{ident}` is a parameter of the entity's parent_path")).help("another name");
+    }
     if plan.pages() {
         let taken: Vec<_> = scope.params.iter().filter(|p| p.wire == "limit" || p.wire == "cursor").map(|p| p.ident.clone()).collect();
         for ident in taken {

@@ -38,6 +38,8 @@ pub const SCALARS: u16 = TEXTS | BOOLEANS | NUMERIC | DATES | 1 << 5;
 pub const BOOLEANS: u16 = 1 << 1;
 /// What a text of the context may be compared with.
 pub const NAMES: u16 = TEXTS | 1 << 5;
+/// Enums.
+pub const ENUMS: u16 = 1 << 5;
 /// What `<` compares.
 pub const ORDERED: u16 = TEXTS | NUMERIC | DATES;
 /// What a transition moves.

@@ -105,28 +105,14 @@ pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{FieldDesc, Kind, Pagination, SortDesc, UniqueDesc};
-    use crate::http::PolicyDesc;
+    use crate::entity::{FieldDesc, Kind, UniqueDesc};
 
+    const FIELDS: &[FieldDesc] =
+        &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)];
     const BASE: EntityDesc = EntityDesc {
-        name: "Counter",
-        namespace: None,
-        path: "counters",
-        storage_name: "counters",
-        doc: "",
-        fields: &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)],
-        primary: 0,
-        indexes: &[],
         uniques: &[UniqueDesc { fields: &[1], global: false }],
-        sort: SortDesc { field: 0, desc: false },
-        pagination: Pagination::DEFAULT,
-        version: None,
-        check: None,
-        defaults: PolicyDesc::INHERIT,
-        routes: [PolicyDesc::INHERIT; 5],
-        stores: &[],
-        rename_from: None,
         at: SourceLine { file: "src/counter.rs", line: 6 },
+        ..EntityDesc::new("Counter", "counters", "counters", FIELDS)
     };
     static COUNTER: EntityDesc = BASE;
     static ELSEWHERE: EntityDesc = EntityDesc { name: "Audit", stores: &["postgres"], uniques: &[], ..BASE };

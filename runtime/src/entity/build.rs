@@ -1,7 +1,40 @@
 //! How expansions write descriptors: const methods, one per option.
 
-use super::{Bound, DefaultDesc, FieldDesc, Flags, Rules};
+use super::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Rules, SortDesc, SourceLine};
 use crate::Value;
+use crate::http::PolicyDesc;
+
+#[doc(hidden)]
+impl EntityDesc {
+    /// An entity whose first field is the key, with every option left out.
+    pub const fn new(name: &'static str, path: &'static str, storage_name: &'static str, fields: &'static [FieldDesc]) -> Self {
+        Self {
+            name,
+            namespace: None,
+            path,
+            parent_path: None,
+            storage_name,
+            doc: "",
+            fields,
+            primary: 0,
+            indexes: &[],
+            uniques: &[],
+            sort: SortDesc { field: 0, desc: false },
+            pagination: Pagination::DEFAULT,
+            version: None,
+            soft_delete: None,
+            ttl: None,
+            tenant: None,
+            scope: &[],
+            check: None,
+            defaults: PolicyDesc::INHERIT,
+            routes: [PolicyDesc::INHERIT; 5],
+            stores: &[],
+            rename_from: None,
+            at: SourceLine { file: "", line: 1 },
+        }
+    }
+}
 
 #[doc(hidden)]
 impl FieldDesc {

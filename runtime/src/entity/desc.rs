@@ -2,7 +2,8 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::Kind;
+use super::{Kind, Scope, SoftDelete, Tenant, Ttl};
+use crate::filter::CtxPath;
 use crate::http::PolicyDesc;
 use crate::store::Row;
 use crate::{Problem, Value, ValueRef};
@@ -17,13 +18,15 @@ pub struct EntityDesc {
     pub name: &'static str,
     /// `blog`; prefixes the storage name, never the URL.
     pub namespace: Option<&'static str>,
-    /// The route segments below the package mount, without a leading slash: `posts`.
+    /// The route segments below the package mount (and the parent path), without a leading slash: `posts`.
     pub path: &'static str,
+    /// What stands before `path`: `documents/{docId}`. Each parameter is bound by a scope.
+    pub parent_path: Option<&'static str>,
     /// Table, collection or key prefix: `blog_posts`.
     pub storage_name: &'static str,
     /// The doc comment.
     pub doc: &'static str,
-    /// In declaration order; a generated version field comes last.
+    /// In declaration order; then a generated version field, then a hidden expiry.
     pub fields: &'static [FieldDesc],
     /// Index of the primary key in `fields`.
     pub primary: usize,
@@ -37,6 +40,14 @@ pub struct EntityDesc {
     pub pagination: Pagination,
     /// Optimistic concurrency.
     pub version: Option<VersionDesc>,
+    /// How deleted records are marked; without it they are removed.
+    pub soft_delete: Option<SoftDelete>,
+    /// When records expire.
+    pub ttl: Option<Ttl>,
+    /// Whose records they are.
+    pub tenant: Option<Tenant>,
+    /// What further must equal a value of the call.
+    pub scope: &'static [Scope],
     /// A rule over the whole record, run on create and on the merged record of an update.
     pub check: Option<RecordCheck>,
     /// `routes.defaults`.
@@ -152,12 +163,14 @@ pub enum DefaultDesc {
     Now,
     /// A literal, checked by rustc against the field's type.
     Literal(fn() -> Value),
+    /// A value of the verified context; the field never changes.
+    Ctx(CtxPath),
 }
 
 impl DefaultDesc {
-    /// `uuid`, `cuid` and `now`: values the server makes.
+    /// `uuid`, `cuid`, `now` and `ctx(..)`: values the server makes.
     pub const fn is_generated(&self) -> bool {
-        matches!(self, Self::Uuid | Self::Cuid | Self::Now)
+        matches!(self, Self::Uuid | Self::Cuid | Self::Now | Self::Ctx(_))
     }
 
     /// Whether there is a default at all.

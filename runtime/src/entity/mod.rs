@@ -5,6 +5,7 @@ mod desc;
 mod field;
 mod page;
 mod typed;
+mod visibility;
 
 pub use desc::{
     Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SortDesc, SourceLine, UniqueDesc,
@@ -13,3 +14,4 @@ pub use desc::{
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs};
 pub use typed::{Entity, Input, Param};
+pub use visibility::{Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

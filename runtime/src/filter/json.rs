@@ -77,14 +77,9 @@ impl Filter {
     /// The first thing that is wrong, and where.
     ///
     /// ```
-    /// # use linchpin::{entity::*, filter::*, http::PolicyDesc};
-    /// # static POST: EntityDesc = EntityDesc {
-    /// #     name: "Post", namespace: None, path: "posts", storage_name: "posts", doc: "",
-    /// #     fields: &[FieldDesc::new("score", "score", "score", Kind::Integer, true)], primary: 0, indexes: &[], uniques: &[],
-    /// #     sort: SortDesc { field: 0, desc: false }, pagination: Pagination::DEFAULT, version: None, check: None,
-    /// #     defaults: PolicyDesc::INHERIT, routes: [PolicyDesc::INHERIT; 5], stores: &[], rename_from: None,
-    /// #     at: SourceLine { file: "", line: 1 },
-    /// # };
+    /// # use linchpin::{entity::*, filter::*};
+    /// # static FIELDS: [FieldDesc; 1] = [FieldDesc::new("score", "score", "score", Kind::Integer, true)];
+    /// # static POST: EntityDesc = EntityDesc::new("Post", "posts", "posts", &FIELDS);
     /// let filter = Filter::from_json(&serde_json::json!({ "score": { "$gt": 5 } }), &POST, &[])?;
     /// assert_eq!(filter, Filter::cond(0, Op::Gt, Operand::One(Source::Value(linchpin::Value::Int(5)))));
     ///

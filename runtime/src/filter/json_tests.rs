@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Timestamp;
-use crate::entity::{EnumDesc, Pagination, SortDesc, SourceLine};
-use crate::http::PolicyDesc;
+use crate::entity::EnumDesc;
 use crate::operation::Place;
 
 static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "now"] };
@@ -23,26 +22,7 @@ static FIELDS: [FieldDesc; 10] = [
     FieldDesc { flags: Flags::PRIVATE, ..FieldDesc::new("secret", "secret", "secret", Kind::String, true) },
 ];
 
-static POST: EntityDesc = EntityDesc {
-    name: "Post",
-    namespace: None,
-    path: "posts",
-    storage_name: "posts",
-    doc: "",
-    fields: &FIELDS,
-    primary: 0,
-    indexes: &[],
-    uniques: &[],
-    sort: SortDesc { field: 0, desc: false },
-    pagination: Pagination::DEFAULT,
-    version: None,
-    check: None,
-    defaults: PolicyDesc::INHERIT,
-    routes: [PolicyDesc::INHERIT; 5],
-    stores: &[],
-    rename_from: None,
-    at: SourceLine { file: "", line: 1 },
-};
+static POST: EntityDesc = EntityDesc::new("Post", "posts", "posts", &FIELDS);
 
 const fn param(name: &'static str, field: usize, list: bool) -> ParamSpec {
     ParamSpec { name, field, place: Place::Query, required: true, nullable: true, list }

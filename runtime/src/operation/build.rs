@@ -13,7 +13,7 @@ impl OpSpec {
     pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
         let caller = Location::caller();
         let at = SourceLine { file: caller.file(), line: caller.line() };
-        Self { name, kind, params: &[], routes: &[], policy: PolicyDesc::INHERIT, doc: "", at }
+        Self { name, kind, params: &[], routes: &[], policy: PolicyDesc::INHERIT, unscoped: None, doc: "", at }
     }
 
     /// With call parameters.
@@ -32,6 +32,12 @@ impl OpSpec {
     #[must_use]
     pub const fn policy(self, policy: PolicyDesc) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Free of data scope, for a reason.
+    #[must_use]
+    pub const fn unscoped(self, reason: &'static str) -> Self {
+        Self { unscoped: Some(reason), ..self }
     }
 
     /// With a doc comment.

@@ -55,6 +55,8 @@ pub struct OpSpec {
     pub routes: &'static [RouteSpec],
     /// Its part of the route policy, merged over `routes.defaults`.
     pub policy: PolicyDesc,
+    /// Why data scope does not hold for it; the tenant does.
+    pub unscoped: Option<&'static str>,
     /// The doc comment.
     pub doc: &'static str,
     /// Where it is declared.

@@ -66,6 +66,10 @@ impl Table {
     /// # Errors
     /// When a rule or a statement is refused.
     pub fn new(desc: &'static EntityDesc, store: Arc<dyn Store>, cursors: CursorKey) -> Result<Self> {
+        if desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty() {
+            // Until the guard is there, nothing of such an entity may be reachable.
+            return Err(Error::internal(format!("entity `{}`: visibility is declared but not enforced yet", desc.name)));
+        }
         let statements = Statements::new(desc, store);
         Ok(Self {
             desc,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::key::valid_key;
 use super::{Borrowed, Draft, Form, Table};
 use crate::entity::{DefaultDesc, Flags, Kind};
-use crate::filter::{Filter, Op, Operand, Source};
+use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Row, Rows};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
@@ -44,6 +44,7 @@ impl Table {
                         DefaultDesc::Cuid => Value::Text(cuid2::create_id()),
                         DefaultDesc::Now => Value::Date(cx.now()),
                         DefaultDesc::Literal(value) => value(),
+                        DefaultDesc::Ctx(path) => ctx_default(cx, path, field.optional)?,
                         DefaultDesc::None if field.flags.has(Flags::VERSION) => Value::Int(1),
                         DefaultDesc::None if field.flags.has(Flags::ON_UPDATE) => Value::Date(cx.now()),
                         DefaultDesc::None if field.optional => Value::Null,
@@ -243,4 +244,9 @@ impl Table {
         }
         self.validator.check(field, value, self.desc.fields[field].wire, problems);
     }
+}
+
+/// A context value as the default of a field; a call of the application itself has none.
+fn ctx_default(cx: &Cx, path: CtxPath, optional: bool) -> Result<Value> {
+    if optional && cx.system_reason().is_some() { Ok(Value::Null) } else { cx.bind(path) }
 }

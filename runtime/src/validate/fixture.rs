@@ -1,10 +1,7 @@
 //! An entity with every type, for tests.
 
 use crate::__private::item_field;
-use crate::entity::{
-    Bound, DefaultDesc, Embedded, EntityDesc, EnumDesc, FieldDesc, Flags, Json, Kind, Pagination, Rules, SortDesc, SourceLine,
-};
-use crate::http::PolicyDesc;
+use crate::entity::{Bound, DefaultDesc, Embedded, EntityDesc, EnumDesc, FieldDesc, Flags, Json, Kind, Rules};
 use crate::{Timestamp, Value};
 
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_678);
@@ -105,26 +102,7 @@ static KEYED_FIELDS: [FieldDesc; 2] = [
 ];
 
 const fn entity(name: &'static str, fields: &'static [FieldDesc]) -> EntityDesc {
-    EntityDesc {
-        name,
-        namespace: None,
-        path: name,
-        storage_name: name,
-        doc: "",
-        fields,
-        primary: 0,
-        indexes: &[],
-        uniques: &[],
-        sort: SortDesc { field: 0, desc: false },
-        pagination: Pagination::DEFAULT,
-        version: None,
-        check: None,
-        defaults: PolicyDesc::INHERIT,
-        routes: [PolicyDesc::INHERIT; 5],
-        stores: &[],
-        rename_from: None,
-        at: SourceLine { file: "", line: 1 },
-    }
+    EntityDesc::new(name, name, name, fields)
 }
 
 /// A field of every type, with rules.

@@ -136,6 +136,8 @@ impl Reader<'_> {
             (DefaultDesc::Cuid, _) => Value::Text(cuid2::create_id()),
             (DefaultDesc::Now, _) => Value::Date(self.now),
             (DefaultDesc::Literal(value), _) => value(),
+            // Items have no context; their macro refuses such a default.
+            (DefaultDesc::Ctx(_), _) => return None,
             (DefaultDesc::None, _) if field.optional => Value::Null,
             (DefaultDesc::None, Kind::StringArray) => Value::Strings(Vec::new()),
             (DefaultDesc::None, Kind::Items(_)) => Value::Json("[]".to_owned()),

@@ -36,6 +36,7 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     stores: &[],
     rename_from: None,
     at: SourceLine { file: "src/note.rs", line: 3 },
+    ..EntityDesc::new("", "", "", &[])
 };
 
 /// Open to everybody.

@@ -81,6 +81,7 @@ pub static POST: EntityDesc = EntityDesc {
     stores: &[],
     rename_from: None,
     at: AT,
+    ..EntityDesc::new("", "", "", &[])
 };
 
 /// Versioned, keyed by a text the client chooses, closed but for reading.
@@ -130,6 +131,7 @@ const POST_BASE: EntityDesc = EntityDesc {
     stores: &[],
     rename_from: None,
     at: AT,
+    ..EntityDesc::new("", "", "", &[])
 };
 
 const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
@@ -137,6 +139,7 @@ const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
 }
 
 static BY_SLUG: OpSpec = OpSpec {
+    unscoped: None,
     name: "by_slug",
     kind: &Lookup {
         fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }],
@@ -157,6 +160,7 @@ static BY_SLUG: OpSpec = OpSpec {
 };
 
 static BY_CATEGORY: OpSpec = OpSpec {
+    unscoped: None,
     name: "by_category",
     kind: &Lookup {
         fields: &[AssignSpec { field: 4, value: SourceSpec::Param(0) }, AssignSpec { field: 5, value: SourceSpec::Param(1) }],
@@ -180,6 +184,7 @@ static BY_CATEGORY: OpSpec = OpSpec {
 };
 
 static SLUG_TAKEN: OpSpec = OpSpec {
+    unscoped: None,
     name: "slug_taken",
     kind: &Exists { fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }], check: &[] },
     params: &[param("slug", 1, Place::Segment)],
@@ -193,6 +198,7 @@ static SLUG_TAKEN: OpSpec = OpSpec {
 };
 
 static PUBLISH: OpSpec = OpSpec {
+    unscoped: None,
     name: "publish",
     kind: &Transition {
         field: 3,
@@ -210,6 +216,7 @@ static PUBLISH: OpSpec = OpSpec {
 };
 
 static RETIRE: OpSpec = OpSpec {
+    unscoped: None,
     name: "retire",
     kind: &Transition {
         field: 3,

@@ -99,6 +99,7 @@ const POST: EntityDesc = EntityDesc {
     stores: &[],
     rename_from: None,
     at: SourceLine { file: file!(), line: line!() },
+    ..EntityDesc::new("", "", "", &[])
 };
 static BLOG_POST: EntityDesc = POST;
 /// Another entity of the same name.
@@ -120,6 +121,7 @@ static ERROR: EntityDesc = EntityDesc {
 static ID: ParamSpec = ParamSpec { name: "id", field: 0, place: Place::Id, required: true, nullable: false, list: false };
 static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
 const OPERATION: OpSpec = OpSpec {
+    unscoped: None,
     name: "publish",
     kind: &PUBLISH_KIND,
     params: &[ID, ParamSpec { name: "dueAt", field: 14, place: Place::Body, required: true, nullable: true, list: false }],

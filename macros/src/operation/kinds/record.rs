@@ -39,7 +39,9 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     let of = scope.at(field);
     let problem = if of.has(Flag::Primary) {
         "is the primary key"
-    } else if of.has(Flag::Immutable) {
+    } else if let Some(owner) = of.owned {
+        owner
+    } else if of.immutable() {
         "is immutable"
     } else if of.generated {
         "is the version counter"

@@ -126,6 +126,14 @@ fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Option
 /// A value of the state field: a literal or the path of a const.
 fn value(expr: &Expr, option: &str, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Option<Value> {
     match Source::parse(expr, scope.d)? {
+        Source::Literal(literal) if scope.model.visibility.marks_deleted(field, &literal) => {
+            let text = match option {
+                "to" => format!("use delete instead of a transition to `{}`", shown(expr)),
+                _ => format!("`{}` marks deleted records, which no transition meets", shown(expr)),
+            };
+            scope.d.error(&literal, text).help("another value");
+            None
+        }
         Source::Literal(literal) => expr::closure(scope, field, ident, &literal, Role::Compare { op: Op::Eq, required: true }),
         other => {
             scope.d.error(&other.tokens(), format!("`{option}` is fixed in the declaration")).help("a literal or the path of a const");

@@ -15,9 +15,8 @@ use proptest::test_runner::{Config, TestRunner};
 use super::memory::Memory;
 use super::{After, Assign, Order, Plan, Rows, Store};
 use crate::Value;
-use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, Pagination, SortDesc, SourceLine, UniqueDesc};
+use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Source};
-use crate::http::PolicyDesc;
 
 static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "gone"] };
 
@@ -40,24 +39,9 @@ const META: usize = 9;
 
 pub(crate) const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
     EntityDesc {
-        name,
-        namespace: None,
-        path: "things",
-        storage_name: "conformance_things",
-        doc: "",
-        fields: &FIELDS,
-        primary: 0,
         indexes: &[IndexDesc { fields: &[SortDesc { field: 3, desc: true }, SortDesc { field: 2, desc: false }] }],
         uniques,
-        sort: SortDesc { field: 0, desc: false },
-        pagination: Pagination::DEFAULT,
-        version: None,
-        check: None,
-        defaults: PolicyDesc::INHERIT,
-        routes: [PolicyDesc::INHERIT; 5],
-        stores: &[],
-        rename_from: None,
-        at: SourceLine { file: "", line: 1 },
+        ..EntityDesc::new(name, "things", "conformance_things", &FIELDS)
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Barrier};
 
 use super::*;
-use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, Pagination, SortDesc, SourceLine, UniqueDesc};
+use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::http::PolicyDesc;
 use crate::store::{After, Assign, AssignValue, Order};
 use crate::{Code, Value};
 
@@ -22,26 +21,7 @@ static BY_TEXT: [FieldDesc; 4] = fields(Kind::String);
 static BY_NUMBER: [FieldDesc; 4] = fields(Kind::Integer);
 
 const fn entity(name: &'static str, fields: &'static [FieldDesc], uniques: &'static [UniqueDesc]) -> EntityDesc {
-    EntityDesc {
-        name,
-        namespace: None,
-        path: "things",
-        storage_name: name,
-        doc: "",
-        fields,
-        primary: 0,
-        indexes: &[],
-        uniques,
-        sort: SortDesc { field: 0, desc: false },
-        pagination: Pagination::DEFAULT,
-        version: None,
-        check: None,
-        defaults: PolicyDesc::INHERIT,
-        routes: [PolicyDesc::INHERIT; 5],
-        stores: &[],
-        rename_from: None,
-        at: SourceLine { file: "", line: 1 },
-    }
+    EntityDesc { uniques, ..EntityDesc::new(name, "things", name, fields) }
 }
 
 static THING: EntityDesc =

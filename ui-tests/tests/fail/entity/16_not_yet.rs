@@ -1,10 +1,9 @@
 use linchpin::prelude::*;
 
-#[entity(soft_delete(deleted_at))]
+#[entity(prepare = check_spam)]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
-    pub deleted_at: Option<Timestamp>,
 }
 
 fn main() {}

@@ -1,0 +1,144 @@
+//! The options, resolved against the fields of the entity.
+
+use syn::ext::IdentExt;
+use syn::{Expr, Ident};
+
+use super::args::{ApplyTo, ParentArgs, SoftDeleteArgs, TtlArgs, VisibilityArgs};
+use crate::diagnostics::Diagnostics;
+use crate::entity::Field;
+use crate::expr::{CtxPath, Source};
+use crate::names;
+
+/// Who sees a record, as declared.
+#[derive(Debug, Default)]
+pub(crate) struct Visibility {
+    pub(crate) soft_delete: Option<SoftDelete>,
+    pub(crate) ttl: Option<Ttl>,
+    pub(crate) tenant: Option<Tenant>,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) parent: Option<ParentArgs>,
+}
+
+/// How deleted records are marked.
+#[derive(Debug)]
+pub(crate) struct SoftDelete {
+    pub(crate) field: usize,
+    /// As written.
+    pub(crate) at: Ident,
+    /// The variant that marks them; without one the field is a date.
+    pub(crate) value: Option<Expr>,
+}
+
+/// When records expire.
+#[derive(Debug)]
+pub(crate) enum Ttl {
+    /// Milliseconds after the last change, in a field of its own behind all others.
+    After(u64),
+    /// At the date in this field.
+    At(usize, Ident),
+}
+
+/// Whose records they are.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub(crate) field: usize,
+    pub(crate) at: Ident,
+    pub(crate) optional: bool,
+    pub(crate) anonymous_read: Option<Ident>,
+}
+
+/// A field that must equal a value of the call.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) field: usize,
+    pub(crate) at: Ident,
+    pub(crate) from: From,
+    pub(crate) apply_to: Option<ApplyTo>,
+    pub(crate) unscoped: bool,
+}
+
+/// Where the value of a scope comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum From {
+    Ctx(CtxPath, Expr),
+    /// A parameter of the parent path.
+    Path(Ident),
+}
+
+impl Visibility {
+    /// Resolves the options; fields that the server writes because of them are marked so.
+    pub(crate) fn resolve(args: VisibilityArgs, fields: &mut [Field], d: &mut Diagnostics) -> Self {
+        let find = |ident: &Ident, of: &str, fields: &[Field], d: &mut Diagnostics| {
+            let name = ident.unraw().to_string();
+            let found = fields.iter().position(|f| f.name == name && !f.generated);
+            if found.is_none() {
+                d.error(ident, format!("unknown {of} field `{name}`")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
+            }
+            found
+        };
+        let soft_delete = args.soft_delete.and_then(|SoftDeleteArgs { field: at, value }| {
+            let field = find(&at, "soft_delete", fields, d)?;
+            Some(SoftDelete { field, at, value })
+        });
+        let ttl = args.ttl.and_then(|ttl| match ttl {
+            TtlArgs::After(millis) => Some(Ttl::After(millis)),
+            TtlArgs::Field(at) => find(&at, "ttl", fields, d).map(|field| Ttl::At(field, at)),
+        });
+        let tenant = args.tenant.and_then(|tenant| {
+            let field = find(&tenant.field, "tenant", fields, d)?;
+            Some(Tenant { field, at: tenant.field, optional: tenant.optional, anonymous_read: tenant.anonymous_read })
+        });
+        let scopes = args.scopes.into_iter().filter_map(|scope| {
+            let field = find(&scope.field, "scope", fields, d)?;
+            let from = match scope.from {
+                Source::Ctx(path, at) => From::Ctx(path, at),
+                Source::Param(name) => From::Path(name),
+                // The syntax has refused all others.
+                _ => return None,
+            };
+            Some(Scope { field, at: scope.field, from, apply_to: scope.apply_to, unscoped: scope.unscoped.is_some() })
+        });
+        let scopes: Vec<Scope> = scopes.collect();
+        if let Some(SoftDelete { field, value: None, .. }) = &soft_delete {
+            fields[*field].owned = Some("marks deleted records");
+        }
+        for scope in &scopes {
+            fields[scope.field].owned = Some("is the scope of the record");
+        }
+        if let Some(tenant) = &tenant {
+            fields[tenant.field].owned = Some("is the tenant of the record");
+        }
+        Self { soft_delete, ttl, tenant, scopes, parent: args.parent }
+    }
+
+    /// Whether there is nothing of the kind.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.soft_delete.is_none() && self.ttl.is_none() && self.tenant.is_none() && self.scopes.is_empty() && self.parent.is_none()
+    }
+
+    /// The parameters of the parent path, as they stand on the wire.
+    pub(crate) fn path_parameters(&self) -> impl Iterator<Item = String> {
+        let segments = self.parent.iter().flat_map(|parent| &parent.segments);
+        segments.filter_map(|segment| match segment {
+            crate::operation::path::Segment::Param(name) => Some(names::camel(&names::snake(name))),
+            crate::operation::path::Segment::Lit(_) => None,
+        })
+    }
+
+    /// Whether an expression is the value that marks deleted records of a field, as far as tokens tell.
+    pub(crate) fn marks_deleted(&self, field: usize, value: &Expr) -> bool {
+        let Some(SoftDelete { field: of, value: Some(mark), .. }) = &self.soft_delete else { return false };
+        let last = |expr: &Expr| match expr {
+            Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.unraw().to_string()),
+            _ => None,
+        };
+        *of == field && last(value).is_some() && last(value) == last(mark)
+    }
+}
+
+impl Scope {
+    /// Whether it holds on a route.
+    pub(crate) fn holds_on(&self, route: &str) -> bool {
+        self.apply_to.as_ref().is_none_or(|apply| apply.routes.iter().any(|r| names::snake(&r.unraw().to_string()) == route))
+    }
+}

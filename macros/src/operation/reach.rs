@@ -1,0 +1,40 @@
+//! Which records an operation reaches: rules 13 and 67, as far as operations are concerned, and `unscoped`.
+
+use super::args::Args;
+use super::item::Declared;
+use super::kinds::Plan;
+use crate::diagnostics::Diagnostics;
+use crate::entity::{self, EntityModel, Route};
+use crate::policy::Auth;
+
+/// Checks an operation against the visibility of its entity.
+pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
+    let scopes = &model.visibility.scopes;
+    if let Some((key, _)) = args.unscoped.as_ref().filter(|_| scopes.is_empty()) {
+        d.error(key, format!("`unscoped` lifts a scope, and `{}` has none", model.name)).help("leave the option out");
+    }
+    let route = Route { name, reads: plan.reads(), unscoped: args.unscoped.is_some() };
+    let policy = &args.route.policy;
+    let public = || entity::public(model, &route).filter(|_| !policy.disabled);
+    match (&policy.auth, &model.defaults.auth) {
+        (Some(Auth::None(word)), _) => {
+            if let Some((message, help)) = public() {
+                d.error(word, message).help(help);
+            }
+        }
+        (None, Some(Auth::None(_))) if !entity::reported(model) => {
+            if let Some((message, _)) = public() {
+                d.error(&declared.ident, message).help("`route(auth = \"userAuth\")`");
+            }
+        }
+        _ => {}
+    }
+    if plan.reads() || route.unscoped {
+        return;
+    }
+    for scope in scopes.iter().filter(|scope| scope.holds_on("list") && !scope.unscoped && !scope.holds_on(name)) {
+        let field = &model.fields[scope.field].name;
+        d.error(&declared.ident, format!("`{name}` is left out of scope `{field}`"))
+            .help(format!("add `{name}` to `apply_to`, or say why not: `unscoped = \"reason\"`"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Who sees a record, as declared: soft delete, expiry, tenant and data scope.
+
+use crate::Value;
+use crate::filter::CtxPath;
+
+/// How deleted records are marked; they stay stored.
+#[derive(Debug, Clone, Copy)]
+pub enum SoftDelete {
+    /// The instant of deletion stands in the optional date at a position.
+    At(usize),
+    /// The enum at a position holds this value.
+    Is(usize, fn() -> Value),
+}
+
+impl SoftDelete {
+    /// Position of the field that holds the mark.
+    pub const fn field(&self) -> usize {
+        match self {
+            Self::At(field) | Self::Is(field, _) => *field,
+        }
+    }
+}
+
+/// When records expire.
+#[derive(Debug, Clone, Copy)]
+pub struct Ttl {
+    /// Position of the date; null never expires.
+    pub field: usize,
+    /// Milliseconds after the last change; without it the field is the user's own.
+    pub after: Option<u64>,
+}
+
+/// Whose records they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Tenant {
+    /// Position of the field.
+    pub field: usize,
+    /// Known callers without a tenant work on records without one.
+    pub optional: bool,
+    /// Anonymous callers read records without a tenant.
+    pub anonymous_read: bool,
+}
+
+/// A field that must equal a value of the call.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope {
+    /// Position of the field.
+    pub field: usize,
+    /// Where the value comes from.
+    pub from: ScopeFrom,
+    /// The routes it holds on: `get`, `list` and so on, and names of operations; `None` is all.
+    pub apply_to: Option<&'static [&'static str]>,
+}
+
+/// Where the value of a scope comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeFrom {
+    /// The verified context.
+    Ctx(CtxPath),
+    /// A parameter of the parent path, by its name on the wire.
+    Path(&'static str),
+}
+
+impl Scope {
+    /// A scope on every route.
+    #[doc(hidden)]
+    pub const fn new(field: usize, from: ScopeFrom) -> Self {
+        Self { field, from, apply_to: None }
+    }
+
+    /// On these routes only.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn apply_to(self, routes: &'static [&'static str]) -> Self {
+        Self { apply_to: Some(routes), ..self }
+    }
+
+    /// Whether it holds on a route.
+    pub fn holds_on(&self, route: &str) -> bool {
+        self.apply_to.is_none_or(|routes| routes.contains(&route))
+    }
+}

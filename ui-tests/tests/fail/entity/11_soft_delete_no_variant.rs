@@ -1,0 +1,16 @@
+use linchpin::prelude::*;
+
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+pub enum Status {
+    Live,
+    Gone,
+}
+
+#[entity(soft_delete(status = Status::Lost))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub status: Status,
+}
+
+fn main() {}

@@ -1,0 +1,22 @@
+use linchpin::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Status { Draft, Live, Gone }
+
+#[entity(parent_path = "owners/{owner}", scope(owner_id = param(owner)))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    pub previous: Option<Status>,
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[operation(kind = "lookup", fields(owner_id = param(owner)), returns = "many")]
+pub const ACT: Operation<Post>;
+
+fn main() {}
