@@ -82,7 +82,7 @@ pub fn embedded(item: TokenStream) -> TokenStream {
     entity::embedded(item.into()).into()
 }
 
-/// Declares a const as an operation of its entity.
+/// Declares a const as an operation of its entity, in the crate of the entity: it adds a method to the entity's adapter.
 #[proc_macro_attribute]
 pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {
     operation::run(args.into(), item.into()).into()

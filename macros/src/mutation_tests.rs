@@ -140,6 +140,7 @@ fn entities() {
     for source in [
         include_str!("../tests/snapshot/entity_small.rs"),
         include_str!("../tests/snapshot/entity_full.rs"),
+        include_str!("../tests/snapshot/entity_guarded.rs"),
         include_str!("../tests/snapshot/entity_broken.rs"),
     ] {
         answer(
@@ -193,10 +194,9 @@ fn operations() {
 #[test]
 fn operations_of_broken_entities() {
     let (args, item) = snapshot::declaration(include_str!("../tests/snapshot/op_transition_full.rs"));
-    answer(
-        include_str!("../tests/snapshot/entity_full.rs"),
-        attribute(|entity_args, entity| operation::expand_with_schema(quote!({#args} {#item} {#entity_args} {#entity}))),
-    );
+    for source in [include_str!("../tests/snapshot/entity_full.rs"), include_str!("../tests/snapshot/entity_guarded.rs")] {
+        answer(source, attribute(|entity_args, entity| operation::expand_with_schema(quote!({#args} {#item} {#entity_args} {#entity}))));
+    }
 }
 
 #[test]
