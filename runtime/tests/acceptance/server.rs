@@ -19,7 +19,7 @@ pub struct Server {
     address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
     clock: Arc<AtomicI64>,
-    _running: linchpin::Running,
+    running: linchpin::Running,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -55,7 +55,12 @@ impl Server {
             .unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Self { address, client, clock, _running: running, _folder: folder }
+        Self { address, client, clock, running, _folder: folder }
+    }
+
+    /// The app itself, for calls from code.
+    pub fn running(&self) -> &linchpin::Running {
+        &self.running
     }
 
     /// Moves the application clock.
