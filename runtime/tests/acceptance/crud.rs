@@ -8,7 +8,7 @@ use crate::server::Server;
 cases!(
     crud_01, crud_02, crud_03, crud_04, crud_05, crud_06, crud_07, crud_08, crud_09, crud_10, crud_11, crud_12, crud_13, crud_14, crud_15,
     crud_16, crud_17, crud_18, crud_19, crud_20, crud_21, crud_22, crud_23, crud_24, crud_25, crud_26, crud_27, crud_31, def_07, def_08,
-    def_09,
+    def_09, def_10,
 );
 
 async fn crud_01(s: &Server) {
@@ -234,5 +234,17 @@ async fn def_08(s: &Server) {
 async fn def_09(s: &Server) {
     for path in ["/categories", "/boxes", "/blog-posts", "/http-servers", "/quizzes", "/people"] {
         assert_eq!(s.get(path).await.status, 200, "{path}");
+    }
+}
+
+async fn def_10(s: &Server) {
+    assert_eq!(s.get("/http-servers").await.status, 200, "the namespace is no part of the path");
+    assert_eq!(s.get("/blog/http-servers").await.status, 404);
+    assert!(s.running().adapters().table("blog_http_servers").is_some());
+    #[cfg(feature = "sqlite")]
+    if let Some(file) = s.file() {
+        let database = rusqlite::Connection::open(file).unwrap();
+        let count = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'blog_http_servers'";
+        assert_eq!(database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     }
 }

@@ -141,6 +141,32 @@ pub struct Secret {
     #[field(primary, default = uuid)]
     pub id: String,
     pub name: String,
+    #[field(default = false)]
+    pub revealed: bool,
+    #[field(default = 0)]
+    pub looks: i64,
+}
+
+/// Operations inherit: closed by default as well.
+#[operation(kind = "lookup", fields(name = param(name)), returns = "many")]
+pub const BY_NAME: Operation<Secret>;
+
+/// Whether a name is taken.
+#[operation(kind = "exists", fields(name = param(name)))]
+pub const NAME_TAKEN: Operation<Secret>;
+
+/// Reveals a secret.
+#[operation(kind = "transition", field = revealed, from = false, to = true)]
+pub const REVEAL: Operation<Secret>;
+
+/// Counts a look.
+#[operation(kind = "increment", field = looks)]
+pub const PEEK: Operation<Secret>;
+
+/// Functions of the user inherit.
+#[route(entity = Secret, method = "GET", path = "feed")]
+async fn feed() -> &'static str {
+    "secrets"
 }
 
 /// For admins.
@@ -204,7 +230,7 @@ pub static BLOG: Package = package!(
         ),
         entity(Document, []),
         entity(Counter, [ADD_THREE]),
-        entity(Secret, []),
+        entity(Secret, [BY_NAME, NAME_TAKEN, REVEAL, PEEK, feed]),
         entity(Report, []),
         entity(names::Category, []),
         entity(names::Box, []),

@@ -6,11 +6,13 @@
 
 mod crud;
 mod fixture;
+mod ids;
 mod list;
 mod lookup;
 mod operations;
 mod policy;
 mod server;
+mod unreachable;
 
 /// Declares each case once and runs it on each store.
 macro_rules! cases {

@@ -8,10 +8,36 @@ use crate::server::Server;
 cases!(pol_01, pol_06, pol_11, ver_01, ver_02, oapi_01);
 
 async fn pol_01(s: &Server) {
-    for (method, path) in
-        [("GET", "/secrets"), ("POST", "/secrets"), ("GET", "/secrets/x"), ("PATCH", "/secrets/x"), ("DELETE", "/secrets/x")]
-    {
-        assert_eq!(s.raw(method, path, &[], "{").await.code(), (401, "unauthorized"), "{method} {path}");
+    // Every route that the app itself lists, so that one added later is swept as well.
+    let document = s.get("/openapi.json").await.json();
+    let mut swept = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/secrets")) {
+        let at = path.split('/').map(|segment| if segment.starts_with('{') { "x" } else { segment }).collect::<Vec<_>>().join("/");
+        for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+            let method = method.to_uppercase();
+            // Even what could not be read: who may not call learns nothing else.
+            let reply = s.raw(&method, &format!("{at}?nonsense=1"), &[], "{").await;
+            assert_eq!(reply.status, 401, "{method} {path}");
+            if method != "HEAD" {
+                assert_eq!(reply.code(), (401, "unauthorized"), "{method} {path}");
+            }
+            swept.push(format!("{method} {path}"));
+        }
+    }
+    for expected in [
+        "GET /secrets",
+        "POST /secrets",
+        "GET /secrets/{id}",
+        "PATCH /secrets/{id}",
+        "DELETE /secrets/{id}",
+        "GET /secrets/by-name",
+        "GET /secrets/by-name/{name}",
+        "GET /secrets/name-taken",
+        "POST /secrets/{id}/reveal",
+        "POST /secrets/{id}/peek",
+        "GET /secrets/feed",
+    ] {
+        assert!(swept.iter().any(|s| s == expected), "{expected} is not in {swept:?}");
     }
 }
 

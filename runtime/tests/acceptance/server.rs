@@ -20,7 +20,7 @@ pub struct Server {
     client: Client<HttpConnector, Full<Bytes>>,
     clock: Arc<AtomicI64>,
     running: linchpin::Running,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 /// An answer.
@@ -55,12 +55,17 @@ impl Server {
             .unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Self { address, client, clock, running, _folder: folder }
+        Self { address, client, clock, running, folder }
     }
 
     /// The app itself, for calls from code.
     pub fn running(&self) -> &linchpin::Running {
         &self.running
+    }
+
+    /// The file of the database, when the store has one.
+    pub fn file(&self) -> Option<std::path::PathBuf> {
+        self.folder.as_ref().map(|folder| folder.path().join("test.db"))
     }
 
     /// Moves the application clock.

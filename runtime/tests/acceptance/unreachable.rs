@@ -1,0 +1,106 @@
+//! CRUD-32: the store cannot be reached. Embedded stores always can, so one that may be cut off stands before each.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use linchpin::entity::EntityDesc;
+use linchpin::http::{HttpService, HttpState, endpoints, service};
+use linchpin::resource::{CursorKey, Table};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store};
+use linchpin::{Adapters, Error, Result, Value};
+use serde_json::Value as Json;
+use tower_service::Service;
+
+use crate::fixture::BLOG;
+
+/// What only the log may show.
+const CAUSE: &str = "connection to 10.1.2.3:5432 as blog/hunter2 refused";
+
+struct Cut {
+    store: Arc<dyn Store>,
+    off: AtomicBool,
+}
+
+impl Store for Cut {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        self.store.supports(capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.store.prepare(entity, plan)
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if self.off.load(Ordering::SeqCst) {
+            return Reply::Ready(Err(Error::unavailable(CAUSE)));
+        }
+        self.store.run(statement, args, rows)
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        self.store.install(entities)
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        self.store.ready()
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.close()
+    }
+}
+
+/// Status, `Retry-After` and text of an answer.
+async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
+    let Ok(response) = service.clone().call(Request::get(path).body(Body::empty()).unwrap()).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status.as_u16(), parts.headers.contains_key("retry-after"), String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn crud_32(store: Arc<dyn Store>) {
+    let post = BLOG.entities[0].desc;
+    let cut = Arc::new(Cut { store, off: AtomicBool::new(false) });
+    cut.install(&[post]).await.unwrap();
+    let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
+    let adapters = Adapters::new([Arc::new(Table::new(post, Arc::clone(&cut) as Arc<dyn Store>, key).unwrap())]);
+    let service = service(endpoints(&BLOG, BLOG.mount, &adapters), HttpState::new(adapters)).unwrap();
+
+    assert_eq!(get(&service, "/posts").await.0, 200);
+    cut.off.store(true, Ordering::SeqCst);
+    for path in ["/posts", "/posts/x", "/posts/by-slug?slug=a", "/posts/slug-taken?slug=a"] {
+        let (status, retry, text) = get(&service, path).await;
+        assert_eq!((status, retry), (503, true), "{path} {text}");
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap()["code"], "unavailable");
+        assert!(!text.contains("10.1.2.3") && !text.contains("hunter2"), "no internals: {text}");
+    }
+    cut.off.store(false, Ordering::SeqCst);
+    assert_eq!(get(&service, "/posts").await.0, 200, "it goes on when the store is back");
+}
+
+mod memory {
+    #[tokio::test]
+    async fn crud_32() {
+        super::crud_32(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
+}
+
+mod sqlite {
+    use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+
+    #[tokio::test]
+    async fn crud_32() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::crud_32(std::sync::Arc::new(store)).await;
+    }
+}
