@@ -172,6 +172,11 @@ impl Opt {
         true
     }
 
+    /// Whether it is a list with nothing in it.
+    pub(crate) fn is_empty_list(&self) -> bool {
+        matches!(&self.value, OptValue::List(tokens) if tokens.is_empty())
+    }
+
     /// The expression behind `=`; anything else is reported with `example` as help.
     pub(crate) fn expr(&self, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
         if let OptValue::Expr(value) = &self.value {

@@ -15,12 +15,12 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
-    AssignSpec, Exists, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec, Seg, Transition, assert_apart,
-    assert_unique,
+    ArrayWrite, AssignSpec, Batch, Consume, Exists, FieldUpdate, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec,
+    Seg, Transition, Upsert, assert_apart, assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use crate::resource::{Adapter, run_bool, run_optional, run_page, run_record};
+pub use crate::resource::{Adapter, run_bool, run_count, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use crate::store::Row;
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
@@ -40,7 +40,7 @@ pub use checks::{
     expect,
 };
 pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
-pub use literals::{date, item_literal, literal, no_items, text, texts};
+pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_query, in_segment, null, on_delete, on_get,
     on_patch, on_post, on_put, seg,

@@ -23,7 +23,7 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
     let written = expr.to_token_stream().to_string();
     let kind = match (of.kind, role) {
         // The right side of `has` is one element.
-        (Kind::StringArray, Role::Compare { op: Op::Has, .. }) => {
+        (Kind::StringArray, Role::Compare { op: Op::Has, .. } | Role::Element) => {
             let tokens = match expr {
                 _ if is_path || options::as_text(expr).is_some() => quote!(|| __lp::text(#expr)),
                 _ => return mismatch(scope, field, expr),

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use syn::Expr;
 
 use super::filter::{Op, Operand};
-use super::scope::{Role, Scope};
+use super::scope::{Role, Scope, Value};
 use super::source::{CtxPath, Source};
 use crate::entity::{Field, Kind};
 
@@ -93,6 +93,7 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
     let of = scope.at(field);
     let text = match role {
         Role::Match => "null picks no record".to_owned(),
+        Role::Element => "null is no element of a list of strings".to_owned(),
         Role::Compare { op: op @ (Op::Contains | Op::Has | Op::Gt | Op::Gte | Op::Lt | Op::Lte), .. } => {
             format!("`{}` never holds for null", op.as_str())
         }
@@ -101,4 +102,19 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
     };
     scope.d.error(at, text);
     false
+}
+
+/// `uuid()` and `cuid()`: for text, and only where a record begins.
+pub(super) fn made(scope: &mut Scope<'_>, name: &str, field: usize, at: &Expr, role: Role) -> Option<Value> {
+    let of = scope.at(field);
+    if role != Role::Create {
+        scope.d.error(at, format!("`{name}()` stands only in defaults and in `on_create`")).help(format!("`#[field(default = {name})]`"));
+        return None;
+    }
+    if !matches!(of.kind, Kind::String | Kind::Uuid) || (of.kind == Kind::Uuid && name == "cuid") {
+        scope.d.error(at, format!("`{name}()` is text, `{}` is {}", of.name, type_of(of)));
+        return None;
+    }
+    let function = quote::format_ident!("{name}");
+    Some(Value::Literal(quote::quote!(__lp::#function), format!("{name}()")))
 }

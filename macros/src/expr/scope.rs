@@ -78,6 +78,12 @@ pub(crate) enum Role {
     Match,
     /// Is written.
     Write,
+    /// Is written when the record is created.
+    Create,
+    /// Is written from the body.
+    Body { required: bool, nullable: bool },
+    /// Is an element of the field, which is a list of strings.
+    Element,
     /// Is compared; `required` says whether a parameter may be left out.
     Compare { op: Op, required: bool },
 }
@@ -131,6 +137,7 @@ impl<'a> Scope<'a> {
             Source::Param(name) => self.param(name, Via::Param, field, role, false),
             Source::Input(name) => self.param(name, Via::Input, field, role, false),
             Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
+            Source::Made(name, at) => rules::made(self, name, field, at, role),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
             Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
             Source::Literal(expr) if role == Role::Write && self.model.visibility.marks_deleted(field, expr) => {
@@ -151,7 +158,12 @@ impl<'a> Scope<'a> {
         param.list = list;
         match role {
             Role::Match => {}
-            Role::Write => {
+            Role::Body { required, nullable } => {
+                param.required = required;
+                param.nullable = nullable;
+            }
+            Role::Element => param.element = true,
+            Role::Write | Role::Create => {
                 param.required = !of.optional && !of.has_default();
                 param.nullable = of.optional;
             }

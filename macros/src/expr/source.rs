@@ -20,6 +20,8 @@ pub(crate) enum Source {
     Ctx(CtxPath, Expr),
     /// `now()`.
     Now(Expr),
+    /// `uuid()` or `cuid()`: a new one per record.
+    Made(&'static str, Expr),
     /// `None`.
     Null(Expr),
     /// A literal, a variant or the path of a const.
@@ -65,7 +67,7 @@ impl Source {
     pub(crate) fn tokens(&self) -> TokenStream {
         match self {
             Self::Param(ident) | Self::Input(ident) => ident.to_token_stream(),
-            Self::Ctx(_, expr) | Self::Now(expr) | Self::Null(expr) | Self::Literal(expr) => expr.to_token_stream(),
+            Self::Ctx(_, expr) | Self::Now(expr) | Self::Made(_, expr) | Self::Null(expr) | Self::Literal(expr) => expr.to_token_stream(),
         }
     }
 
@@ -87,8 +89,10 @@ impl Source {
                 d.error(&call.args, "`now` takes nothing").help("`now()`");
                 None
             }
+            "uuid" if call.args.is_empty() => Some(Self::Made("uuid", whole)),
+            "cuid" if call.args.is_empty() => Some(Self::Made("cuid", whole)),
             "uuid" | "cuid" => {
-                d.error(call, format!("`{name}()` stands only in defaults")).help(format!("`#[field(default = {name})]`"));
+                d.error(&call.args, format!("`{name}` takes nothing")).help(format!("`{name}()`"));
                 None
             }
             _ => {

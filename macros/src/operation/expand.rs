@@ -66,7 +66,8 @@ fn param(param: &Param) -> TokenStream {
     let optional = (!param.required).then(|| quote!(.optional()));
     let nullable = param.nullable.then(|| quote!(.nullable()));
     let list = param.list.then(|| quote!(.list()));
-    quote!(__lp::#place(#wire, #field) #optional #nullable #list)
+    let element = param.element.then(|| quote!(.element()));
+    quote!(__lp::#place(#wire, #field) #optional #nullable #list #element)
 }
 
 fn method(model: &Model<'_>) -> TokenStream {
@@ -81,6 +82,9 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
         Returns::Page => ("run_page", quote!(#krate::entity::Page<#entity>)),
         Returns::Boolean => ("run_bool", quote!(bool)),
+        Returns::Count => ("run_count", quote!(u64)),
+        Returns::Nothing => ("run_unit", quote!(())),
+        Returns::Upserted => ("run_upserted", quote!(#krate::entity::Upserted<#entity>)),
     };
     let run = Ident::new(run, Span::call_site());
     let (page, paged) = if model.plan.pages() {
@@ -97,7 +101,8 @@ fn method(model: &Model<'_>) -> TokenStream {
             #many
             #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> #krate::Result<#answer> {
                 use #krate::__private as __lp;
-                __lp::#run(self, #ident.spec(), cx, [#(#args),*].into() #paged).await
+                let args = [#(#args),*];
+                __lp::#run(self, #ident.spec(), cx, args.into() #paged).await
             }
         }
     }

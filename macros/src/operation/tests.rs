@@ -24,7 +24,7 @@ const NOTE: &str = "
 fn expand(source: &str) -> TokenStream {
     let (args, item) = snapshot::declaration(source);
     let note: TokenStream = NOTE.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
-    super::expand_with_schema(quote!({#args} {#item} {routes(auth = none)} {#note}))
+    super::expand_with_schema(quote!({#args} {#item} {unique(title), routes(auth = none)} {#note}))
 }
 
 fn check(name: &str, source: &str) {
@@ -53,6 +53,15 @@ fn an_exists() {
 #[test]
 fn an_increment() {
     check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
+}
+
+#[test]
+fn the_other_writes() {
+    check("op_field_update", include_str!("../../tests/snapshot/op_field_update.rs"));
+    check("op_array_push", include_str!("../../tests/snapshot/op_array_push.rs"));
+    check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
+    check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
+    check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));
 }
 
 /// Three mistakes, three errors, and the method that others call is there.

@@ -28,6 +28,16 @@ pub fn no_items() -> Value {
     Value::Json("[]".to_owned())
 }
 
+/// A new uuid, version 7.
+pub fn uuid() -> Value {
+    Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string())
+}
+
+/// A new cuid2.
+pub fn cuid() -> Value {
+    Value::Text(cuid2::create_id())
+}
+
 /// An instant, read at compile time.
 pub fn date(millis: i64) -> Value {
     Value::Date(Timestamp::from_millis(millis))

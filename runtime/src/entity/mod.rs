@@ -12,6 +12,6 @@ pub use desc::{
     VersionDesc,
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid, ValueOf};
-pub use page::{Direction, ListQuery, Page, PageArgs};
+pub use page::{Direction, ListQuery, Page, PageArgs, Upserted};
 pub use typed::{Entity, Input, Param};
 pub use visibility::{Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

@@ -89,3 +89,12 @@ impl<E: Entity> ListQuery<E> {
         self
     }
 }
+
+/// What an upsert with `returns = "created"` answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upserted<E> {
+    /// The record as it is now.
+    pub entity: E,
+    /// Whether the call made it.
+    pub created: bool,
+}

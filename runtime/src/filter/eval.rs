@@ -147,7 +147,7 @@ fn condition(stored: ValueRef<'_>, op: Op, operand: &Operand, args: &[Value]) ->
     match op {
         Op::In => member(stored, operand, args) == Some(true),
         Op::Nin => member(stored, operand, args) == Some(false),
-        Op::Eq | Op::Ne | Op::Gt | Op::Gte | Op::Lt | Op::Lte | Op::Contains | Op::Has => match operand {
+        Op::Eq | Op::Ne | Op::Gt | Op::Gte | Op::Lt | Op::Lte | Op::Contains | Op::Has | Op::Shorter => match operand {
             Operand::One(source) => resolve(source, args).is_some_and(|value| single_condition(stored, op, value)),
             Operand::List(_) => false,
         },
@@ -158,6 +158,7 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
     match op {
         Op::Eq => equal(stored, value),
         Op::Ne => !equal(stored, value),
+        Op::Shorter => matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length < than),
         _ if stored.is_null() || value.is_null() => false,
         Op::Gt => compare(stored, value).is_gt(),
         Op::Gte => compare(stored, value).is_ge(),
@@ -176,6 +177,17 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
         },
         Op::In | Op::Nin => false,
     }
+}
+
+/// The number of elements of a list; null holds none.
+fn length(stored: ValueRef<'_>) -> Option<i64> {
+    let length = match stored {
+        ValueRef::Null => 0,
+        ValueRef::Strings(list) => list.len(),
+        ValueRef::Json(text) => serde_json::from_str::<Vec<serde::de::IgnoredAny>>(text).ok()?.len(),
+        _ => return None,
+    };
+    i64::try_from(length).ok()
 }
 
 /// Whether the list holds the stored value; `None` when the list cannot be read.

@@ -25,6 +25,8 @@ pub enum Op {
     Contains,
     /// `$has`, of a string array
     Has,
+    /// The list holds fewer elements than this; null holds none. For bounds of lists: no declaration can name it.
+    Shorter,
 }
 
 impl Op {
@@ -41,6 +43,7 @@ impl Op {
             Self::Nin => "$nin",
             Self::Contains => "$contains",
             Self::Has => "$has",
+            Self::Shorter => "$shorter",
         }
     }
 }

@@ -35,8 +35,25 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             (false, false) => response::json(StatusCode::OK, b"{\"exists\":false}".to_vec()),
         }),
         (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(StatusCode::OK, value.to_string().into_bytes())),
+        (Outcome::Count(n), Answer::Count) => Ok(response::json(StatusCode::OK, n.to_string().into_bytes())),
+        (Outcome::Nothing, Answer::Nothing) => Ok(response::empty(StatusCode::NO_CONTENT)),
+        (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => record(on, rows, shape),
+        (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(on, rows)),
         (outcome, expected) => Err(Error::internal(format!("{expected:?} was to be answered, not {outcome:?}"))),
     }
+}
+
+/// `{ "entity": .., "created": .. }`
+fn upserted(on: &Target, rows: Rows) -> Response<Body> {
+    let (created, version) = (rows.created, rows.version);
+    let mut out = b"{\"entity\":".to_vec();
+    out.extend_from_slice(&json(on, rows));
+    out.extend_from_slice(if created { b",\"created\":true}" } else { b",\"created\":false}" });
+    let mut response = response::json(StatusCode::OK, out);
+    if let Some(version) = version {
+        response.headers_mut().insert(ETAG, super::response::etag(version));
+    }
+    response
 }
 
 fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> {

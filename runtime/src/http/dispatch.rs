@@ -18,7 +18,7 @@ use super::auth::Resolution;
 use super::endpoint::{Inputs, OverrideCall};
 use super::list::ListParams;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
-use super::operation::OperationPlan;
+use super::operation::{Births, OperationPlan};
 use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
@@ -66,7 +66,7 @@ pub(super) async fn run(
     match plan {
         EntityPlan::Get => asked.get(on).await,
         EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
-        EntityPlan::Create { location, reserved } => Box::pin(asked.create(on, location, reserved)).await,
+        EntityPlan::Create(births) => Box::pin(asked.create(on, births)).await,
         EntityPlan::Update => Box::pin(asked.update(on)).await,
         EntityPlan::Delete => Box::pin(asked.delete(on)).await,
         EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
@@ -105,16 +105,11 @@ impl Asked<'_> {
         self.answer(on, outcome, Answer::Page)
     }
 
-    async fn create(&self, on: &Target, location: &str, reserved: &[String]) -> Result<Response<Body>> {
+    async fn create(&self, on: &Target, births: &Births) -> Result<Response<Body>> {
         self.no_query()?;
         let mut draft = self.draft(on, Mode::Create)?;
-        let primary = on.table.desc.primary;
-        if let Some(Some(Value::Text(id))) = draft.values.get(primary)
-            && reserved.contains(id)
-        {
-            let at = on.table.desc.fields[primary].wire;
-            draft.problems.push(Problem::new(at, "reserved", "is the path of another route"));
-        }
+        let id = draft.values.get(on.table.desc.primary).and_then(Option::as_ref);
+        births.check(&on.table, id, &mut draft.problems);
         let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
             let draft = on.table.checked_create(&self.cx, draft)?;
             let outcome = run(self.inputs(on, Inputs::Create(draft))).await?;
@@ -125,17 +120,7 @@ impl Asked<'_> {
             (Outcome::Record(rows), Some(id))
         };
         let mut response = self.answer(on, outcome, Answer::Record)?;
-        *response.status_mut() = StatusCode::CREATED;
-        let mut at = location.to_owned();
-        match &id {
-            Some(Value::Text(id)) => path::push_segment(&mut at, id),
-            Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
-            _ => return Ok(response),
-        }
-        // Percent-encoded text is a header value always.
-        if let Ok(value) = HeaderValue::try_from(at) {
-            response.headers_mut().insert(LOCATION, value);
-        }
+        created(&mut response, Some(births), id.as_ref());
         Ok(response)
     }
 
@@ -178,6 +163,13 @@ impl Asked<'_> {
         let mut problems = Vec::new();
         let version = if plan.guarded { self.expected(on, &mut problems) } else { None };
         let read = plan.read(&on.table, &self.cx, self.params, self.parts, &self.body, problems)?;
+        if let Some(births) = &plan.births {
+            let mut problems = Vec::new();
+            births.check(&on.table, plan.argument(&read, on.table.desc.primary), &mut problems);
+            if !problems.is_empty() {
+                return Err(Error::validation(problems));
+            }
+        }
         let outcome = if let Some(run) = &self.mounted.endpoint.run {
             plan.check_required(&read.args)?;
             run(self.inputs(on, Inputs::Operation(read.args, read.page, version))).await?
@@ -185,7 +177,13 @@ impl Asked<'_> {
             let call = Call { cx: &self.cx, args: read.args, page: read.page, form: &on.form, version };
             plan.executor.run(&on.table, call).await?
         };
-        self.answer(on, outcome, plan.answer)
+        let id = match &outcome {
+            Outcome::Upserted(rows) if rows.created => rows.last.first().cloned(),
+            _ => return self.answer(on, outcome, plan.answer),
+        };
+        let mut response = self.answer(on, outcome, plan.answer)?;
+        created(&mut response, plan.births.as_ref(), id.as_ref());
+        Ok(response)
     }
 
     /// The record's id; `None` when the segment can be no key of the entity.
@@ -237,6 +235,21 @@ impl Asked<'_> {
 
     fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
         answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &self.parts.headers })
+    }
+}
+
+/// 201, and where the new record is.
+fn created(response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
+    *response.status_mut() = StatusCode::CREATED;
+    let Some(mut at) = births.map(|births| births.location.clone()) else { return };
+    match id {
+        Some(Value::Text(id)) => path::push_segment(&mut at, id),
+        Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
+        _ => return,
+    }
+    // Percent-encoded text is a header value always.
+    if let Ok(value) = HeaderValue::try_from(at) {
+        response.headers_mut().insert(LOCATION, value);
     }
 }
 

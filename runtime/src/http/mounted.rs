@@ -8,9 +8,10 @@ use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::endpoint::{Action, Endpoint};
 use super::list::ListParams;
-use super::operation::OperationPlan;
+use super::operation::{Births, OperationPlan};
 use super::path;
 use super::router::HttpState;
+use crate::operation::Answer;
 use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
@@ -33,12 +34,7 @@ pub(super) enum Plan {
 
 /// The call of an entity that a route makes.
 pub(super) enum EntityPlan {
-    Create {
-        /// `/posts/`, before the id in `Location`.
-        location: String,
-        /// Ids that would name another route.
-        reserved: Box<[String]>,
-    },
+    Create(Births),
     List(ListParams),
     Get,
     Update,
@@ -70,15 +66,18 @@ impl Plan {
     fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint]) -> Result<Self> {
         let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
         let plan = match endpoint.action {
-            Action::Create => {
-                let location = format!("{}/", endpoint.path.trim_end_matches('/'));
-                EntityPlan::Create { reserved: reserved(&location, all), location }
-            }
+            Action::Create => EntityPlan::Create(births(&endpoint.path, all)),
             Action::List => EntityPlan::List(ListParams::new(table()?.desc)),
             Action::Get => EntityPlan::Get,
             Action::Update => EntityPlan::Update,
             Action::Delete => EntityPlan::Delete,
-            Action::Operation(spec, _) => EntityPlan::Operation(OperationPlan::new(spec, endpoint.method, names, table()?)?),
+            Action::Operation(spec, _) => {
+                let mut plan = OperationPlan::new(spec, endpoint.method, names, table()?)?;
+                if let Answer::Upserted { .. } = plan.answer {
+                    plan.births = home(table()?, all).map(|home| births(home, all));
+                }
+                EntityPlan::Operation(plan)
+            }
             Action::Extra(spec) => {
                 let route = axum::routing::any(spec.handler);
                 return Ok(Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable())));
@@ -89,6 +88,19 @@ impl Plan {
         let target = Target { table: Arc::clone(table), form: Form::Json(Arc::clone(&projection)), projection };
         Ok(Self::Entity(target, plan))
     }
+}
+
+/// The path of an entity's records, when there is a route to them.
+fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a str> {
+    let own =
+        |e: &&Endpoint| matches!(e.action, Action::Get) && e.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name);
+    let (home, _) = all.iter().find(own)?.path.rsplit_once('/')?;
+    Some(home)
+}
+
+fn births(home: &str, all: &[Endpoint]) -> Births {
+    let location = format!("{}/", home.trim_end_matches('/'));
+    Births { reserved: reserved(&location, all), location }
 }
 
 /// The static segments mounted directly below a path.

@@ -24,6 +24,27 @@ pub(super) struct OperationPlan {
     sources: Box<[Carrier]>,
     /// Where `limit` and `cursor` stand, when the answer is a page.
     page: Option<Carrier>,
+    /// Where new records are found, for kinds that create some.
+    pub(super) births: Option<Births>,
+}
+
+/// Where an entity's records are found.
+pub(super) struct Births {
+    /// `/posts/`, before the id in `Location`.
+    pub(super) location: String,
+    /// Ids that would name another route.
+    pub(super) reserved: Box<[String]>,
+}
+
+impl Births {
+    /// Reports an id that is the path of another route.
+    pub(super) fn check(&self, table: &Table, id: Option<&Value>, problems: &mut Vec<Problem>) {
+        if let Some(Value::Text(id)) = id
+            && self.reserved.contains(id)
+        {
+            problems.push(Problem::new(table.desc.primary_field().wire, "reserved", "is the path of another route"));
+        }
+    }
 }
 
 /// What carries a parameter in one route.
@@ -60,8 +81,9 @@ impl OperationPlan {
         Ok(Self {
             executor: table.executor(spec)?,
             answer,
-            guarded: method != Method::Get && matches!(answer, Answer::Record | Answer::Boolean),
+            guarded: method != Method::Get && spec.kind.by_id(),
             sources,
+            births: None,
             page: (answer == Answer::Page).then_some(if in_query { Carrier::Query } else { Carrier::Body }),
             spec,
         })
@@ -188,6 +210,12 @@ impl OperationPlan {
             }
             None => {}
         }
+    }
+
+    /// The argument that a call gives for a field.
+    pub(super) fn argument<'a>(&self, read: &'a OperationInput, field: usize) -> Option<&'a Value> {
+        let index = self.spec.params.iter().position(|p| p.field == field)?;
+        read.args.get(index)?.as_ref()
     }
 
     /// Checks that required parameters are there, for overrides: other executors do it themselves.

@@ -195,7 +195,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
 /// Whether an operation writes one record, so that `If-Match` can guard it.
 pub(super) fn guarded(endpoint: &Endpoint) -> bool {
     let Action::Operation(spec, _) = endpoint.action else { return false };
-    endpoint.method != Method::Get && matches!(spec.kind.returns(), Answer::Record | Answer::Boolean)
+    endpoint.method != Method::Get && spec.kind.by_id()
 }
 
 /// The field a parameter has its type from.

@@ -130,7 +130,7 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
     for param in spec.params.iter().filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p)) {
         let Some(field) = field_of(endpoint, param.field) else { continue };
-        let mut value = schema::value(field);
+        let mut value = if param.element { schema::element(field) } else { schema::value(field) };
         if param.list {
             value = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), Json::Object(value))]);
         }
@@ -184,6 +184,15 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
                 Answer::Boolean => json!({ "type": "boolean" }),
+                Answer::Count => json!({ "type": "integer", "minimum": 0 }),
+                Answer::Nothing | Answer::Upserted { wrapped: false } => reference("schemas", entity),
+                Answer::Upserted { wrapped: true } => {
+                    let properties = json!({ "entity": reference("schemas", entity), "created": { "type": "boolean" } });
+                    let required = ["entity", "created"];
+                    let schema = json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false });
+                    components.schemas.insert(output.clone(), schema);
+                    reference("schemas", &output)
+                }
                 Answer::RecordOrNull => {
                     let schema = json!({ "anyOf": [reference("schemas", entity), { "type": "null" }] });
                     components.schemas.insert(output.clone(), schema);
@@ -203,8 +212,20 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Page => ("A page of records.", header_map(&[])),
                 Answer::Boolean => ("Whether it was done.", header_map(&[])),
                 Answer::Exists => ("Whether there is one.", header_map(&[])),
+                Answer::Count => ("How many records matched.", header_map(&[])),
+                Answer::Nothing => ("Done.", header_map(&[])),
+                Answer::Upserted { .. } => ("The record, which was there.", record),
             };
-            ("200", answer(description, headers, schema))
+            match spec.kind.returns() {
+                Answer::Nothing => ("204", json!({ "description": description, "headers": headers })),
+                Answer::Upserted { .. } => {
+                    let mut headers_of_new = headers.clone();
+                    headers_of_new["Location"] = reference("headers", "Location");
+                    out.insert("201".to_owned(), answer("The record, which is new.", headers_of_new, schema.clone()));
+                    ("200", answer(description, headers, schema))
+                }
+                _ => ("200", answer(description, headers, schema)),
+            }
         }
         Action::Extra(_) => return Json::Object(out),
     };

@@ -67,7 +67,7 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
 /// A declared parameter in the query.
 fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     let mut out = Vec::new();
-    let value = Json::Object(schema::bare(field));
+    let value = if param.element { json!({ "type": "string" }) } else { Json::Object(schema::bare(field)) };
     if param.list {
         out.push(list(param.name, &value, param.required));
     } else {

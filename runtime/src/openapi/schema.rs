@@ -124,6 +124,15 @@ pub(super) fn bare(field: &FieldDesc) -> Map<String, Json> {
     value(&FieldDesc { rules: &Rules::NONE, ..*field })
 }
 
+/// One element of a list of strings.
+pub(super) fn element(field: &FieldDesc) -> Map<String, Json> {
+    let mut out = Map::new();
+    text(field.rules.each.unwrap_or(&Rules::NONE), &mut |key, value| {
+        out.insert(key.to_owned(), value);
+    });
+    out
+}
+
 /// The values of a field, null apart.
 pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
     let rules = field.rules;

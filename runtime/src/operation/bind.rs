@@ -63,7 +63,11 @@ impl Slots {
     }
 }
 
-fn value_of(source: &Source, cx: &Cx, args: &[Option<Value>]) -> Result<Value> {
+/// The value of a source for a call.
+///
+/// # Errors
+/// 401 or 403 when a context value is null.
+pub(crate) fn value_of(source: &Source, cx: &Cx, args: &[Option<Value>]) -> Result<Value> {
     Ok(match source {
         Source::Param(index) => args.get(*index).cloned().flatten().unwrap_or_default(),
         Source::Ctx(path) => cx.bind(*path)?,

@@ -51,7 +51,7 @@ impl ParamSpec {
     /// A required parameter.
     #[doc(hidden)]
     pub const fn new(name: &'static str, field: usize, place: Place) -> Self {
-        Self { name, field, place, required: true, nullable: false, list: false }
+        Self { name, field, place, required: true, nullable: false, list: false, element: false }
     }
 
     /// The same, when it may be left out.
@@ -64,6 +64,12 @@ impl ParamSpec {
     #[must_use]
     pub const fn nullable(self) -> Self {
         Self { nullable: true, ..self }
+    }
+
+    /// The same, as one element of the field.
+    #[must_use]
+    pub const fn element(self) -> Self {
+        Self { element: true, ..self }
     }
 
     /// The same, as a list.

@@ -2,21 +2,33 @@
 //!
 //! One file per kind. A kind is a static struct that implements [`Kind`]: it plans once at start-up and runs per call.
 
+mod array;
+mod batch;
 #[cfg(feature = "server")]
 mod bind;
 mod build;
+mod consume;
 mod duplicates;
 mod exists;
+mod field_update;
 #[cfg(feature = "server")]
 mod guarded;
 mod increment;
 mod lookup;
 mod spec;
 mod transition;
+mod upsert;
+#[cfg(feature = "server")]
+mod write;
 
+pub use array::{ArrayAction, ArrayWrite};
+pub use batch::Batch;
+pub use consume::Consume;
 pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, find_duplicates};
 pub use exists::Exists;
+pub use field_update::FieldUpdate;
 pub use increment::Increment;
 pub use lookup::Lookup;
 pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg};
 pub use transition::Transition;
+pub use upsert::Upsert;

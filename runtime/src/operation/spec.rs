@@ -78,6 +78,8 @@ pub struct ParamSpec {
     pub nullable: bool,
     /// Whether it is a list of the field's type.
     pub list: bool,
+    /// Whether it is one element of the field, which is a list of strings.
+    pub element: bool,
 }
 
 /// Where HTTP carries a parameter.
@@ -170,6 +172,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// What a successful call answers, for OpenAPI and the HTTP layer.
     fn returns(&self) -> Answer;
 
+    /// Whether it changes the one record that its path names, so that `If-Match` can guard it.
+    fn by_id(&self) -> bool {
+        matches!(self.returns(), Answer::Record | Answer::Boolean)
+    }
+
     /// What a call can be refused with beyond what every route can: its own refusals, for OpenAPI.
     fn errors(&self) -> &'static [crate::Code] {
         &[]
@@ -201,4 +208,13 @@ pub enum Answer {
     Boolean,
     /// `{ "exists": boolean }`; HEAD answers 200 or 404.
     Exists,
+    /// A bare number.
+    Count,
+    /// 204.
+    Nothing,
+    /// The record, 201 when it is new; within `{ "entity", "created" }` when wrapped.
+    Upserted {
+        /// Whether the answer is an object around the record.
+        wrapped: bool,
+    },
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
-use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs};
+use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs, Upserted};
 use crate::operation::OpSpec;
 use crate::store::Rows;
 use crate::{Cx, Error, Result, Value};
@@ -87,7 +87,7 @@ impl<E: Entity> Adapter<E> {
 #[doc(hidden)]
 pub async fn run_record<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<E> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
-        Outcome::Record(rows) => one(rows),
+        Outcome::Record(rows) | Outcome::Upserted(rows) => one(rows),
         _ => Err(unexpected(spec)),
     }
 }
@@ -127,6 +127,50 @@ pub async fn run_page<E: Entity>(
 pub async fn run_bool<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<bool> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Boolean(b) => Ok(b),
+        _ => Err(unexpected(spec)),
+    }
+}
+
+/// Runs an operation that answers a number. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_count<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<u64> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Count(n) => Ok(n),
+        _ => Err(unexpected(spec)),
+    }
+}
+
+/// Runs an operation that answers nothing. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_unit<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<()> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Nothing => Ok(()),
+        _ => Err(unexpected(spec)),
+    }
+}
+
+/// Runs an upsert. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_upserted<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<Upserted<E>> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Upserted(rows) => {
+            let created = rows.created;
+            Ok(Upserted { entity: one(rows)?, created })
+        }
         _ => Err(unexpected(spec)),
     }
 }

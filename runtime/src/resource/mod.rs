@@ -15,13 +15,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{Adapter, Adapters, run_bool, run_optional, run_page, run_record};
+pub use adapter::{Adapter, Adapters, run_bool, run_count, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub use page::ListRequest;
 pub use statement::Prepared;
 pub(crate) use table::Borrowed;
 pub use table::Table;
+pub(crate) use write::CHANGES;
 
 use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};
@@ -69,6 +70,12 @@ pub enum Outcome {
     },
     /// A bare boolean.
     Boolean(bool),
+    /// A number of records.
+    Count(u64),
+    /// Nothing.
+    Nothing,
+    /// One record, its key in `last`; `created` tells whether it is new.
+    Upserted(Rows),
 }
 
 /// A planned operation.

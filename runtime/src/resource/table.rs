@@ -46,7 +46,7 @@ pub(super) struct Fixed {
 impl Fixed {
     fn new(desc: &'static EntityDesc, statements: &Statements) -> Result<Self> {
         let by_id = || Filter::eq_arg(desc.primary, 0);
-        let delete = |filter| statements.prepare("delete", Plan::Delete { filter });
+        let delete = |filter| statements.prepare("delete", Plan::Delete { filter, pick: None });
         Ok(Self {
             insert: statements.prepare("create", Plan::Insert)?,
             get: statements.prepare("get", by_key(desc))?,

@@ -11,6 +11,8 @@ use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// How often a guarded write is repeated when the record looks as if it should have succeeded.
 const RETRIES: usize = 3;
+/// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
+pub(crate) const CHANGES: usize = 32;
 
 impl Table {
     /// Creates a record. On success the rows hold it.
@@ -125,7 +127,7 @@ impl Table {
         form: &Form,
         check: fn(&dyn Row) -> std::result::Result<(), Problem>,
     ) -> Result<Rows> {
-        for _ in 0..8 {
+        for _ in 0..CHANGES {
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else { return Err(Error::not_found()) };
@@ -133,7 +135,7 @@ impl Table {
             check(&Borrowed(&merged)).map_err(Error::invalid)?;
             let unchanged = old.into_vec().into_iter().enumerate().collect();
             let sets = values.iter().enumerate().filter_map(|(i, v)| Some((i, v.clone()?))).collect();
-            match self.write_once(cx, unchanged, sets, form).await? {
+            match self.write_once(cx, "update", unchanged, sets, form).await? {
                 rows if rows.count > 0 => return Ok(rows),
                 _ => {}
             }
@@ -151,7 +153,7 @@ impl Table {
         form: &Form,
     ) -> Result<Rows> {
         for _ in 0..RETRIES {
-            let rows = self.write_once(cx, conditions.clone(), sets.clone(), form).await?;
+            let rows = self.write_once(cx, "update", conditions.clone(), sets.clone(), form).await?;
             if rows.count > 0 {
                 return Ok(rows);
             }
@@ -162,7 +164,18 @@ impl Table {
         Err(Error::new(Code::Conflict, "The record kept changing; try again"))
     }
 
-    async fn write_once(&self, cx: &Cx, conditions: Vec<(usize, Value)>, sets: Vec<(usize, Value)>, form: &Form) -> Result<Rows> {
+    /// Writes to the record that has these values, if it has them still; `count` is 0 when not.
+    ///
+    /// # Errors
+    /// When the store refuses the statement or cannot answer.
+    pub(crate) async fn write_once(
+        &self,
+        cx: &Cx,
+        route: &str,
+        conditions: Vec<(usize, Value)>,
+        sets: Vec<(usize, Value)>,
+        form: &Form,
+    ) -> Result<Rows> {
         let mut shape = vec![b'u'];
         let mut args = Vec::with_capacity(conditions.len() + sets.len() + 1);
         for (field, value) in conditions {
@@ -178,7 +191,7 @@ impl Table {
         let set_count = args.len() - condition_count;
         args.push(Value::Date(cx.now()));
         let key = shape.clone();
-        let statement = self.shape("update", &key, || {
+        let statement = self.shape(route, &key, || {
             let filter = (0..condition_count)
                 .map(|i| {
                     Filter::cond(
@@ -194,7 +207,7 @@ impl Table {
                     value: AssignValue::Set(Source::Arg { index: condition_count + i, nullable: true }),
                 })
                 .collect();
-            Plan::Update { filter, set: self.touch(set, condition_count + set_count) }
+            Plan::Update { filter, set: self.touch(set, condition_count + set_count), pick: None }
         })?;
         self.execute(cx, &statement, args, self.rows(form)).rows().await
     }

@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-pub use plan::{After, Assign, AssignValue, Order, Plan};
+pub use plan::{After, Assign, AssignValue, Order, Pick, Plan};
 pub use rows::{Projection, Row, Rows};
 
 use crate::entity::EntityDesc;

@@ -31,12 +31,45 @@ pub enum Plan {
         filter: Filter,
         /// What is written.
         set: Vec<Assign>,
+        /// Only the first of them.
+        pick: Option<Pick>,
     },
     /// Removes the records that match, and returns them as they were.
     Delete {
         /// Which.
         filter: Filter,
+        /// Only the first of them.
+        pick: Option<Pick>,
     },
+    /// One record, new or changed: returned as it is then, and [`Rows::created`](super::Rows) tells which.
+    ///
+    /// Arguments: one value per field of the entity, in order, as for [`Plan::Insert`]; then what `set` and `guard` name. When a
+    /// record with the same values in `keys` exists, `set` is written to it if it satisfies `guard`; if not, nothing happens
+    /// and no row comes back. Any other unique is a conflict.
+    Upsert {
+        /// The fields of the primary key or of one unique.
+        keys: Vec<usize>,
+        /// What the existing record must satisfy.
+        guard: Filter,
+        /// What is written to the existing record.
+        set: Vec<Assign>,
+    },
+}
+
+/// The first records in an order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pick {
+    /// Ends with the primary key, so that it is total.
+    pub order: Vec<Order>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl Pick {
+    /// The first record.
+    pub fn first(order: Vec<Order>) -> Self {
+        Self { order, limit: 1 }
+    }
 }
 
 /// One key of an order. Null is the smallest value.
@@ -73,4 +106,13 @@ pub enum AssignValue {
     Set(Source),
     /// The old value plus this; null counts as zero.
     Add(Source),
+    /// The old list of strings with this one behind it; null counts as empty.
+    Push {
+        /// The element.
+        value: Source,
+        /// Only when it is not in the list yet.
+        dedupe: bool,
+    },
+    /// The old list of strings without this one; null counts as empty.
+    Pull(Source),
 }

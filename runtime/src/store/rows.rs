@@ -96,6 +96,8 @@ pub struct Rows {
     pub last: Vec<Value>,
     /// The version of the last row taken.
     pub version: Option<i64>,
+    /// Whether an upsert made a new record.
+    pub created: bool,
 }
 
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::format::Format;
 use super::path::Path;
 use super::read::Reader;
-use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_FINITE, TOO_GREAT, not_one_of};
+use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of};
 use super::tree::Json;
 use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules};
 use crate::{Error, Problem, Result, Timestamp, Value};
@@ -51,6 +51,17 @@ impl Validator {
     pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
         if let Some(rules) = self.fields.get(field) {
             rules.check(value, Path::Root(path), problems);
+        }
+    }
+
+    /// Checks one element for a list of strings.
+    pub fn check_element(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+        let path = Path::Root(path);
+        match (self.fields.get(field), value) {
+            (Some(FieldRules { each: Some(each), .. }), Value::Text(text)) => each.check(text, path, problems),
+            (_, Value::Text(text)) if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
+            (_, Value::Text(_)) => {}
+            _ => path.report(problems, NOT_STRING.code, NOT_STRING.message),
         }
     }
 }

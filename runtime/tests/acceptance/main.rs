@@ -13,20 +13,24 @@ mod operations;
 mod policy;
 mod server;
 mod unreachable;
+mod writes;
 
 /// Declares each case once and runs it on each store.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
+        crate::cases!(&crate::fixture::BLOG => $($name),*);
+    };
+    ($package:expr => $($name:ident),* $(,)?) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(&crate::server::Server::memory(&crate::fixture::BLOG).await).await;
+                super::$name(&crate::server::Server::memory($package).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(&crate::server::Server::sqlite(&crate::fixture::BLOG).await).await;
+                super::$name(&crate::server::Server::sqlite($package).await).await;
             })*
         }
     };

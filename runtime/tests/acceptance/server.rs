@@ -106,6 +106,10 @@ impl Server {
         self.raw("POST", path, &[("content-type", "application/json")], &body.to_string()).await
     }
 
+    pub async fn raw_json(&self, method: &str, path: &str, body: Json) -> Reply {
+        self.raw(method, path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
     pub async fn patch(&self, path: &str, body: Json) -> Reply {
         self.raw("PATCH", path, &[("content-type", "application/json")], &body.to_string()).await
     }

@@ -1,10 +1,15 @@
 //! The kinds. To add one: a file with an `impl Kind`, a line in [`KINDS`].
 
+mod array;
+mod batch;
+mod consume;
 mod exists;
+mod field_update;
 mod increment;
 mod lookup;
 mod record;
 mod transition;
+mod upsert;
 
 use proc_macro2::TokenStream;
 use syn::LitStr;
@@ -17,25 +22,22 @@ use crate::expr::Scope;
 use crate::names;
 
 /// Every kind there is.
-const KINDS: &[&dyn Kind] = &[&lookup::Lookup, &exists::Exists, &transition::Transition, &increment::Increment];
+const KINDS: &[&dyn Kind] = &[
+    &lookup::Lookup,
+    &exists::Exists,
+    &transition::Transition,
+    &increment::Increment,
+    &field_update::FieldUpdate,
+    &array::Array::Push,
+    &array::Array::Pull,
+    &array::Array::Set,
+    &batch::Batch,
+    &upsert::Upsert,
+    &consume::Consume,
+];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &[
-    "field_update",
-    "array_push",
-    "array_pull",
-    "array_set",
-    "aggregate",
-    "computed_aggregate",
-    "batch",
-    "upsert",
-    "search",
-    "collection",
-    "consume",
-    "derive",
-    "custom",
-    "restore",
-];
+const LATER: &[&str] = &["aggregate", "computed_aggregate", "search", "collection", "derive", "custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -83,6 +85,9 @@ pub(crate) enum Returns {
     Optional,
     Page,
     Boolean,
+    Count,
+    Nothing,
+    Upserted,
 }
 
 impl Plan {

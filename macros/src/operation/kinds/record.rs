@@ -3,8 +3,8 @@
 use syn::Ident;
 use syn::ext::IdentExt;
 
-use crate::entity::Flag;
-use crate::expr::{Assign, Role, Scope, Source, Value, type_of};
+use crate::entity::{Field, Flag};
+use crate::expr::{Assign, Filter, Resolved, Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 
 /// `match(..)`, by default the record that the path names.
@@ -32,6 +32,44 @@ pub(super) fn matches(args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<
         scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
     }
     (assigns.len() == pairs.len() && !assigns.is_empty()).then_some(assigns)
+}
+
+/// `name(a, b)`: fields whose values come from the body, under their own names.
+///
+/// `form` tells for a field whether its value is required and whether it may be null.
+pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: impl Fn(&Field) -> (bool, bool)) -> Vec<Assign> {
+    let Some(opt) = args.get(option) else { return Vec::new() };
+    let idents = args.names(option, scope.d);
+    if idents.is_empty() && opt.is_empty_list() {
+        scope.d.error(&opt.key, format!("`{option}` is empty")).help(format!("`{option}(title)`"));
+    }
+    let mut assigns: Vec<Assign> = Vec::new();
+    for key in idents {
+        let Some(field) = scope.field(&key) else { continue };
+        let of = scope.at(field);
+        if assigns.iter().any(|a| a.field == field) {
+            scope.d.error(&key, format!("field `{}` repeated in {option}", of.name));
+            continue;
+        }
+        if of.has(Flag::Private) {
+            scope.d.error(&key, format!("private field `{}`: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
+            continue;
+        }
+        let (required, nullable) = form(of);
+        if let Some(value) = scope.value(&Source::Input(key.clone()), field, &key, Role::Body { required, nullable }) {
+            assigns.push(Assign { key, field, value });
+        }
+    }
+    assigns
+}
+
+/// `filter = (..)` of a kind that must never meet every record.
+///
+/// The grammar sees to it: there is no empty filter, no literal `true`, and no test that every value passes.
+pub(super) fn filter(args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
+    let expr = args.expr("filter", "filter = (status == Status::Archived)", scope.d)?;
+    let filter = Filter::parse(expr, scope.d)?;
+    scope.filter(&filter, &[])
 }
 
 /// Whether the field an operation works on may change after create; what may not is reported.

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{FIELDS, META, Step, TAGS};
+use super::{FIELDS, META, STATUS_FIELD, Step, TAGS};
 use crate::entity::{Flags, Kind};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Order};
+use crate::store::{Assign, AssignValue, Order, Pick};
 use crate::validate::{MAX_INTEGER, list_value};
 use crate::{Timestamp, Value};
 
@@ -118,6 +118,45 @@ fn any_order() -> impl Strategy<Value = Vec<Order>> {
     })
 }
 
+fn any_pick() -> impl Strategy<Value = Option<Pick>> {
+    let pick = (any_order(), 1_u32..3).prop_map(|(mut order, limit)| {
+        if order.iter().all(|o| o.field != 0) {
+            order.push(Order { field: 0, desc: false });
+        }
+        Pick { order, limit }
+    });
+    proptest::option::weighted(0.5, pick)
+}
+
+/// An upsert that can meet one unique at most: which of two a store looks at first is its own affair.
+fn any_upsert() -> impl Strategy<Value = Step> {
+    let keys = proptest::sample::select(vec![vec![0_usize], vec![1], vec![3, STATUS_FIELD]]);
+    let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
+    let guard = prop_oneof![2 => Just((Filter::TRUE, Vec::new())), 1 => any_filter()];
+    let parts = (keys, record, guard, proptest::sample::subsequence(vec![2_usize, 4, 5, 6, TAGS, META], 0..4), any::<u64>(), any_text());
+    parts.prop_map(|(keys, mut values, (guard, further), set, fresh, slug)| {
+        let by_key = keys == [0];
+        for field in [1, 3] {
+            values[field] = Value::Null;
+        }
+        if !by_key {
+            values[0] = Value::Text(format!("fresh-{fresh}"));
+        }
+        if keys == [1] {
+            values[1] = Value::Text(slug);
+        } else if !by_key {
+            values[3] = Value::Int(1);
+        }
+        let assign = |field| Assign { field, value: AssignValue::Set(Source::Arg { index: field, nullable: true }) };
+        let guard = guard.map_sources(&mut |_, _, source| match source {
+            Source::Arg { index, nullable } => Source::Arg { index: index + FIELDS.len(), nullable },
+            source => source,
+        });
+        values.extend(further);
+        Step::Upsert(keys, guard, set.into_iter().map(assign).collect(), values)
+    })
+}
+
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
     let insert = record.prop_map(Step::Insert).boxed();
@@ -141,23 +180,38 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             let null = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
             let guarded = add && matches!(FIELDS[field].kind, Kind::Integer);
             let filter = if guarded { Filter::eq_arg(0, 0).and(null.or(within)) } else { Filter::eq_arg(0, 0) };
-            Step::Update(filter, vec![Assign { field, value: value_of }], vec![id, value])
+            Step::Update(filter, vec![Assign { field, value: value_of }], None, vec![id, value])
         })
         .boxed();
     // Many records: fields that no unique holds, since stores check uniques at different moments of one statement.
-    let many = (any_filter(), proptest::sample::select(vec![2_usize, 4, 5, 6, TAGS, META]))
-        .prop_flat_map(|(filter, field)| (Just(filter), Just(field), any_value(field)))
-        .prop_map(|((filter, mut args), field, value)| {
+    let many = (any_filter(), proptest::sample::select(vec![2_usize, 4, 5, 6, TAGS, META]), any_pick())
+        .prop_flat_map(|(filter, field, pick)| (Just(filter), Just(field), any_value(field), Just(pick)))
+        .prop_map(|((filter, mut args), field, value, pick)| {
             args.push(value);
             let value = AssignValue::Set(Source::Arg { index: args.len() - 1, nullable: true });
-            Step::Update(filter, vec![Assign { field, value }], args)
+            Step::Update(filter, vec![Assign { field, value }], pick, args)
+        })
+        .boxed();
+    // A list of strings, perhaps under a bound.
+    let listed = (some_value(0), any_text(), 0_u8..3, proptest::option::of(0_i64..4))
+        .prop_map(|(id, element, kind, bound)| {
+            let source = Source::Arg { index: 1, nullable: false };
+            let value = match kind {
+                0 => AssignValue::Pull(source),
+                kind => AssignValue::Push { value: source, dedupe: kind == 1 },
+            };
+            let within = bound.map(|n| Filter::cond(TAGS, Op::Shorter, Operand::One(Source::Value(Value::Int(n)))));
+            let filter = Filter::eq_arg(0, 0).and(within.unwrap_or(Filter::TRUE));
+            Step::Update(filter, vec![Assign { field: TAGS, value }], None, vec![id, Value::Text(element)])
         })
         .boxed();
     prop_oneof![
         6 => insert,
         3 => pinned,
         2 => many,
-        1 => any_filter().prop_map(|(filter, args)| Step::Delete(filter, args)),
+        3 => listed,
+        3 => any_upsert(),
+        1 => (any_filter(), any_pick()).prop_map(|((filter, args), pick)| Step::Delete(filter, pick, args)),
         2 => any_filter().prop_map(|(filter, args)| Step::Exists(filter, args)),
         6 => (any_filter(), any_order(), 1_i64..4).prop_map(|((filter, args), order, size)| Step::Walk(filter, args, order, size)),
     ]

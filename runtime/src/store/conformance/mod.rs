@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::memory::Memory;
-use super::{After, Assign, Order, Plan, Rows, Store};
+use super::{After, Assign, Order, Pick, Plan, Rows, Store};
 use crate::Value;
 use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Source};
@@ -53,8 +53,10 @@ pub(crate) static THING: EntityDesc =
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Vec<Value>),
-    Update(Filter, Vec<Assign>, Vec<Value>),
-    Delete(Filter, Vec<Value>),
+    Update(Filter, Vec<Assign>, Option<Pick>, Vec<Value>),
+    Delete(Filter, Option<Pick>, Vec<Value>),
+    /// The keys, what an existing record must satisfy, what is written to it; the record and further arguments.
+    Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
     /// All pages of a size, in an order.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
@@ -115,8 +117,9 @@ type Answer = Result<Vec<Vec<Value>>, String>;
 async fn call(store: &dyn Store, step: &Step) -> Answer {
     let (plan, args) = match step.clone() {
         Step::Insert(values) => (Plan::Insert, values),
-        Step::Update(filter, set, args) => (Plan::Update { filter, set }, args),
-        Step::Delete(filter, args) => (Plan::Delete { filter }, args),
+        Step::Update(filter, set, pick, args) => (Plan::Update { filter, set, pick }, args),
+        Step::Delete(filter, pick, args) => (Plan::Delete { filter, pick }, args),
+        Step::Upsert(keys, guard, set, args) => (Plan::Upsert { keys, guard, set }, args),
         Step::Exists(filter, args) => {
             let statement = store.prepare(&THING, Plan::Exists { filter }).map_err(|e| describe(&e))?;
             let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
@@ -143,8 +146,11 @@ async fn select(
 
 async fn execute(store: &dyn Store, plan: Plan, args: Vec<Value>) -> Answer {
     let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
+    let upserts = matches!(statement.plan, Plan::Upsert { .. });
     let rows = store.run(&statement, args, Rows::records(&THING)).rows().await.map_err(|e| describe(&e))?;
-    Ok(rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect()).collect())
+    let created = upserts.then_some(vec![Value::Bool(rows.created)]);
+    let records = rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect());
+    Ok(records.chain(created).collect())
 }
 
 /// Stores hand out string arrays as lists or as JSON text.

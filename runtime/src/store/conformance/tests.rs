@@ -58,7 +58,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 6] = [
+    let faults: [(&str, Fault); 9] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -83,16 +83,35 @@ fn faults_are_found() {
             plan => plan,
         }),
         ("an addition that sets", |plan| match plan {
-            Plan::Update { filter, set } => Plan::Update {
+            Plan::Update { filter, set, pick } => Plan::Update {
                 filter,
+                pick,
                 set: set
                     .into_iter()
                     .map(|a| match a.value {
                         AssignValue::Add(source) => Assign { value: AssignValue::Set(source), ..a },
-                        AssignValue::Set(_) => a,
+                        _ => a,
                     })
                     .collect(),
             },
+            plan => plan,
+        }),
+        ("an upsert that ignores its guard", |plan| match plan {
+            Plan::Upsert { keys, set, .. } => Plan::Upsert { keys, guard: Filter::TRUE, set },
+            plan => plan,
+        }),
+        ("a push that forgets to look", |plan| match plan {
+            Plan::Update { filter, set, pick } => {
+                let blind = |a: Assign| match a.value {
+                    AssignValue::Push { value, .. } => Assign { value: AssignValue::Push { value, dedupe: false }, ..a },
+                    _ => a,
+                };
+                Plan::Update { filter, set: set.into_iter().map(blind).collect(), pick }
+            }
+            plan => plan,
+        }),
+        ("a delete that takes all", |plan| match plan {
+            Plan::Delete { filter, .. } => Plan::Delete { filter, pick: None },
             plan => plan,
         }),
     ];

@@ -49,8 +49,9 @@ impl Memory {
                 table.select(filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
             }
             Plan::Exists { filter } => table.exists(filter, &args, &mut rows),
-            Plan::Update { filter, set } => table.update(filter, set, &args, &mut rows)?,
-            Plan::Delete { filter } => table.delete(filter, &args, &mut rows),
+            Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,
+            Plan::Delete { filter, pick } => table.delete(filter, pick.as_ref(), &args, &mut rows),
+            Plan::Upsert { keys, guard, set } => table.upsert(keys, guard, set, &args, &mut rows)?,
         }
         Ok(rows)
     }

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use crate::entity::{EntityDesc, Kind};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{After, Assign, AssignValue, Order, Rows};
+use crate::store::{After, Assign, AssignValue, Order, Pick, Rows};
 use crate::{Error, Result, Value};
 
 /// Greatest integer a field may hold.
@@ -143,25 +143,30 @@ impl Table {
     }
 
     /// Changes what matches; a violated unique leaves everything as it was.
-    pub(super) fn update(&self, filter: &Filter, set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
+    pub(super) fn update(&self, filter: &Filter, set: &[Assign], pick: Option<&Pick>, args: &[Value], rows: &mut Rows) -> Result<()> {
         let mut data = self.data.write();
-        let old: Vec<Record> = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+        let old = self.picked(&data, filter, pick, args);
+        self.replace(&mut data, &old, set, args, rows)
+    }
+
+    /// Puts changed records in the place of old ones, all or none.
+    fn replace(&self, data: &mut Data, old: &[Record], set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
         let new: Vec<Record> = old.iter().map(|record| assign(record, set, args)).collect::<Result<_>>()?;
         // All old records leave before new ones enter, so that values may move between records of one statement.
-        for record in &old {
-            self.unlink(&mut data, record);
+        for record in old {
+            self.unlink(data, record);
         }
         for (done, record) in new.iter().enumerate() {
-            if let Err(error) = self.check_free(&data, record) {
+            if let Err(error) = self.check_free(data, record) {
                 for record in &new[..done] {
-                    self.unlink(&mut data, record);
+                    self.unlink(data, record);
                 }
-                for record in &old {
-                    self.link(&mut data, record);
+                for record in old {
+                    self.link(data, record);
                 }
                 return Err(error);
             }
-            self.link(&mut data, record);
+            self.link(data, record);
         }
         for record in &new {
             rows.push(&record[..]);
@@ -169,13 +174,45 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn delete(&self, filter: &Filter, args: &[Value], rows: &mut Rows) {
+    /// Adds the first values of `args` as a record, or changes the one that has the same keys.
+    pub(super) fn upsert(&self, keys: &[usize], guard: &Filter, set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
+        let fields = self.entity.fields.len();
+        let values = args.get(..fields).ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
         let mut data = self.data.write();
-        let gone: Vec<Record> = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+        let same =
+            |record: &&Record| keys.iter().all(|k| !values[*k].is_null() && compare(record[*k].as_ref(), values[*k].as_ref()).is_eq());
+        if let Some(old) = data.records.values().find(same).cloned() {
+            return if matches(guard, &old[..], args) { self.replace(&mut data, &[old], set, args, rows) } else { Ok(()) };
+        }
+        let mut values = values.to_vec();
+        if values[self.entity.primary].is_null() {
+            values[self.entity.primary] = self.next_key(&data)?;
+        }
+        let record: Record = values.into();
+        self.check_free(&data, &record)?;
+        self.link(&mut data, &record);
+        rows.push(&record[..]);
+        rows.created = true;
+        Ok(())
+    }
+
+    pub(super) fn delete(&self, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+        let mut data = self.data.write();
+        let gone = self.picked(&data, filter, pick, args);
         for record in gone {
             self.unlink(&mut data, &record);
             rows.push(&record[..]);
         }
+    }
+
+    /// The records that match, or the first of them in an order.
+    fn picked(&self, data: &Data, filter: &Filter, pick: Option<&Pick>, args: &[Value]) -> Vec<Record> {
+        let mut found: Vec<Record> = self.candidates(data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+        if let Some(pick) = pick {
+            found.sort_by(|a, b| order_by(&pick.order, a, b));
+            found.truncate(pick.limit as usize);
+        }
+        found
     }
 
     /// The records that can match at all: one when the filter names a key, else every one.
@@ -285,14 +322,36 @@ fn order_against(order: &[Order], record: &Record, position: &[&Value]) -> Order
 fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
     let mut new = old.to_vec();
     for Assign { field, value } in set {
-        let (AssignValue::Set(source) | AssignValue::Add(source)) = value;
+        let (AssignValue::Set(source) | AssignValue::Add(source) | AssignValue::Push { value: source, .. } | AssignValue::Pull(source)) =
+            value;
         let given = fixed(source, args).ok_or_else(|| Error::internal("an assignment without its argument"))?;
         new[*field] = match value {
             AssignValue::Set(_) => given.clone(),
             AssignValue::Add(_) => add(&old[*field], given)?,
+            AssignValue::Push { dedupe, .. } => {
+                let (mut list, element) = elements(&old[*field], given)?;
+                if !*dedupe || !list.contains(&element) {
+                    list.push(element);
+                }
+                Value::Strings(list)
+            }
+            AssignValue::Pull(_) => {
+                let (mut list, element) = elements(&old[*field], given)?;
+                list.retain(|item| *item != element);
+                Value::Strings(list)
+            }
         };
     }
     Ok(new.into())
+}
+
+/// A list of strings and an element for it.
+fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
+    match (old, element) {
+        (Value::Null, Value::Text(element)) => Ok((Vec::new(), element.clone())),
+        (Value::Strings(list), Value::Text(element)) => Ok((list.clone(), element.clone())),
+        _ => Err(Error::internal("only strings stand in lists of strings")),
+    }
 }
 
 /// Bounds are conditions of the statement, so a sum beyond them does not get here from a request.

@@ -148,10 +148,10 @@ fn an_update_sees_old_values_and_returns_new_ones() {
         Assign { field: 2, value: AssignValue::Add(Source::Arg { index: 0, nullable: false }) },
         Assign { field: 3, value: AssignValue::Set(Source::Arg { index: 1, nullable: true }) },
     ];
-    let rows = s.run(Plan::Update { filter: cond(2, Op::Eq, Value::Null), set: set.clone() }, vec![Value::Int(7), Value::Null]);
+    let rows = s.run(Plan::Update { filter: cond(2, Op::Eq, Value::Null), set: set.clone(), pick: None }, vec![Value::Int(7), Value::Null]);
     let rows = rows.unwrap_or_else(|e| panic!("{e:?}"));
     assert_eq!(rows, [vec![text("d"), Value::Null, Value::Int(7), Value::Null]]);
-    let none = s.run(Plan::Update { filter: cond(0, Op::Eq, text("zz")), set }, vec![Value::Int(7), Value::Null]);
+    let none = s.run(Plan::Update { filter: cond(0, Op::Eq, text("zz")), set, pick: None }, vec![Value::Int(7), Value::Null]);
     assert!(none.is_ok_and(|rows| rows.is_empty()));
 }
 
@@ -160,7 +160,7 @@ fn a_violated_unique_leaves_everything_unchanged() {
     let s = things();
     let before = s.run(Plan::Select { filter: Filter::TRUE, order: vec![], after: None, limit: None }, vec![]).ok();
     let same_slug = vec![Assign { field: 1, value: AssignValue::Set(value(text("new"))) }];
-    let error = s.run(Plan::Update { filter: Filter::TRUE, set: same_slug.clone() }, vec![]);
+    let error = s.run(Plan::Update { filter: Filter::TRUE, set: same_slug.clone(), pick: None }, vec![]);
     assert!(error.is_err_and(|e| e.code() == Code::Conflict));
     let after = s.run(Plan::Select { filter: Filter::TRUE, order: vec![], after: None, limit: None }, vec![]).ok();
     assert_eq!(before, after);
@@ -169,14 +169,14 @@ fn a_violated_unique_leaves_everything_unchanged() {
     assert!(s.insert(text("e"), text("new"), Value::Null, Value::Null).is_ok());
     // A record may keep its own value.
     let own = vec![Assign { field: 1, value: AssignValue::Set(value(text("sa"))) }];
-    assert!(s.run(Plan::Update { filter: cond(0, Op::Eq, text("a")), set: own }, vec![]).is_ok());
-    assert!(s.run(Plan::Update { filter: cond(0, Op::Eq, text("b")), set: same_slug }, vec![]).is_err());
+    assert!(s.run(Plan::Update { filter: cond(0, Op::Eq, text("a")), set: own, pick: None }, vec![]).is_ok());
+    assert!(s.run(Plan::Update { filter: cond(0, Op::Eq, text("b")), set: same_slug, pick: None }, vec![]).is_err());
 }
 
 #[test]
 fn a_deleted_record_frees_its_uniques() {
     let s = things();
-    let gone = s.run(Plan::Delete { filter: cond(3, Op::Eq, text("x")) }, vec![]).unwrap_or_default();
+    let gone = s.run(Plan::Delete { filter: cond(3, Op::Eq, text("x")), pick: None }, vec![]).unwrap_or_default();
     assert_eq!(gone.iter().filter_map(|r| r[0].as_text()).collect::<Vec<_>>(), ["c", "d"]);
     assert_eq!(s.ids(Filter::TRUE, vec![]), "ab");
     assert!(s.insert(text("c2"), text("sc"), Value::Int(2), text("x")).is_ok());
@@ -212,7 +212,7 @@ fn exactly_one_of_many_creates_wins_and_no_increment_is_lost() {
                 barrier.wait();
                 let won = s.insert(text(&format!("k{n}")), text("same"), Value::Null, Value::Null).is_ok();
                 let bump = vec![Assign { field: 2, value: AssignValue::Add(value(Value::Int(2))) }];
-                let bumped = s.run(Plan::Update { filter: Filter::TRUE, set: bump }, vec![]);
+                let bumped = s.run(Plan::Update { filter: Filter::TRUE, set: bump, pick: None }, vec![]);
                 assert!(bumped.is_ok_and(|rows| rows.len() == 1));
                 won
             })

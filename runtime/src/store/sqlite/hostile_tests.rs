@@ -137,7 +137,7 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
     }
     assert!(!is_there(&store, &format!("alone-{alone}")).await.expect("reads go on"));
     // Room again, and all goes on.
-    let delete = store.prepare(&THING, Plan::Delete { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let delete = store.prepare(&THING, Plan::Delete { filter: Filter::eq_arg(0, 0), pick: None }).expect("a plan");
     for id in stored.drain(..3) {
         assert_eq!(store.run(&delete, vec![text(&id)], Rows::count()).await.map(|r| r.count).ok(), Some(1));
     }
@@ -200,7 +200,7 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
     let order = vec![Order { field: 0, desc: false }];
     let all = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order, after: None, limit: None }).expect("a plan");
     let set = vec![Assign { field: 1, value: AssignValue::Set(crate::filter::Source::Value(Value::Null)) }];
-    let update = store.prepare(&THING, Plan::Update { filter: Filter::eq_arg(0, 0), set }).expect("a plan");
+    let update = store.prepare(&THING, Plan::Update { filter: Filter::eq_arg(0, 0), set, pick: None }).expect("a plan");
     let json = Arc::new(Projection::readable(&THING));
 
     let cases = [

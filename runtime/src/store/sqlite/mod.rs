@@ -8,6 +8,7 @@ mod access;
 #[cfg(test)]
 mod access_tests;
 mod bind;
+mod change;
 mod error;
 mod file;
 mod pool;
@@ -16,6 +17,7 @@ mod render;
 mod row;
 mod schema;
 mod select;
+mod write;
 mod writer;
 
 #[cfg(test)]

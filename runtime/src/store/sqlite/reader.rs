@@ -16,9 +16,9 @@ use rusqlite::{Connection, OpenFlags};
 use super::pool::Pool;
 use super::render::{Native, Runs};
 use super::row::SqliteRow;
-use super::{access, bind, error, native, render};
+use super::{access, bind, error};
 use crate::entity::EntityDesc;
-use crate::store::{Plan, Reply, Rows, Statement};
+use crate::store::{Reply, Rows, Statement};
 use crate::{Error, Result, Value};
 
 /// Statements kept per connection.
@@ -135,52 +135,4 @@ pub(super) fn read(connection: &Connection, entity: &'static EntityDesc, native:
         row.sound()?;
     }
     Ok(rows)
-}
-
-/// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
-pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows) -> Result<Rows> {
-    let entity = statement.entity;
-    let native = native(statement)?;
-    let failed = |e| error::of(entity, e);
-    let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
-    let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
-    bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
-    if counting.is_some() || matches!(statement.plan, Plan::Insert) {
-        let changed = match prepared.raw_execute() {
-            Ok(changed) => changed,
-            // SQLite looks at the key last; a record that exists is a conflict of its key before anything else.
-            Err(_) if matches!(statement.plan, Plan::Insert) && key_taken(connection, entity, args) => {
-                return Err(Error::unique([entity.primary_field().wire]));
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        if matches!(statement.plan, Plan::Insert) {
-            // A key the store chose is news to the caller.
-            if let Some(key) = args.get_mut(entity.primary)
-                && key.is_null()
-            {
-                *key = Value::Int(connection.last_insert_rowid());
-                rows.push(&*args);
-            }
-        } else {
-            rows.count += changed;
-        }
-        return Ok(rows);
-    }
-    let mut found = prepared.raw_query();
-    // Every row is stepped over: an unfinished statement is not committed.
-    let mut sound = Ok(());
-    while let Some(row) = found.next().map_err(failed)? {
-        let row = SqliteRow::new(row, entity);
-        rows.push(&row);
-        sound = sound.and(row.sound());
-    }
-    sound.map(|()| rows)
-}
-
-/// Whether a record with this key is there; only asked once an insert has failed.
-fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
-    let sql = format!("SELECT 1 FROM {} WHERE {} = ?", render::quote(entity.storage_name), render::quote(entity.primary_field().column));
-    let found = connection.prepare_cached(&sql).and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
-    found.unwrap_or(false)
 }

@@ -3,7 +3,7 @@
 use super::access::{self, Reach};
 use crate::entity::EntityDesc;
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Plan};
+use crate::store::Plan;
 use crate::{Error, Result, Value};
 
 /// A rendered statement.
@@ -75,16 +75,17 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             };
             (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
         }
-        Plan::Update { filter, set } => {
+        Plan::Update { filter, set, pick } => {
             let set = r.assignments(set)?;
-            let condition = r.filter(filter)?;
+            let condition = r.picked(filter, pick.as_ref())?;
             let plain = format!("UPDATE {table} SET {set} WHERE {condition}");
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
         }
-        Plan::Delete { filter } => {
-            let plain = format!("DELETE FROM {table} WHERE {}", r.filter(filter)?);
+        Plan::Delete { filter, pick } => {
+            let plain = format!("DELETE FROM {table} WHERE {}", r.picked(filter, pick.as_ref())?);
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
         }
+        Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
     };
     Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs })
 }
@@ -119,18 +120,6 @@ impl Renderer {
             Source::Arg { index, .. } => Ok(self.parameter(Err(*index), form)),
             other => Err(Error::internal(format!("a plan holds {other:?} instead of an argument"))),
         }
-    }
-
-    fn assignments(&mut self, set: &[Assign]) -> Result<String> {
-        let mut parts = Vec::with_capacity(set.len());
-        for Assign { field, value } in set {
-            let column = self.column(*field)?;
-            parts.push(match value {
-                AssignValue::Set(source) => format!("{column} = {}", self.source(source, Form::Plain)?),
-                AssignValue::Add(source) => format!("{column} = COALESCE({column}, 0) + {}", self.source(source, Form::Plain)?),
-            });
-        }
-        Ok(parts.join(", "))
     }
 
     pub(super) fn filter(&mut self, filter: &Filter) -> Result<String> {
@@ -175,6 +164,7 @@ impl Renderer {
                 format!("({column} IS NULL OR {column} NOT IN (SELECT value FROM json_each({})))", self.source(one, Form::Plain)?)
             }
             Op::Contains => format!("instr(linchpin_fold({column}), {}) > 0", self.source(one, Form::Folded)?),
+            Op::Shorter => format!("json_array_length(COALESCE({column}, '[]')) < {}", self.source(one, Form::Plain)?),
             Op::Has => format!("EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {})", self.source(one, Form::Plain)?),
         })
     }

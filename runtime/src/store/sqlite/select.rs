@@ -45,13 +45,9 @@ impl Renderer {
         let settled = settled(&conditions.facts, order);
 
         let mut tail = String::new();
-        let mut keys = Vec::new();
-        for key in &order[settled..] {
-            keys.push(format!("{} {}", self.column(key.field)?, if key.desc { "DESC" } else { "ASC" }));
-        }
-        if !keys.is_empty() {
+        if settled < order.len() {
             // Writing to a String cannot fail.
-            let _ = write!(tail, " ORDER BY {}", keys.join(", "));
+            let _ = write!(tail, " ORDER BY {}", self.order(&order[settled..])?);
         }
         let parts = match after {
             None => vec![conditions.but(None, &[])],

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::file::Identity;
-use super::{closed, error, reader};
+use super::{closed, error, write};
 use crate::store::{Reply, Rows, Statement};
 use crate::{Error, Result, Value};
 
@@ -165,7 +165,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
 
 /// Runs one write; tells whether it panicked.
 fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
-    let work = || reader::write(connection, statement, &mut args, rows);
+    let work = || write::write(connection, statement, &mut args, rows);
     // A panic must not take the only writer with it.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(outcome) => (outcome, false),

@@ -1,0 +1,123 @@
+//! `upsert`: creates a record, or changes the one that has the same key.
+
+use quote::quote;
+use syn::ext::IdentExt;
+
+use super::{Kind, Plan, Returns, Shape, record};
+use crate::diagnostics::list;
+use crate::entity::{Flag, Kind as Type};
+use crate::expr::{self, Assign, Role, Scope, Value, type_of};
+use crate::operation::args::Args;
+use crate::operation::path::Method;
+
+pub(super) struct Upsert;
+
+impl Kind for Upsert {
+    fn name(&self) -> &'static str {
+        "upsert"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.upsert"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["match", "set", "on_create", "returns"]
+    }
+
+    fn required(&self) -> &'static [&'static str] {
+        &["match", "set"]
+    }
+
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let matches = record::from_body(args, "match", scope, |_| (true, false));
+        let set = record::from_body(args, "set", scope, |of| (!of.optional && !of.has_default(), of.optional));
+        record::written(&set, None, scope);
+        let pairs = args.pairs("on_create", scope.d);
+        let on_create = scope.assigns(&pairs, |_| Role::Create);
+        keys(args, name, &matches, scope);
+        begun(&on_create, scope);
+        for (place, one) in [("match", &matches), ("set", &set)] {
+            let later = if place == "match" { set.iter().chain(&on_create) } else { on_create.iter().chain(&[]) };
+            for twice in later.filter(|other| one.iter().any(|first| first.field == other.field)) {
+                let other = if set.iter().any(|a| a.key == twice.key) { "set" } else { "on_create" };
+                scope.d.error(&twice.key, format!("`{}` is in {place} and in {other}", twice.key.unraw())).help("keep one of them");
+            }
+        }
+        covered(args, name, [&matches, &set, &on_create], scope);
+        let wrapped = args.choice("returns", &["entity", "created"], scope.d) == "created";
+        let (matches, set) = (expr::assigns(&matches), expr::unless_empty("set", &set));
+        let on_create = expr::unless_empty("on_create", &on_create);
+        let flag = wrapped.then(|| quote!(.wrapped()));
+        Some(Plan {
+            descriptor: quote!(__lp::Upsert::new(#matches) #set #on_create #flag),
+            shape: Shape::Collection { segments: Vec::new() },
+            method: Method::Post,
+            returns: if wrapped { Returns::Upserted } else { Returns::Record },
+            errors: "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.",
+        })
+    }
+}
+
+/// The matched fields are the primary key or exactly one unique, and clients may supply them.
+fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
+    let Some(opt) = args.get("match") else { return };
+    for Assign { key, field, .. } in matches {
+        let of = scope.at(*field);
+        if !of.kind.is_scalar() {
+            scope.d.error(key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+        } else if of.server_owned() {
+            scope.d.error(key, format!("`{}` is made by the server: no client may supply it", of.name)).help("match a unique");
+        }
+    }
+    let fields: Vec<usize> = matches.iter().map(|a| a.field).collect();
+    let is_key = scope.model.primary.is_some_and(|primary| fields == [primary]);
+    let is_unique = scope.model.uniques.iter().any(|unique| {
+        let places = &unique.places;
+        places.len() == fields.len() && places.iter().all(|place| fields.contains(&place.field))
+    });
+    if !fields.is_empty() && !is_key && !is_unique {
+        let names: Vec<&str> = fields.iter().map(|f| scope.at(*f).name.as_str()).collect();
+        let names = names.join(", ");
+        let text = format!("upsert `{name}` needs a unique on ({names})");
+        scope.d.error(&opt.key, text).help(format!("`unique({names})` on {}, or match the fields of one", scope.model.name));
+    }
+}
+
+/// What `on_create` may write: all but counters and what a client may not supply.
+fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
+    for Assign { key, field, value } in on_create {
+        let of = scope.at(*field);
+        if of.generated {
+            scope.d.error(key, format!("`{}` is the version counter", of.name));
+        } else if of.server_owned() && matches!(value, Value::Param(_)) {
+            scope.d.error(key, format!("`{}` is read-only: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
+        }
+    }
+}
+
+/// Every required field has a value when the record is created.
+fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
+    let Some(opt) = args.get("set") else { return };
+    let given = |index: usize| lists.iter().any(|list| list.iter().any(|a| a.field == index));
+    let lacking = |(index, field): &(usize, &crate::entity::Field)| {
+        let filled = field.optional || field.has_default() || field.generated || field.options.on_update.is_some();
+        // A whole-numbered key without a default is chosen by the store.
+        let numbered = field.has(Flag::Primary) && field.kind == Type::Integer;
+        !filled && !numbered && !given(*index)
+    };
+    let missing: Vec<(usize, &crate::entity::Field)> = scope.model.fields.iter().enumerate().filter(lacking).collect();
+    // Behind another name a type may be a list, which begins empty; rustc knows.
+    let (unknown, missing): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(_, field)| field.kind == Type::Other);
+    for (index, field) in unknown {
+        scope.require(index, &opt.key, "LISTS", &format!("create through `{name}` would lack `{}`", field.name));
+    }
+    let missing: Vec<&str> = missing.into_iter().map(|(_, field)| field.name.as_str()).collect();
+    if !missing.is_empty() {
+        let text = format!("create through `{name}` would lack {}", list(&missing));
+        let field = missing[0];
+        let is_key = scope.model.fields.iter().any(|f| f.name == field && f.has(Flag::Primary));
+        let help = if is_key { format!("`on_create({field} = uuid())`") } else { format!("`set({field})`, or a default on the field") };
+        scope.d.error(&opt.key, text).help(help);
+    }
+}

@@ -1,0 +1,3 @@
+/// Adds a tag.
+#[operation(kind = "array_push", field = tags, value = input(tag))]
+pub const ADD_TAG: Operation<Note>;

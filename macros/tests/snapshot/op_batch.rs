@@ -1,0 +1,3 @@
+/// Closes what is overdue.
+#[operation(kind = "batch", action = "update", filter = (due_at < param(before)), set(status = Status::Closed))]
+pub const CLOSE_OVERDUE: Operation<Note>;

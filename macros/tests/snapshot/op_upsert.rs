@@ -1,0 +1,3 @@
+/// Creates or renames a note.
+#[operation(kind = "upsert", match(title), set(owner_id, status), on_create(created_at = now()), returns = "created")]
+pub const ENSURE: Operation<Note>;

@@ -1,0 +1,114 @@
+//! `consume`: takes exactly one record that matches, once.
+
+use super::{Answer, Kind};
+use crate::filter::FilterSpec;
+
+/// Options of a consume.
+#[derive(Debug)]
+pub struct Consume {
+    /// Which record; of several, the first by the default sort.
+    pub filter: FilterSpec,
+    /// Position of the date after which a record can no longer be taken.
+    pub expiry: Option<usize>,
+    /// Answer whether there was one instead of the record.
+    pub boolean: bool,
+}
+
+#[doc(hidden)]
+impl Consume {
+    /// Takes what matches.
+    pub const fn new(filter: FilterSpec) -> Self {
+        Self { filter, expiry: None, boolean: false }
+    }
+
+    /// Not after this date.
+    #[must_use]
+    pub const fn expiry(self, field: usize) -> Self {
+        Self { expiry: Some(field), ..self }
+    }
+
+    /// Answers `true` or `false`.
+    #[must_use]
+    pub const fn boolean(self) -> Self {
+        Self { boolean: true, ..self }
+    }
+}
+
+impl Kind for Consume {
+    fn name(&self) -> &'static str {
+        "consume"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.consume"
+    }
+
+    fn returns(&self) -> Answer {
+        if self.boolean { Answer::Boolean } else { Answer::RecordOrNull }
+    }
+
+    fn by_id(&self) -> bool {
+        false
+    }
+
+    fn filter(&self) -> Option<&FilterSpec> {
+        Some(&self.filter)
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)?))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use super::Consume;
+    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::operation::OpSpec;
+    use crate::operation::bind::{self, Slots};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
+    use crate::store::{Pick, Plan, Rows};
+    use crate::{Result, Value};
+
+    pub(super) struct Run {
+        kind: &'static Consume,
+        spec: &'static OpSpec,
+        filter: Filter,
+        statement: Prepared,
+        slots: Slots,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+            let mut filter = Filter::from(&kind.filter);
+            if let Some(field) = kind.expiry {
+                let valid = Filter::cond(field, Op::Gt, Operand::One(Source::Now));
+                let never = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
+                filter = filter.and(if table.desc.fields[field].optional { never.or(valid) } else { valid });
+            }
+            let mut slots = Slots::default();
+            let bound = slots.filter(table.desc, filter.clone());
+            let pick = Some(Pick::first(table.order(table.desc.sort.field, table.desc.sort.desc)));
+            let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
+            Ok(Self { kind, spec, filter, statement, slots })
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move {
+                bind::check(self.spec, table, &call, &[])?;
+                bind::check_operands(self.spec, &self.filter, &call.args)?;
+                let args = self.slots.values(call.cx, &call.args)?;
+                let rows = if self.kind.boolean { Rows::count() } else { table.rows(call.form) };
+                let rows = table.execute(call.cx, &self.statement, args, rows).await?;
+                Ok(if self.kind.boolean { Outcome::Boolean(rows.count > 0) } else { Outcome::Record(rows) })
+            })
+        }
+    }
+}

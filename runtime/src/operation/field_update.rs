@@ -1,0 +1,67 @@
+//! `field_update`: writes some fields of one record, given in the body.
+
+use super::{Answer, AssignSpec, Kind};
+use crate::Code;
+
+/// Options of a field update.
+#[derive(Debug)]
+pub struct FieldUpdate {
+    /// The fields written, each by a parameter; one that is left out leaves its field unchanged.
+    pub set: &'static [AssignSpec],
+    /// Which record: pins the primary key or a whole unique.
+    pub matches: &'static [AssignSpec],
+}
+
+#[doc(hidden)]
+impl FieldUpdate {
+    /// An update of these fields.
+    pub const fn new(set: &'static [AssignSpec], matches: &'static [AssignSpec]) -> Self {
+        Self { set, matches }
+    }
+}
+
+impl Kind for FieldUpdate {
+    fn name(&self) -> &'static str {
+        "field_update"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.field-update"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        use crate::filter::Filter;
+        let guarded = super::guarded::Guarded::new(spec, table, self.matches, Filter::TRUE, Vec::new(), self.set)?;
+        Ok(Box::new(run::Run { guarded }))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use crate::Result;
+    use crate::operation::guarded::{Guarded, Refusal};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+
+    pub(super) struct Run {
+        pub(super) guarded: Guarded,
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move { self.guarded.run(table, &call, |_| Refusal::Retry).await.map(Outcome::Record) })
+        }
+    }
+}

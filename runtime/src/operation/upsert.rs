@@ -1,0 +1,202 @@
+//! `upsert`: creates a record, or changes the one that has the same key, in one statement.
+
+use super::{Answer, AssignSpec, Kind};
+use crate::Code;
+
+/// Options of an upsert.
+#[derive(Debug)]
+pub struct Upsert {
+    /// The fields that tell whether the record exists: the primary key or one unique.
+    pub matches: &'static [AssignSpec],
+    /// What is written either way; a parameter that is left out takes the field's default on create and keeps it on update.
+    pub set: &'static [AssignSpec],
+    /// What is written on create only.
+    pub on_create: &'static [AssignSpec],
+    /// Answer `{ entity, created }` instead of the record.
+    pub wrapped: bool,
+}
+
+#[doc(hidden)]
+impl Upsert {
+    /// Matches by these fields.
+    pub const fn new(matches: &'static [AssignSpec]) -> Self {
+        Self { matches, set: &[], on_create: &[], wrapped: false }
+    }
+
+    /// Writes these either way.
+    #[must_use]
+    pub const fn set(self, set: &'static [AssignSpec]) -> Self {
+        Self { set, ..self }
+    }
+
+    /// Writes these on create.
+    #[must_use]
+    pub const fn on_create(self, on_create: &'static [AssignSpec]) -> Self {
+        Self { on_create, ..self }
+    }
+
+    /// Answers `{ entity, created }`.
+    #[must_use]
+    pub const fn wrapped(self) -> Self {
+        Self { wrapped: true, ..self }
+    }
+}
+
+impl Kind for Upsert {
+    fn name(&self) -> &'static str {
+        "upsert"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.upsert"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Upserted { wrapped: self.wrapped }
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::ValidationFailed, Code::Conflict]
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use super::Upsert;
+    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::operation::bind::{self, value_of};
+    use crate::operation::{AssignSpec, OpSpec};
+    use crate::resource::{BoxFuture, CHANGES, Call, Draft, Executor, Form, Outcome, Table};
+    use crate::store::{Assign, AssignValue, Plan, Rows};
+    use crate::{Code, Error, Result, Value};
+
+    pub(super) struct Run {
+        kind: &'static Upsert,
+        spec: &'static OpSpec,
+        keys: Vec<usize>,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Upsert, spec: &'static OpSpec, _: &Table) -> Self {
+            Self { kind, spec, keys: kind.matches.iter().map(|a| a.field).collect() }
+        }
+
+        /// The record as it would be created; which of `set` the call gives.
+        fn record(&self, table: &Table, call: &Call<'_>) -> Result<(Vec<Value>, Vec<usize>)> {
+            let mut draft = Draft::new(table.desc);
+            let mut given = Vec::with_capacity(self.kind.set.len());
+            let mut put = |list: &[AssignSpec], given: Option<&mut Vec<usize>>| -> Result<()> {
+                let mut written = Vec::new();
+                for assign in list {
+                    let source = Source::from(&assign.value);
+                    let value = match source {
+                        Source::Param(p) => call.args.get(p).cloned().flatten(),
+                        other => Some(value_of(&other, call.cx, &call.args)?),
+                    };
+                    if let Some(value) = value {
+                        draft.values[assign.field] = Some(value);
+                        written.push(assign.field);
+                    }
+                }
+                if let Some(given) = given {
+                    given.extend(written);
+                }
+                Ok(())
+            };
+            put(self.kind.matches, None)?;
+            put(self.kind.set, Some(&mut given))?;
+            put(self.kind.on_create, None)?;
+            let draft = table.checked_create(call.cx, draft)?;
+            Ok((draft.values.into_iter().map(Option::unwrap_or_default).collect(), given))
+        }
+
+        async fn upsert(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+            // The rules of the record judge the values; here only presence and null.
+            bind::check(self.spec, table, call, &[])?;
+            let (mut args, given) = self.record(table, call)?;
+            let id = vec![table.desc.primary];
+            if table.desc.check.is_some() {
+                return self.upsert_checked(table, call, args, &given).await;
+            }
+            let now = args.len();
+            args.push(Value::Date(call.cx.now()));
+            let mut shape = b"upsert:".to_vec();
+            shape.extend_from_slice(self.spec.name.as_bytes());
+            shape.push(0);
+            shape.extend(given.iter().map(|field| *field as u8));
+            let statement = table.shape(self.spec.name, &shape, || {
+                let assign = |field: &usize| Assign {
+                    field: *field,
+                    value: AssignValue::Set(Source::Arg { index: *field, nullable: table.desc.fields[*field].optional }),
+                };
+                let set = table.touch(given.iter().map(assign).collect(), now);
+                Plan::Upsert { keys: self.keys.clone(), guard: Filter::TRUE, set }
+            })?;
+            let rows = table.execute(call.cx, &statement, args, table.rows(call.form).limit(1, id)).await?;
+            Self::outcome(rows)
+        }
+
+        /// With a rule over the whole record, what is written depends on the record that is there.
+        async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
+            for _ in 0..CHANGES {
+                let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
+                let found = table.first(call.cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
+                let Some(old) = found.records.first() else {
+                    let values = new.iter().cloned().map(Some).collect();
+                    match table.create(call.cx, Draft { values, problems: Vec::new() }, call.form).await {
+                        Ok((mut rows, id)) => {
+                            rows.created = true;
+                            rows.last = vec![id];
+                            return Self::outcome(rows);
+                        }
+                        // Somebody else may have created it in between; the next look tells.
+                        Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => continue,
+                        Err(error) => return Err(error),
+                    }
+                };
+                let id = old[table.desc.primary].clone();
+                let mut changes = Draft::new(table.desc);
+                for field in given {
+                    changes.values[*field] = Some(new[*field].clone());
+                }
+                match table.update(call.cx, id.clone(), changes, None, call.form).await {
+                    Ok(mut rows) => {
+                        rows.last = vec![id];
+                        return Self::outcome(rows);
+                    }
+                    Err(error) if error.code() == Code::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        }
+
+        /// Whether a conflict is one of the fields that are matched by.
+        fn taken(&self, error: &Error, table: &Table) -> bool {
+            error.details().iter().all(|p| self.keys.iter().any(|k| table.desc.fields[*k].wire == p.path))
+        }
+
+        fn outcome(rows: Rows) -> Result<Outcome> {
+            if rows.count == 0 {
+                // It exists, and not for this caller.
+                return Err(Error::new(Code::Conflict, "The record exists already"));
+            }
+            Ok(Outcome::Upserted(rows))
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move { self.upsert(table, &call).await })
+        }
+    }
+}

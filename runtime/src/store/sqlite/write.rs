@@ -1,0 +1,100 @@
+//! Writes, on whatever connection holds the right to write.
+
+use rusqlite::Connection;
+
+use super::row::SqliteRow;
+use super::{bind, error, native, render};
+use crate::entity::EntityDesc;
+use crate::store::{Plan, Row, Rows, Statement};
+use crate::{Error, Result, Value};
+
+/// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
+///
+/// The caller holds the write lock, or nothing: then the write is a transaction of its own.
+pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+    let Plan::Upsert { keys, .. } = &statement.plan else { return write_one(connection, statement, args, rows) };
+    let primary = statement.entity.primary;
+    let told_by_key = !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
+    if told_by_key {
+        return write_one(connection, statement, args, rows);
+    }
+    let alone = connection.is_autocommit();
+    let failed = |e| error::of(statement.entity, e);
+    if alone {
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    }
+    let outcome = upsert_by_key(connection, statement, keys, args, rows);
+    if alone {
+        connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
+    }
+    outcome
+}
+
+/// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store chooses it.
+///
+/// Nobody else writes between the look and the statement.
+fn upsert_by_key(connection: &Connection, statement: &Statement, keys: &[usize], args: &mut [Value], rows: Rows) -> Result<Rows> {
+    let entity = statement.entity;
+    let failed = |e| error::of(entity, e);
+    let column = |k: &usize| entity.fields.get(*k).map_or_else(String::new, |f| format!("{} = ?", render::quote(f.column)));
+    let condition = keys.iter().map(column).collect::<Vec<_>>().join(" AND ");
+    let sql = format!("SELECT 1 FROM {} WHERE {condition}", render::quote(entity.storage_name));
+    let there = {
+        let mut look = connection.prepare_cached(&sql).map_err(failed)?;
+        let values = keys.iter().map(|k| args.get(*k).map(bind::Bound));
+        look.exists(rusqlite::params_from_iter(values)).map_err(failed)?
+    };
+    let mut rows = write_one(connection, statement, args, rows)?;
+    rows.created = !there && rows.count > 0;
+    Ok(rows)
+}
+
+fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows) -> Result<Rows> {
+    let entity = statement.entity;
+    let native = native(statement)?;
+    let failed = |e| error::of(entity, e);
+    let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
+    let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
+    bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
+    if counting.is_some() || matches!(statement.plan, Plan::Insert) {
+        let changed = match prepared.raw_execute() {
+            Ok(changed) => changed,
+            // SQLite looks at the key last; a record that exists is a conflict of its key before anything else.
+            Err(_) if matches!(statement.plan, Plan::Insert) && key_taken(connection, entity, args) => {
+                return Err(Error::unique([entity.primary_field().wire]));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if matches!(statement.plan, Plan::Insert) {
+            // A key the store chose is news to the caller.
+            if let Some(key) = args.get_mut(entity.primary)
+                && key.is_null()
+            {
+                *key = Value::Int(connection.last_insert_rowid());
+                rows.push(&*args);
+            }
+        } else {
+            rows.count += changed;
+        }
+        return Ok(rows);
+    }
+    let mut found = prepared.raw_query();
+    // Every row is stepped over: an unfinished statement is not committed.
+    let mut sound = Ok(());
+    while let Some(row) = found.next().map_err(failed)? {
+        let row = SqliteRow::new(row, entity);
+        if let Plan::Upsert { .. } = &statement.plan {
+            rows.created = args.get(entity.primary).is_some_and(|key| row.value(entity.primary) == key.as_ref());
+        }
+        rows.push(&row);
+        sound = sound.and(row.sound());
+    }
+    sound.map(|()| rows)
+}
+
+/// Whether a record with this key is there; only asked once an insert has failed.
+fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
+    let sql = format!("SELECT 1 FROM {} WHERE {} = ?", render::quote(entity.storage_name), render::quote(entity.primary_field().column));
+    let found = connection.prepare_cached(&sql).and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
+    found.unwrap_or(false)
+}
