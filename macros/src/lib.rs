@@ -20,6 +20,9 @@ mod schema;
 #[cfg(test)]
 mod snapshot;
 
+/// Whether the runtime serves: without it there is nothing for an adapter to call, and nothing that mounts a route.
+const SERVER: bool = cfg!(feature = "server");
+
 /// Declares a struct as an entity: a record type with CRUD, an adapter and routes.
 ///
 /// Put it above other attributes of the struct. Beside the struct it makes, for `Post`: the module `post` with a marker per

@@ -22,6 +22,9 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     };
     let args = Args::parse(args, &function, &mut d);
     check(&function, &mut d);
+    if !crate::SERVER {
+        d.error(&function.sig.ident, "a route needs the `server` feature of linchpin").help("`linchpin = { features = [\"server\"] }`");
+    }
     let sound = d.is_empty();
     let errors = d.finish();
     match args {

@@ -208,17 +208,28 @@ impl Error {
     }
 }
 
+/// `{:?}` is what `fn main() -> linchpin::Result<()>` prints when it fails, and what a test that stops shows: lines for people.
+/// `{:#?}` shows the parts.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Error");
-        out.field("code", &self.0.code.as_str()).field("message", &self.0.message);
-        if !self.0.details.is_empty() {
-            out.field("details", &self.0.details);
+        if f.alternate() {
+            let mut out = f.debug_struct("Error");
+            out.field("code", &self.0.code.as_str()).field("message", &self.0.message);
+            return out.field("details", &self.0.details).field("source", &self.0.source).finish();
         }
-        if let Some(source) = &self.0.source {
-            out.field("source", source);
+        f.write_str(&self.0.message)?;
+        if self.0.code != Code::Internal {
+            write!(f, " ({})", self.0.code.as_str())?;
         }
-        out.finish()
+        for problem in &self.0.details {
+            write!(f, "\n  {}: {}", problem.path, problem.message)?;
+        }
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            write!(f, "\n  because: {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 
@@ -235,5 +246,22 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_fails_prints_lines_for_people() {
+        let problems = vec![Problem::new("LINCHPIN_PORT", "invalid", "must be a port"), Problem::new("LINCHPIN_PROT", "unknown", "what?")];
+        let error = Error::new(Code::Internal, "The configuration is not valid").with_details(problems);
+        assert_eq!(format!("{error:?}"), "The configuration is not valid\n  LINCHPIN_PORT: must be a port\n  LINCHPIN_PROT: what?");
+        assert!(format!("{error:#?}").starts_with("Error {"));
+
+        let error = Error::unavailable(std::io::Error::other("disk gone"));
+        let text = format!("{error:?}");
+        assert!(text.contains(" (unavailable)") && text.ends_with("\n  because: disk gone"), "{text}");
     }
 }

@@ -40,6 +40,11 @@ fn test(fast: bool) -> Result<(), String> {
     if !fast {
         step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     }
+    // Declarations alone, and the server without the embedded store: what others may build.
+    for features in ["", "server"] {
+        let bare = ["check", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
+        step("fewer features", &mut cargo(&bare))?;
+    }
     // A snapshot that changed is a failure to review, never an update.
     let mut tests = cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
     if fast {

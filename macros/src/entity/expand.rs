@@ -25,7 +25,7 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
     let desc = descriptor(model);
     let entity = entity_impl(model);
     let inputs = [input_impl(model, Input::Create), input_impl(model, Input::Patch)];
-    let adapter = adapter_impls(model);
+    let adapter = crate::SERVER.then(|| adapter_impls(model));
     let assertions = assertions(model);
     // A field on its way out is still read and written here.
     let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
@@ -133,14 +133,19 @@ fn surface(model: &EntityModel) -> TokenStream {
     let (vis, ident, krate) = (&model.vis, &model.ident, &model.krate);
     let (adapter, query) = (&model.generated.adapter, &model.generated.list_query);
     let (query_doc, adapter_doc) = (docs::list_query(&model.name), docs::adapter(&model.name));
+    let adapter_struct = crate::SERVER.then(|| {
+        quote! {
+            #[doc = #adapter_doc]
+            #[derive(Clone, Debug)]
+            #[allow(dead_code)]
+            #vis struct #adapter(#krate::Adapter<#ident>);
+        }
+    });
     quote! {
         #[doc = #query_doc]
         #[allow(dead_code)]
         #vis type #query = #krate::entity::ListQuery<#ident>;
-        #[doc = #adapter_doc]
-        #[derive(Clone, Debug)]
-        #[allow(dead_code)]
-        #vis struct #adapter(#krate::Adapter<#ident>);
+        #adapter_struct
     }
 }
 
@@ -263,10 +268,11 @@ fn entity_impl(model: &EntityModel) -> TokenStream {
         quote!(#name: __lp::read::<#module::#name>(row)?)
     });
     let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
+    let adapter = crate::SERVER.then(|| quote!(type Adapter = #adapter;));
     quote! {
         impl __lp::Entity for #ident {
             const DESC: &'static __lp::EntityDesc = &DESC;
-            type Adapter = #adapter;
+            #adapter
             type Id = #id;
             type Create = #create;
             type Patch = #patch;

@@ -22,7 +22,7 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
 /// is inert.
 pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { poisoned(model.declared) };
-    let method = method(model);
+    let method = crate::SERVER.then(|| method(model));
     quote!(#constant #method)
 }
 

@@ -68,8 +68,9 @@ fn entity(args: &EntityArgs) -> TokenStream {
     // At the name listed: rustc says there that it belongs to another entity.
     let operations = operations.iter().map(|item| quote_spanned!(item.span()=> __lp::op::<#entity>(&#item)));
     let routes = routes.iter().map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity>(&#item)));
+    let routes = crate::SERVER.then(|| quote!(routes: &[#(#routes),*]));
     quote! {
-        __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], routes: &[#(#routes),*] }
+        __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], #routes }
     }
 }
 

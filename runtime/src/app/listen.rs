@@ -1,7 +1,6 @@
 //! Listening: connections in, requests out, and the stop that loses nothing.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -105,12 +104,12 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
 }
 /// Opens the embedded store.
 #[cfg(feature = "sqlite")]
-pub(super) fn sqlite(file: &std::path::Path, durability: super::Durability) -> Result<Arc<dyn crate::store::Store>> {
+pub(super) fn sqlite(file: &std::path::Path, durability: super::Durability) -> Result<std::sync::Arc<dyn crate::store::Store>> {
     let mut options = crate::store::sqlite::SqliteOptions::new(file);
     options.durability = match durability {
         super::Durability::Full => crate::store::sqlite::Durability::Full,
         super::Durability::Normal => crate::store::sqlite::Durability::Normal,
     };
     let store = crate::store::sqlite::SqliteStore::open(options)?;
-    Ok(Arc::new(store))
+    Ok(std::sync::Arc::new(store))
 }

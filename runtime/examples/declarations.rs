@@ -1,0 +1,88 @@
+//! Declarations without the server: what a crate that shares entities with other programs sees.
+//!
+//! `cargo run -p linchpin --no-default-features --example declarations` lists what is declared; nothing of HTTP or of a store
+//! is compiled in. The checks of this repository build it, so that expansions keep to what is there without the server.
+
+use linchpin::filter::Filter;
+use linchpin::prelude::*;
+
+/// How far a parcel is.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+pub enum Status {
+    /// Not sent yet.
+    Packed,
+    /// With the carrier.
+    Sent,
+}
+
+/// A line of a parcel.
+#[derive(Embedded, Clone, Debug)]
+pub struct Line {
+    /// What.
+    #[field(length = 1..=80)]
+    pub article: String,
+    /// How many.
+    #[field(range = 1..)]
+    pub count: i64,
+}
+
+/// Something on its way.
+#[entity(namespace = "mail", unique(number), index(status, created_at), version, routes(auth = none, delete(roles = ["admin"])))]
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The key.
+    #[field(primary, default = uuid)]
+    pub id: String,
+    /// What is on the label.
+    #[field(length = 1..=40)]
+    pub number: String,
+    /// How far it is.
+    #[field(default = Status::Packed)]
+    pub status: Status,
+    /// What is in it.
+    pub lines: Vec<Line>,
+    /// How often it was looked up.
+    #[field(default = 0)]
+    pub looks: i64,
+    /// When it was sent.
+    pub sent_at: Option<Timestamp>,
+    /// When it was packed.
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+/// The parcel with this number.
+#[operation(kind = "lookup", fields(number = param(number)), returns = "one")]
+pub const BY_NUMBER: Operation<Parcel>;
+
+/// What was sent by then.
+#[operation(kind = "lookup", fields(status = param(status)), filter = (sent_at <= param(by)), returns = "many", paginate)]
+pub const SENT_BY: Operation<Parcel>;
+
+/// Whether a number is in use.
+#[operation(kind = "exists", fields(number = param(number)))]
+pub const NUMBER_TAKEN: Operation<Parcel>;
+
+/// Sends a parcel.
+#[operation(kind = "transition", field = status, from = Status::Packed, to = Status::Sent, set(sent_at = now()))]
+pub const SEND: Operation<Parcel>;
+
+/// Counts a look.
+#[operation(kind = "increment", field = looks)]
+pub const LOOK: Operation<Parcel>;
+
+/// Parcels and all that is done with them.
+pub static MAIL: Package = package!(name = "mail", entities = [entity(Parcel, [BY_NUMBER, SENT_BY, NUMBER_TAKEN, SEND, LOOK])]);
+
+fn main() {
+    for entry in MAIL.entities {
+        println!("{} ({}): {} fields", entry.desc.name, entry.desc.storage_name, entry.desc.fields.len());
+        for operation in entry.operations {
+            println!("  {}: {}", operation.name, operation.doc);
+        }
+    }
+    // Typed inputs and filters are there as well.
+    let create = ParcelCreate { number: "P-1".to_owned(), status: None, lines: None, looks: None, sent_at: None };
+    let filter: Filter = parcel::status.eq(Status::Sent);
+    println!("{} {filter:?}", create.number);
+}
