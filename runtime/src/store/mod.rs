@@ -99,6 +99,6 @@ pub trait Store: Send + Sync + 'static {
     /// The cause, for the log.
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>>;
 
-    /// Finishes accepted work and closes.
+    /// Finishes accepted work and closes. Whatever comes later, reads too, is `unavailable`; closing again does nothing.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -107,6 +107,36 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Closes a store and checks that it answers nothing any more, however often it is closed.
+pub(crate) async fn refuses_once_closed(store: &dyn Store) {
+    store.install(&[&THING]).await.expect("installed");
+    let prepare = |plan| store.prepare(&THING, plan).expect("a plan");
+    let by_key = || Filter::eq_arg(0, 0);
+    let text = |t: &str| Value::Text(t.to_owned());
+    let mut record = vec![Value::Null; FIELDS.len()];
+    (record[0], record[STATUS_FIELD]) = (text("k"), text("draft"));
+    let whole = Plan::Select { filter: Filter::TRUE, order: self::by_key(), after: None, limit: None };
+    let calls = [
+        (prepare(Plan::Insert), record),
+        (prepare(Plan::Exists { filter: by_key() }), vec![text("k")]),
+        (prepare(Plan::Exists { filter: Filter::eq_arg(2, 0) }), vec![text("x")]),
+        (prepare(whole), Vec::new()),
+        (prepare(Plan::Delete { filter: by_key(), pick: None }), vec![text("k")]),
+    ];
+    for (statement, args) in &calls {
+        store.run(statement, args.clone(), Rows::count()).rows().await.expect("it is open");
+    }
+    store.ready().await.expect("it is open");
+    for _ in 0..2 {
+        store.close().await;
+        for (statement, args) in &calls {
+            let refused = store.run(statement, args.clone(), Rows::count()).rows().await.map(|rows| rows.count);
+            assert_eq!(refused.map_err(|e| e.code()), Err(crate::Code::Unavailable), "{:?}", statement.plan);
+        }
+        assert!(store.ready().await.is_err());
+    }
+}
+
 fn by_key() -> Vec<Order> {
     vec![Order { field: 0, desc: false }]
 }

@@ -12,6 +12,11 @@ fn the_model_agrees_with_itself() {
     agrees_with_memory(64, || (Arc::new(Memory::new()) as Arc<dyn Store>, ()));
 }
 
+#[tokio::test]
+async fn the_model_refuses_once_closed() {
+    refuses_once_closed(&Memory::new()).await;
+}
+
 /// A memory store whose plans are changed on the way in.
 struct Faulty(Memory, Fault);
 

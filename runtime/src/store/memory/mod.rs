@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
@@ -23,12 +24,17 @@ use crate::{Error, Result, Value};
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: RwLock<HashMap<&'static str, Arc<Table>>>,
+    closed: AtomicBool,
 }
 
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    fn open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::unavailable("the store is closed")) } else { Ok(()) }
     }
 
     /// The table of an entity, made on first use.
@@ -94,7 +100,7 @@ impl Store for Memory {
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Ready(Self::answer(statement, args, rows))
+        Reply::Ready(self.open().and_then(|()| Self::answer(statement, args, rows)))
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
@@ -107,11 +113,11 @@ impl Store for Memory {
     }
 
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(async { self.open() })
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async {})
+        Box::pin(async { self.closed.store(true, Ordering::Release) })
     }
 }
 

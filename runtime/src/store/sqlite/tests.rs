@@ -207,6 +207,12 @@ async fn large_pages_are_read_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn it_refuses_once_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    crate::store::conformance::refuses_once_closed(&open(&folder)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("test.db");
