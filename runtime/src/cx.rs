@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::filter::CtxPath;
+#[cfg(feature = "server")]
+use crate::store::TxScope;
 use crate::{Timestamp, Value};
 
 /// Who is calling, as an authentication plugin verified it.
@@ -98,6 +100,8 @@ pub struct Cx {
     scope: Scope,
     now: Timestamp,
     request_id: Arc<str>,
+    #[cfg(feature = "server")]
+    transaction: Option<Arc<TxScope>>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,12 +118,24 @@ impl Cx {
 
     /// A call of the application itself. The reason is logged; tenant and data scope do not apply.
     pub fn system(reason: &'static str) -> Self {
-        Self { scope: Scope::System(reason), now: Timestamp::system_now(), request_id: "".into() }
+        Self {
+            scope: Scope::System(reason),
+            now: Timestamp::system_now(),
+            request_id: "".into(),
+            #[cfg(feature = "server")]
+            transaction: None,
+        }
     }
 
     /// A call on behalf of an actor at an instant, under a request.
     pub fn new(actor: Arc<Actor>, now: Timestamp, request_id: Arc<str>) -> Self {
-        Self { scope: Scope::Actor(actor), now, request_id }
+        Self {
+            scope: Scope::Actor(actor),
+            now,
+            request_id,
+            #[cfg(feature = "server")]
+            transaction: None,
+        }
     }
 
     /// The same call at another instant, for tests and jobs.
@@ -153,6 +169,49 @@ impl Cx {
     /// The request's id; empty outside HTTP.
     pub fn request_id(&self) -> &str {
         &self.request_id
+    }
+
+    /// Runs calls that take effect together: when `work` fails, none of them has happened.
+    ///
+    /// `work` gets a context of its own; what is called with it, on any adapter of one store, belongs to the transaction.
+    /// A call with the outer context does not, and may have to wait for the transaction's end. A transaction inside another
+    /// is part of that one. It should be short: an embedded store lets nobody else write meanwhile, and gives up on one
+    /// that says nothing for some seconds.
+    ///
+    /// # Errors
+    /// What `work` answers; `unavailable` when what it did could not be made to last, and then nothing of it has happened.
+    ///
+    /// ```no_run
+    /// # use linchpin::prelude::*;
+    /// # #[entity] #[derive(Clone, Debug)] pub struct Account { #[field(primary)] pub id: String, #[field(default = 0)] pub balance: i64 }
+    /// # async fn f(accounts: AccountAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
+    /// cx.transaction(async |cx| {
+    ///     accounts.update(cx, "a", AccountPatch { balance: Some(0), ..Default::default() }, None).await?;
+    ///     accounts.delete(cx, "b", None).await
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    #[cfg(feature = "server")]
+    pub async fn transaction<T>(&self, work: impl AsyncFnOnce(&Self) -> crate::Result<T>) -> crate::Result<T> {
+        if self.transaction.is_some() {
+            return work(self).await;
+        }
+        let transaction = Arc::new(TxScope::default());
+        let inner = Self { transaction: Some(Arc::clone(&transaction)), ..self.clone() };
+        match work(&inner).await {
+            Ok(value) => transaction.commit().await.map(|()| value),
+            Err(error) => {
+                transaction.rollback().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The transaction that calls with this context belong to.
+    #[cfg(feature = "server")]
+    pub(crate) fn in_transaction(&self) -> Option<&Arc<TxScope>> {
+        self.transaction.as_ref()
     }
 
     /// A context value as a binding reads it.

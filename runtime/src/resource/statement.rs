@@ -59,7 +59,9 @@ impl Statements {
     }
 
     /// Runs a statement; `args` fill the plan's argument slots.
-    pub(super) fn execute<'a>(&'a self, _cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        self.store.run(&prepared.statement, args, rows)
+    pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let Some(transaction) = cx.in_transaction() else { return self.store.run(&prepared.statement, args, rows) };
+        let transaction = Arc::clone(transaction);
+        Reply::Later(Box::pin(async move { transaction.run(&self.store, &prepared.statement, args, rows).await }))
     }
 }

@@ -8,6 +8,8 @@
 mod conformance;
 mod plan;
 mod rows;
+#[cfg(feature = "server")]
+mod transaction;
 
 #[cfg(feature = "server")]
 pub mod memory;
@@ -22,6 +24,10 @@ use std::task::{Context, Poll};
 
 pub use plan::{After, Assign, AssignValue, Order, Pick, Plan};
 pub use rows::{Projection, Row, Rows};
+#[cfg(feature = "server")]
+pub use transaction::Transaction;
+#[cfg(feature = "server")]
+pub(crate) use transaction::TxScope;
 
 use crate::entity::EntityDesc;
 use crate::{Result, Value};
@@ -86,6 +92,16 @@ pub trait Store: Send + Sync + 'static {
     /// A unique violation is [`Error::unique`](crate::Error::unique) with the wire names of the violated constraint's
     /// fields; a full queue or an unreachable server is `unavailable`; anything unforeseen is `internal`.
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `unavailable` when the store cannot begin one at present; `internal` when it has none at all.
+    #[cfg(feature = "server")]
+    fn begin(&self) -> Pin<Box<dyn Future<Output = Result<Box<dyn Transaction>>> + Send + '_>> {
+        let name = self.name();
+        Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
+    }
 
     /// Creates missing tables and compares existing ones with the declaration.
     ///

@@ -12,6 +12,7 @@ mod lookup;
 mod operations;
 mod policy;
 mod server;
+mod transactions;
 mod unreachable;
 mod writes;
 

@@ -4,6 +4,7 @@
 //! stores. One lock per table makes every statement atomic. Nothing survives the process.
 
 mod table;
+mod transaction;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::table::Table;
-use super::{Plan, Reply, Rows, Statement, Store};
+use super::{Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::{Error, Result, Value};
 
@@ -25,6 +26,8 @@ use crate::{Error, Result, Value};
 pub struct Memory {
     tables: RwLock<HashMap<&'static str, Arc<Table>>>,
     closed: AtomicBool,
+    /// Held by a transaction against all others.
+    gate: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Memory {
@@ -47,8 +50,7 @@ impl Memory {
     }
 
     fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
-        let table =
-            statement.native.downcast_ref::<Arc<Table>>().ok_or_else(|| Error::internal("the statement was prepared by another store"))?;
+        let table = table_of(statement)?;
         match &statement.plan {
             Plan::Insert => table.insert(args, &mut rows)?,
             Plan::Select { filter, order, after, limit } => {
@@ -61,6 +63,11 @@ impl Memory {
         }
         Ok(rows)
     }
+}
+
+/// The table of a statement that this store has prepared.
+fn table_of(statement: &Statement) -> Result<&Arc<Table>> {
+    statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
 }
 
 impl Store for Memory {
@@ -100,7 +107,21 @@ impl Store for Memory {
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Ready(self.open().and_then(|()| Self::answer(statement, args, rows)))
+        if let Ok(_open) = self.gate.try_read() {
+            return Reply::Ready(self.open().and_then(|()| Self::answer(statement, args, rows)));
+        }
+        Reply::Later(Box::pin(async move {
+            let _open = self.gate.read().await;
+            self.open().and_then(|()| Self::answer(statement, args, rows))
+        }))
+    }
+
+    fn begin(&self) -> Pin<Box<dyn Future<Output = Result<Box<dyn Transaction>>> + Send + '_>> {
+        Box::pin(async move {
+            let alone = Arc::clone(&self.gate).write_owned().await;
+            self.open()?;
+            Ok(Box::new(transaction::Alone::new(alone)) as Box<dyn Transaction>)
+        })
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {

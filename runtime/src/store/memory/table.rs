@@ -49,7 +49,10 @@ pub(super) struct Table {
     data: RwLock<Data>,
 }
 
-#[derive(Debug)]
+/// The contents of a table at some moment.
+pub(super) struct Saved(Data);
+
+#[derive(Clone, Debug)]
 struct Data {
     records: BTreeMap<Key, Record>,
     /// Per declared unique: its values to the key of the record that holds them.
@@ -60,6 +63,16 @@ impl Table {
     pub(super) fn new(entity: &'static EntityDesc) -> Self {
         let uniques = entity.uniques.iter().map(|_| BTreeMap::new()).collect();
         Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }) }
+    }
+
+    /// The contents as they are; records are shared, not copied.
+    pub(super) fn save(&self) -> Saved {
+        Saved(self.data.read().clone())
+    }
+
+    /// Puts contents back.
+    pub(super) fn restore(&self, saved: Saved) {
+        *self.data.write() = saved.0;
     }
 
     /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller does not know it.

@@ -17,6 +17,7 @@ mod render;
 mod row;
 mod schema;
 mod select;
+mod session;
 mod write;
 mod writer;
 
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
-use super::{Plan, Reply, Rows, Statement, Store};
+use super::{Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -172,6 +173,10 @@ impl Store for SqliteStore {
             Runs::Writer => self.writer.run(Arc::clone(statement), args, rows),
             _ => self.readers.run(statement, native, args, rows),
         }
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async { Ok(Box::new(self.writer.begin().await?) as Box<dyn Transaction>) })
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {

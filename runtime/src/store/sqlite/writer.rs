@@ -11,12 +11,20 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::file::Identity;
+use super::session::{self, Conversation, Session};
 use super::{closed, error, write};
 use crate::store::{Reply, Rows, Statement};
 use crate::{Error, Result, Value};
 
 /// Most writes of one commit.
 const GROUP: usize = 256;
+
+/// What the writer is asked to do.
+enum Request {
+    Write(Job),
+    /// To work for one caller alone for a while.
+    Session(Session),
+}
 
 struct Job {
     statement: Arc<Statement>,
@@ -27,7 +35,7 @@ struct Job {
 
 /// The write side of a store.
 pub(super) struct Writer {
-    queue: RwLock<Option<mpsc::Sender<Job>>>,
+    queue: RwLock<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<JoinHandle<Connection>>>,
     file: Arc<Identity>,
 }
@@ -45,13 +53,24 @@ impl Writer {
     pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let (answer, answered) = oneshot::channel();
         let job = Job { statement, args, rows, answer };
-        let sent = match &*self.queue.read() {
-            Some(queue) => queue.try_send(job).map_err(|e| Error::unavailable(format!("the write was not accepted: {e}"))),
-            None => Err(closed()),
-        };
-        match sent {
+        match self.send(Request::Write(job)) {
             Ok(()) => Reply::Later(Box::pin(async { answered.await.unwrap_or_else(|_| Err(closed())) })),
             Err(error) => Reply::Ready(Err(error)),
+        }
+    }
+
+    /// Waits for its turn and begins a transaction.
+    pub(super) async fn begin(&self) -> Result<Conversation> {
+        let (session, conversation, begun) = session::open();
+        self.send(Request::Session(session))?;
+        begun.await.unwrap_or_else(|_| Err(closed()))?;
+        Ok(conversation)
+    }
+
+    fn send(&self, request: Request) -> Result<()> {
+        match &*self.queue.read() {
+            Some(queue) => queue.try_send(request).map_err(|e| Error::unavailable(format!("the write was not accepted: {e}"))),
+            None => Err(closed()),
         }
     }
 
@@ -76,17 +95,24 @@ impl Writer {
     }
 }
 
-fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Job>) -> Connection {
+fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Request>) -> Connection {
     let mut group = Vec::with_capacity(GROUP);
-    while let Some(job) = queue.blocking_recv() {
-        group.push(job);
-        while group.len() < GROUP
-            && let Ok(job) = queue.try_recv()
-        {
-            group.push(job);
+    while let Some(request) = queue.blocking_recv() {
+        let mut session = None;
+        let mut next = Some(request);
+        while let Some(request) = next {
+            match request {
+                Request::Write(job) => group.push(job),
+                // What came before it goes first.
+                Request::Session(asked) => session = Some(asked),
+            }
+            next = if session.is_some() || group.len() == GROUP { None } else { queue.try_recv().ok() };
         }
         if let Err(error) = file.check() {
             refuse(group.drain(..), &cause(&error));
+            if let Some(session) = session {
+                session.refuse(error);
+            }
             continue;
         }
         if group.len() > 1 {
@@ -99,13 +125,23 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Job>)
             }
             finish(job.answer, outcome);
         }
+        if let Some(session) = session {
+            session.serve(&connection);
+        }
     }
     connection
 }
 
-/// Everything that has waited for a lock which another process would not give up. Each waiting for it anew would add up.
-fn waiting(queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
-    std::iter::from_fn(|| queue.try_recv().ok()).collect()
+/// Every write that has waited for a lock which another process would not give up. Each waiting for it anew would add up.
+fn waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    while let Ok(request) = queue.try_recv() {
+        match request {
+            Request::Write(job) => jobs.push(job),
+            Request::Session(session) => session.refuse(Error::unavailable("the database is locked by another process")),
+        }
+    }
+    jobs
 }
 
 fn refuse(jobs: impl Iterator<Item = Job>, cause: &str) {
@@ -117,7 +153,7 @@ fn cause(error: &Error) -> String {
 }
 
 /// Runs a group in one transaction.
-fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Job>) {
+fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Request>) {
     if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE").map_err(Error::unavailable) {
         if error::is_busy(&error) {
             group.extend(waiting(queue));
@@ -164,7 +200,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
 }
 
 /// Runs one write; tells whether it panicked.
-fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+pub(super) fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
     let work = || write::write(connection, statement, &mut args, rows);
     // A panic must not take the only writer with it.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {

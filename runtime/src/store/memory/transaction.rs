@@ -1,0 +1,50 @@
+//! A transaction: alone with the store, and able to put everything back.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedRwLockWriteGuard;
+
+use super::table::{Saved, Table};
+use super::{Memory, table_of};
+use crate::resource::BoxFuture;
+use crate::store::{Plan, Rows, Statement, Transaction};
+use crate::{Result, Value};
+
+/// A transaction that nobody else can see into.
+pub(super) struct Alone {
+    _gate: OwnedRwLockWriteGuard<()>,
+    /// The tables it has written to, as they were before.
+    before: Vec<(Arc<Table>, Saved)>,
+}
+
+impl Alone {
+    pub(super) fn new(gate: OwnedRwLockWriteGuard<()>) -> Self {
+        Self { _gate: gate, before: Vec::new() }
+    }
+}
+
+impl Transaction for Alone {
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+        Box::pin(async move {
+            let table = table_of(statement)?;
+            let writes = !matches!(statement.plan, Plan::Select { .. } | Plan::Exists { .. });
+            if writes && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
+                self.before.push((Arc::clone(table), table.save()));
+            }
+            Memory::answer(statement, args, rows)
+        })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.before.clear();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        for (table, saved) in self.before.drain(..) {
+            table.restore(saved);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Statements that take effect together.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::{Rows, Statement, Store};
+use crate::resource::BoxFuture;
+use crate::{Error, Result, Value};
+
+/// A conversation with a store in which everything happens or nothing. Dropping it undoes it.
+pub trait Transaction: Send {
+    /// Runs a statement of the store. One that is refused undoes itself alone; the transaction goes on.
+    ///
+    /// # Errors
+    /// Those of the statement; `unavailable` when the transaction is lost.
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>>;
+
+    /// Makes it last.
+    ///
+    /// # Errors
+    /// `unavailable` when it could not be made to last; then nothing of it has happened.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
+
+/// The transaction of a call context: begun by its first statement, on the store of that statement.
+#[derive(Default)]
+pub(crate) struct TxScope {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Fresh,
+    Open(Arc<dyn Store>, Box<dyn Transaction>),
+    Ended,
+}
+
+impl std::fmt::Debug for TxScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TxScope").finish_non_exhaustive()
+    }
+}
+
+impl TxScope {
+    /// Runs a statement within the transaction.
+    ///
+    /// # Errors
+    /// Those of the statement; `internal` for a second store or after the end.
+    pub(crate) async fn run(&self, store: &Arc<dyn Store>, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let mut state = self.state.lock().await;
+        if let State::Fresh = *state {
+            *state = State::Open(Arc::clone(store), store.begin().await?);
+        }
+        match &mut *state {
+            State::Open(of, transaction) if Arc::ptr_eq(of, store) => transaction.run(statement, args, rows).await,
+            State::Open(of, _) => {
+                Err(Error::internal(format!("a transaction on store `{}` cannot reach into store `{}`", of.name(), store.name())))
+            }
+            State::Fresh | State::Ended => Err(Error::internal("the transaction has ended: its context cannot be used any more")),
+        }
+    }
+
+    /// Makes everything last; nothing to do when there was no statement.
+    pub(crate) async fn commit(&self) -> Result<()> {
+        match std::mem::replace(&mut *self.state.lock().await, State::Ended) {
+            State::Open(_, transaction) => transaction.commit().await,
+            State::Fresh | State::Ended => Ok(()),
+        }
+    }
+
+    /// Undoes everything.
+    pub(crate) async fn rollback(&self) {
+        *self.state.lock().await = State::Ended;
+    }
+}

@@ -1,0 +1,188 @@
+//! Section 7.16: calls that take effect together.
+
+#![allow(missing_docs)] // a fixture
+
+use std::time::Duration;
+
+use linchpin::prelude::*;
+use linchpin::{Actor, Cx};
+use serde_json::json;
+
+use crate::cases;
+use crate::server::Server;
+
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Account {
+    #[field(primary)]
+    pub id: String,
+    #[field(range = 0..)]
+    pub balance: i64,
+}
+
+#[operation(kind = "increment", field = balance, by = -1)]
+pub const TAKE: Operation<Account>;
+
+#[operation(kind = "increment", field = balance, by = 1)]
+pub const GIVE: Operation<Account>;
+
+#[entity(unique(number), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Entry {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub number: i64,
+    pub text: String,
+}
+
+#[operation(kind = "lookup", fields(number = param(number)), filter = (text.contains("É")), returns = "one")]
+pub const ACCENTED: Operation<Entry>;
+
+pub static BANK: Package = package!(name = "bank", entities = [entity(Account, [TAKE, GIVE]), entity(Entry, [ACCENTED])]);
+
+cases!(&super::BANK => together, undone_together, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone);
+
+struct Bank {
+    accounts: AccountAdapter,
+    entries: EntryAdapter,
+    cx: Cx,
+}
+
+fn bank(s: &Server) -> Bank {
+    let app = s.running();
+    Bank { accounts: app.adapter::<Account>().unwrap(), entries: app.adapter::<Entry>().unwrap(), cx: Cx::actor(Actor::user("clerk")) }
+}
+
+async fn accounts(s: &Server) -> Bank {
+    for id in ["a", "b"] {
+        assert_eq!(s.post("/accounts", json!({"id": id, "balance": 100})).await.status, 201);
+    }
+    bank(s)
+}
+
+fn changed_my_mind() -> linchpin::Error {
+    linchpin::Error::new(linchpin::Code::Conflict, "changed my mind")
+}
+
+fn entry(number: i64) -> EntryCreate {
+    EntryCreate { number, text: "é".to_owned() }
+}
+
+async fn balance(s: &Server, id: &str) -> i64 {
+    s.get(&format!("/accounts/{id}")).await.json()["balance"].as_i64().unwrap()
+}
+
+async fn together(s: &Server) {
+    let bank = accounts(s).await;
+    let made = bank.cx.transaction(async |cx| {
+        bank.accounts.take(cx, "a").await?;
+        bank.accounts.give(cx, "b").await?;
+        bank.entries.create(cx, entry(1)).await
+    });
+    assert_eq!(made.await.unwrap().number, 1);
+    assert_eq!((balance(s, "a").await, balance(s, "b").await), (99, 101));
+    assert_eq!(s.walk("/entries").await.len(), 1);
+}
+
+async fn undone_together(s: &Server) {
+    let bank = accounts(s).await;
+    let outcome: linchpin::Result<()> = bank
+        .cx
+        .transaction(async |cx| {
+            bank.accounts.take(cx, "a").await?;
+            bank.accounts.delete(cx, "b", None).await?;
+            bank.entries.create(cx, entry(1)).await?;
+            bank.accounts.give(cx, "nobody").await?;
+            Ok(())
+        })
+        .await;
+    assert_eq!(outcome.unwrap_err().code(), linchpin::Code::NotFound);
+    assert_eq!((balance(s, "a").await, balance(s, "b").await), (100, 100));
+    assert!(s.walk("/entries").await.is_empty());
+}
+
+// A caller that goes away in the middle, as a request that is cancelled does.
+async fn dropped(s: &Server) {
+    let bank = accounts(s).await;
+    let work = bank.cx.transaction(async |cx| {
+        bank.accounts.take(cx, "a").await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    assert!(tokio::time::timeout(Duration::from_millis(100), work).await.is_err());
+    assert_eq!(s.post("/accounts/b/give", json!({})).await.status, 200, "others write again");
+    assert_eq!(balance(s, "a").await, 100);
+}
+
+async fn refused_and_going_on(s: &Server) {
+    let bank = bank(s);
+    let outcome = bank.cx.transaction(async |cx| {
+        bank.entries.create(cx, entry(1)).await?;
+        let refused = bank.entries.create(cx, entry(1)).await.unwrap_err();
+        assert_eq!(refused.code(), linchpin::Code::Conflict);
+        bank.entries.create(cx, entry(2)).await
+    });
+    assert_eq!(outcome.await.unwrap().number, 2);
+    assert_eq!(s.walk("/entries").await.len(), 2);
+}
+
+async fn sees_itself(s: &Server) {
+    let bank = bank(s);
+    let outcome = bank.cx.transaction(async |cx| {
+        let made = bank.entries.create(cx, entry(7)).await?;
+        // By key, by a filter that needs a function of ours, and in a list.
+        assert_eq!(bank.entries.get(cx, made.id.clone()).await?.map(|e| e.number), Some(7));
+        assert_eq!(bank.entries.accented(cx, 7).await?.map(|e| e.id), Some(made.id));
+        Ok(bank.entries.list(cx, EntryListQuery::default()).await?.items.len())
+    });
+    assert_eq!(outcome.await.unwrap(), 1);
+}
+
+async fn transfers(s: &Server) {
+    let bank = accounts(s).await;
+    let one = |i: usize| {
+        let bank = &bank;
+        let (from, to) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        async move {
+            bank.cx
+                .transaction(async |cx| {
+                    bank.accounts.take(cx, from).await?;
+                    tokio::task::yield_now().await;
+                    bank.accounts.give(cx, to).await?;
+                    if i % 5 == 0 { Err(changed_my_mind()) } else { Ok(()) }
+                })
+                .await
+        }
+    };
+    let outcomes = futures_util::future::join_all((0..60).map(one)).await;
+    assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 48);
+    assert_eq!(balance(s, "a").await + balance(s, "b").await, 200);
+}
+
+// A context that outlives its transaction is refused: what it would do could never be undone.
+async fn ended(s: &Server) {
+    let bank = accounts(s).await;
+    let kept = bank.cx.transaction(async |cx| Ok(cx.clone())).await.unwrap();
+    assert_eq!(bank.accounts.take(&kept, "a").await.unwrap_err().code(), linchpin::Code::Internal);
+    assert_eq!(balance(s, "a").await, 100);
+}
+
+async fn nested(s: &Server) {
+    let bank = accounts(s).await;
+    let outcome: linchpin::Result<()> = bank
+        .cx
+        .transaction(async |cx| {
+            cx.transaction(async |cx| bank.accounts.take(cx, "a").await).await?;
+            Err(changed_my_mind())
+        })
+        .await;
+    assert!(outcome.is_err());
+    assert_eq!(balance(s, "a").await, 100);
+}
+
+// A handler is spawned by the server: the future must be able to move between threads.
+async fn reads_alone(s: &Server) {
+    let bank = accounts(s).await;
+    let work = async move { bank.cx.transaction(async |cx| bank.accounts.get(cx, "a").await).await };
+    assert_eq!(tokio::spawn(work).await.unwrap().unwrap().map(|a| a.balance), Some(100));
+}
