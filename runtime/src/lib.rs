@@ -32,6 +32,9 @@ pub use app::{
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;
+/// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions always agree.
+#[cfg(feature = "server")]
+pub use axum;
 pub use cx::{Actor, ActorKind, Cx};
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};

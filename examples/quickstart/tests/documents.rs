@@ -33,6 +33,9 @@ fn messages_are_those_of_the_ui_tests() {
     let readme = blocks(&read("README.md"));
     let messages: Vec<_> = readme.iter().filter(|b| b.kind == "text").collect();
     assert!(messages.len() >= 2, "the README shows two errors of the compiler");
+    for of in ["/fail/entity/", "/fail/operation/"] {
+        assert!(messages.iter().any(|b| b.from.as_deref().is_some_and(|from| from.contains(of))), "the README shows one of {of}");
+    }
     for block in messages {
         let from = block.from.as_deref().unwrap_or_else(|| panic!("README.md:{}: `<!-- from … -->` is missing", block.line));
         assert!(read(from).contains(&block.text), "README.md:{}: not in {from}:\n{}", block.line, block.text);

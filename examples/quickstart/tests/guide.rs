@@ -1,6 +1,17 @@
 //! The snippets of `docs/guide.md`, compiled and used.
 
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use linchpin::axum::extract::{Path, Query};
+use linchpin::axum::http::request::Parts;
+use linchpin::axum::routing::get;
+use linchpin::http::{ActorResolver, Inputs, OverrideCall, Resolution, RouteAuth};
 use linchpin::prelude::*;
+use linchpin::resource::Outcome;
+use linchpin::{BoxFuture, Code, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum State {
@@ -87,8 +98,16 @@ pub const PUBLISH: Operation<Article>;
 #[operation(kind = "increment", field = views, route(auth = none))]
 pub const READ: Operation<Article>;
 
+/// The titles of what an author has published, one a line: `GET /articles/titles/{author}?limit=5`.
+#[route(entity = Article, method = "GET", path = "titles/{author}", auth = none, timeout = "2s")]
+async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Query(query): Query<HashMap<String, u32>>) -> Result<String> {
+    let page = PageArgs { limit: query.get("limit").copied(), cursor: None };
+    let page = articles.by_author(&cx, author, page).await?;
+    Ok(page.items.iter().map(|article| format!("{}\n", article.title)).collect())
+}
+
 /// Articles and all that is done with them.
-pub static PRESS: Package = package!(name = "press", entities = [entity(Article, [BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ])]);
+pub static PRESS: Package = package!(name = "press", entities = [entity(Article, [BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ, titles])]);
 
 async fn in_code() -> Result<()> {
     let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
@@ -129,7 +148,134 @@ async fn in_code() -> Result<()> {
     app.stop().await
 }
 
+/// What is published stays.
+async fn keep_published(call: OverrideCall) -> Result<Outcome> {
+    let Inputs::Delete(Value::Text(id), version) = call.inputs else { return Err(Error::internal("not a delete")) };
+    let articles = call.adapters.get::<Article>()?;
+    if articles.get(&call.cx, &id).await?.is_some_and(|article| article.state == State::Published) {
+        return Err(Error::new(Code::Conflict, "A published article stays"));
+    }
+    articles.delete(&call.cx, id, version).await?;
+    Ok(Outcome::Nothing)
+}
+
+/// Says hello, and goodbye to the log.
+struct Greeter;
+
+impl Plugin for Greeter {
+    fn name(&self) -> &str {
+        "greeter"
+    }
+
+    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            cx.route("/hello/{name}", get(|Path(name): Path<String>| async move { format!("Hello, {name}!") }));
+            Ok(())
+        })
+    }
+
+    fn teardown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(println!("goodbye")) })
+    }
+}
+
+/// Trusts the gateway in front, which has checked who calls and says so in a header.
+struct GatewayAuth;
+
+impl ActorResolver for GatewayAuth {
+    fn resolve(&self, parts: &Parts) -> Resolution {
+        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let actor = match header("x-user") {
+            Some(user) => Actor::user(user).with_roles(header("x-roles").into_iter().flat_map(|roles| roles.split(','))),
+            None => Actor::anonymous(),
+        };
+        Resolution::Ready(Ok(Arc::new(actor)))
+    }
+}
+
+impl Plugin for GatewayAuth {
+    fn name(&self) -> &str {
+        "gateway-auth"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.set_actor_resolver(Arc::new(GatewayAuth)) })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
+    }
+}
+
+async fn extended() -> Result<Running> {
+    App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
+        .package(&PRESS)
+        .plugin(GatewayAuth)
+        .plugin(Greeter)
+        .override_route::<Article, _, _>(Route::Delete, keep_published)
+        .after_adapters(|adapters| async move {
+            let articles = adapters.get::<Article>()?;
+            let imprint = ArticleCreate { slug: "imprint".to_owned(), title: "Imprint".to_owned(), ..blank("the press") };
+            let cx = Cx::system("seed");
+            let imprint = articles.create(&cx, imprint).await?;
+            articles.publish(&cx, imprint.id).await?;
+            Ok(())
+        })
+        .start()
+        .await
+}
+
+/// An article of an author, with everything else left out.
+fn blank(author: &str) -> ArticleCreate {
+    ArticleCreate {
+        slug: String::new(),
+        title: String::new(),
+        author_id: author.to_owned(),
+        state: None,
+        tags: None,
+        links: None,
+        remarks: None,
+        published_at: None,
+    }
+}
+
 #[tokio::test]
 async fn the_guide_does_what_it_says() {
     in_code().await.expect("the guide's code runs");
+}
+
+/// Status and body of an answer; headers are whole lines.
+fn ask(at: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(at).expect("the app listens");
+    write!(stream, "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_guide_adds_is_served() {
+    let app = extended().await.expect("the app starts");
+    let (at, articles) = (app.address(), app.adapter::<Article>().expect("the adapter"));
+    let cx = Cx::actor(Actor::user("alice"));
+
+    assert_eq!(ask(at, "GET", "/articles/titles/the%20press?limit=5", ""), (200, "Imprint\n".to_owned()));
+    assert_eq!(ask(at, "GET", "/articles/titles/nobody", ""), (200, String::new()));
+    assert_eq!(ask(at, "GET", "/articles/titles/x?limit=x", "").0, 400);
+    assert_eq!(ask(at, "GET", "/hello/you", ""), (200, "Hello, you!".to_owned()));
+
+    let imprint = articles.by_slug(&cx, "imprint").await.expect("read").expect("the seed");
+    let path = format!("/articles/{}", imprint.id);
+    let editor = "x-user: alice\r\nx-roles: editor\r\nif-match: \"2\"\r\n";
+    assert_eq!(ask(at, "DELETE", &path, "").0, 401);
+    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
+    let (status, body) = ask(at, "DELETE", &path, editor);
+    assert!(status == 409 && body.contains("A published article stays"), "{status} {body}");
+    let draft = ArticleCreate { slug: "draft".to_owned(), title: "Draft".to_owned(), ..blank("alice") };
+    let draft = articles.create(&cx, draft).await.expect("created");
+    let path = format!("/articles/{}", draft.id);
+    assert_eq!(ask(at, "DELETE", &path, editor).0, 412, "the version still counts");
+    assert_eq!(ask(at, "DELETE", &path, &editor.replace('2', "1")).0, 204);
+    app.stop().await.expect("it stops");
 }

@@ -40,6 +40,9 @@ pub struct Ticket {
     pub weight: f64,
     pub votes: Option<i64>,
     pub due_at: Option<Timestamp>,
+    #[field(private)]
+    #[serde(skip)]
+    pub secret: Option<String>,
     #[field(default = now, on_update = now)]
     pub updated_at: Timestamp,
 }
@@ -158,6 +161,7 @@ pub fn create(slug: &str) -> TicketCreate {
         weight: None,
         votes: None,
         due_at: None,
+        secret: Some("for code alone".to_owned()),
     }
 }
 

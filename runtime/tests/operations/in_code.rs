@@ -119,6 +119,7 @@ async fn one_world_with_http(s: &Server) {
     let path = format!("/tickets/{}", made.id);
     let reply = s.get(&path).await;
     assert_eq!(reply.json(), serde_json::to_value(&made).unwrap(), "the typed record serializes as the route answers");
+    assert_eq!(made.secret.as_deref(), Some("for code alone"), "code reads what routes do not show");
     crate::fixture::call(s, &format!("{path}/hit")).await;
     assert_eq!(desk.get(&cx, &made.id).await.unwrap().unwrap().hits, 1);
     // The adapter is the app's, however it is asked for.
