@@ -1,5 +1,7 @@
 //! Request bodies: bounded while they stream, and JSON or nothing.
 
+use std::time::Duration;
+
 use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -8,14 +10,20 @@ use http_body_util::BodyExt;
 
 use crate::{Code, Error, Result};
 
+/// Most bytes read from a body whose request is refused anyway.
+const DRAINED: usize = 4 << 20;
+/// Longest time for that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Reads a body of at most `max` bytes.
 ///
-/// A declared length beyond `max` is refused before a byte is read.
+/// A declared length beyond `max` is refused before a byte is kept.
 ///
 /// # Errors
 /// `body_too_large`; `malformed_json` when the client stopped sending.
 pub(super) async fn read(mut body: Body, max: u64) -> Result<Bytes> {
     if body.size_hint().lower() > max {
+        drain(&mut body).await;
         return Err(too_large());
     }
     let mut first = Bytes::new();
@@ -25,6 +33,7 @@ pub(super) async fn read(mut body: Body, max: u64) -> Result<Bytes> {
         let frame = frame.map_err(|_| Error::new(Code::MalformedJson, "The body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
         if (first.len() + rest.len() + data.len()) as u64 > max {
+            drain(&mut body).await;
             return Err(too_large());
         }
         // Nearly every body is one chunk, which is kept as it came.
@@ -39,6 +48,21 @@ pub(super) async fn read(mut body: Body, max: u64) -> Result<Bytes> {
     }
     rest.splice(..0, first.iter().copied());
     Ok(rest.into())
+}
+
+/// Reads on for a while and keeps nothing, for a request that is refused.
+///
+/// A connection that is closed while its client still sends is reset, and the client never sees the answer that tells why.
+/// Bounded: who sends more, or slowly, has itself to blame.
+pub(super) async fn drain(body: &mut Body) {
+    let rest = async {
+        let mut seen = 0;
+        while seen < DRAINED {
+            let Some(Ok(frame)) = body.frame().await else { return };
+            seen += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    drop(tokio::time::timeout(PATIENCE, rest).await);
 }
 
 pub(super) fn too_large() -> Error {

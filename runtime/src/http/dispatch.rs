@@ -272,12 +272,13 @@ async fn extra(
     mounted: &Mounted,
     router: &axum::Router,
     parts: &Parts,
-    body: Body,
+    mut body: Body,
     cx: Cx,
     id: &RequestId,
 ) -> Result<Response<Body>> {
     let max = mounted.endpoint.policy.max_body;
     if body.size_hint().lower() > max {
+        body::drain(&mut body).await;
         return Err(body::too_large());
     }
     let mut parts = parts.clone();

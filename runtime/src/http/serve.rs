@@ -8,12 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::header::{ALLOW, CACHE_CONTROL};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tower_service::Service;
 
+use super::body;
 use super::cors::Grant;
 use super::dispatch;
 use super::endpoint::Policy;
@@ -51,8 +52,13 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>) -> impl Future<Output
         }
         let allow = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
-                let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id));
-                let answer = guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done);
+                let answer = {
+                    let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id));
+                    guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done)
+                };
+                if answer.is_err() && !body.is_end_stream() {
+                    Box::pin(body::drain(&mut body)).await;
+                }
                 let asked = Asked { mounted: Some(mounted), method: &parts.method, id: &id, started };
                 return finish(answer, &asked, grant(&app, &parts));
             }
@@ -151,9 +157,9 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
                 && let Some(Raised(error)) = response.extensions_mut().remove::<Raised>()
             {
                 let (mut parts, _) = response.into_parts();
-                let body = response::error(&error, id.as_str()).into_body();
+                let said = response::error(&error, id.as_str()).into_body();
                 parts.headers.remove(axum::http::header::CONTENT_LENGTH);
-                response = Response::from_parts(parts, body);
+                response = Response::from_parts(parts, said);
                 raised = Some(error);
             }
             response
