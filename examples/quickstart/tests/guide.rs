@@ -175,7 +175,10 @@ impl Plugin for Greeter {
     }
 
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(println!("goodbye")) })
+        Box::pin(async {
+            println!("goodbye");
+            Ok(())
+        })
     }
 }
 
