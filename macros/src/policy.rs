@@ -161,17 +161,17 @@ fn amount(text: &LitStr, of: &str, example: &str, units: &[(&str, u64)], d: &mut
     let (number, unit) = value.split_at(digits);
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim()) else {
         let names = crate::diagnostics::list(units.iter().map(|(name, _)| name));
-        d.error(text, format!("`{}` is a whole number with a unit of {names}", of)).help(format!("`{example}`"));
+        d.error(text, format!("`{of}` is a whole number with a unit of {names}")).help(format!("`{example}`"));
         return None;
     };
     match number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)) {
         Some(0) => {
-            d.error(text, format!("`{}` must be greater than 0", of)).help(format!("`{example}`"));
+            d.error(text, format!("`{of}` must be greater than 0")).help(format!("`{example}`"));
             None
         }
         Some(amount) => Some(amount),
         None => {
-            d.error(text, format!("`{}` is not a number this can hold", of)).help(format!("`{example}`"));
+            d.error(text, format!("`{of}` is not a number this can hold")).help(format!("`{example}`"));
             None
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::entity::{Entity, EntityDesc, Field, FieldType};
 use crate::filter::CtxPath;
 #[cfg(feature = "server")]
 use crate::store::TxScope;
@@ -102,12 +103,18 @@ pub struct Cx {
     request_id: Arc<str>,
     #[cfg(feature = "server")]
     transaction: Option<Arc<TxScope>>,
+    /// Parameters of parent paths: storage name and field of the entity below, and the value.
+    within: Option<Arc<[Parent]>>,
 }
+
+/// Storage name and field of an entity, and the value.
+type Parent = (&'static str, usize, Value);
 
 #[derive(Clone, Debug)]
 enum Scope {
     Actor(Arc<Actor>),
-    System(&'static str),
+    /// The reason, and whether deleted records are meant as well.
+    System(&'static str, bool),
 }
 
 impl Cx {
@@ -119,11 +126,12 @@ impl Cx {
     /// A call of the application itself. The reason is logged; tenant and data scope do not apply.
     pub fn system(reason: &'static str) -> Self {
         Self {
-            scope: Scope::System(reason),
+            scope: Scope::System(reason, false),
             now: Timestamp::system_now(),
             request_id: "".into(),
             #[cfg(feature = "server")]
             transaction: None,
+            within: None,
         }
     }
 
@@ -135,6 +143,7 @@ impl Cx {
             request_id,
             #[cfg(feature = "server")]
             transaction: None,
+            within: None,
         }
     }
 
@@ -145,11 +154,53 @@ impl Cx {
         self
     }
 
+    /// The same call below a parent: the value of a field that a parameter of `parent_path` is bound to.
+    ///
+    /// Over HTTP the path says it; in code, `cx.within(comment::doc_id, "d1")`.
+    #[must_use]
+    pub fn within<F: Field>(self, _field: F, value: impl Into<<F::Ty as FieldType>::Inner>) -> Self {
+        self.within_value(F::Entity::DESC, F::INDEX, value.into().into_value())
+    }
+
+    pub(crate) fn within_value(mut self, entity: &EntityDesc, field: usize, value: Value) -> Self {
+        let earlier = self.within.as_deref().unwrap_or_default().iter();
+        let others = earlier.filter(|(of, at, _)| (*of, *at) != (entity.storage_name, field)).cloned();
+        self.within = Some(others.chain([(entity.storage_name, field, value)]).collect());
+        self
+    }
+
+    /// What [`Cx::within`] said of a field.
+    pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
+        let mut within = self.within.as_deref()?.iter();
+        within.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
+    }
+
+    /// The same call with deleted records in reach.
+    ///
+    /// # Errors
+    /// 403 on behalf of an actor.
+    pub(crate) fn including_deleted(&self) -> crate::Result<Self> {
+        match self.scope {
+            Scope::System(reason, _) => Ok(Self { scope: Scope::System(reason, true), ..self.clone() }),
+            Scope::Actor(_) => Err(crate::Error::forbidden()),
+        }
+    }
+
+    /// Whether deleted records are in reach.
+    pub(crate) fn reaches_deleted(&self) -> bool {
+        matches!(self.scope, Scope::System(_, true))
+    }
+
+    /// A context value; null when absent, and for the application itself.
+    pub(crate) fn value(&self, path: CtxPath) -> Value {
+        self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default()
+    }
+
     /// The actor; `None` for system calls.
     pub fn get_actor(&self) -> Option<&Arc<Actor>> {
         match &self.scope {
             Scope::Actor(actor) => Some(actor),
-            Scope::System(_) => None,
+            Scope::System(..) => None,
         }
     }
 
@@ -157,7 +208,7 @@ impl Cx {
     pub fn system_reason(&self) -> Option<&'static str> {
         match &self.scope {
             Scope::Actor(_) => None,
-            Scope::System(reason) => Some(reason),
+            Scope::System(reason, _) => Some(reason),
         }
     }
 

@@ -122,6 +122,11 @@ impl Field {
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
     }
 
+    /// Whether its value is that of the caller: the tenant or a scope of the record.
+    pub(crate) fn is_callers(&self) -> bool {
+        self.owned.is_some_and(|owner| owner != super::visibility::MARK)
+    }
+
     /// Whether it keeps its first value.
     pub(crate) fn immutable(&self) -> bool {
         self.has(Flag::Immutable) || self.has(Flag::Primary) || matches!(self.options.default, Default::Ctx(..))

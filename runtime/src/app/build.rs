@@ -30,6 +30,7 @@ pub struct App {
     pub(super) packages: Vec<&'static Package>,
     pub(super) clock: Clock,
     pub(super) overrides: Vec<Replacement>,
+    sweep_every: Duration,
     hooks: Vec<Hook>,
 }
 
@@ -64,6 +65,9 @@ impl std::fmt::Debug for App {
         f.debug_struct("App").field("config", &self.config).field("plugins", &plugins).finish_non_exhaustive()
     }
 }
+
+/// How often expired records are removed.
+const SWEEP: Duration = Duration::from_mins(1);
 
 /// How long the store may take to say that it is ready.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -100,6 +104,7 @@ impl App {
             packages: Vec::new(),
             clock: Arc::new(Timestamp::system_now),
             overrides: Vec::new(),
+            sweep_every: SWEEP,
             hooks: Vec::new(),
         }
     }
@@ -122,6 +127,13 @@ impl App {
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Replaces how often expired records are removed from the store: every 60 seconds. Nobody sees them meanwhile.
+    #[must_use]
+    pub fn sweep_every(mut self, period: Duration) -> Self {
+        self.sweep_every = period;
         self
     }
 
@@ -183,7 +195,7 @@ impl App {
 
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
-        let Self { config, plugins, packages, clock, overrides, hooks } = self;
+        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks } = self;
         let config = config.checked()?;
         let secrets = config.signing_secrets()?;
         let plugins = checks::ordered(plugins, &packages)?;
@@ -246,6 +258,7 @@ impl App {
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
             state.auth = auth;
+            teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             state.clock = clock;
             state.extra = routes.router;
             state.extra_paths = routes.paths;

@@ -15,6 +15,7 @@ use super::checks::startup;
 use super::config::Config;
 use super::running::{Built, Running};
 use crate::Result;
+use crate::resource::sweep;
 
 /// How long a client may take to send its headers, and how long a connection may idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,8 +36,14 @@ impl Built {
         let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
         let adapters = self.adapters.clone();
         let (stop, stopped) = watch::channel(false);
+        let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&self.adapters.tables(), clock, every));
         let task = tokio::spawn(async move {
             accept(listener, service, stopped, self.grace).await;
+            if let Some(sweeper) = sweeper {
+                sweeper.abort();
+                // Aborted or not: it must not run any more when the store is closed.
+                drop(sweeper.await);
+            }
             self.undo().await;
         });
         Ok(Running { address, adapters, stop, task })

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::plugin::Plugin;
 use crate::entity::Entity;
-use crate::http::{Endpoint, HttpService};
+use crate::http::{Clock, Endpoint, HttpService};
 use crate::resource::Adapters;
 use crate::store::Store;
 use crate::{Error, Result};
@@ -21,12 +21,14 @@ pub(crate) struct Built {
     pub(super) adapters: Adapters,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(super) service: Option<HttpService>,
+    /// The clock and the period of the sweeper.
+    pub(super) sweep: Option<(Clock, Duration)>,
     pub(super) grace: Duration,
 }
 
 impl Built {
     pub(super) fn new(store: Arc<dyn Store>, grace: Duration) -> Self {
-        Self { store, plugins: Vec::new(), adapters: Adapters::default(), endpoints: Vec::new(), service: None, grace }
+        Self { store, plugins: Vec::new(), adapters: Adapters::default(), endpoints: Vec::new(), service: None, sweep: None, grace }
     }
 
     pub(super) fn add(&mut self, plugin: Box<dyn Plugin>) -> &dyn Plugin {

@@ -43,6 +43,7 @@ pub struct ListQuery<E> {
     pub(crate) page: PageArgs,
     pub(crate) sort: Option<(usize, Direction)>,
     pub(crate) filter: Option<Filter>,
+    pub(crate) deleted: bool,
     entity: PhantomData<fn() -> E>,
 }
 
@@ -55,7 +56,7 @@ impl<E: Entity> Default for ListQuery<E> {
 impl<E: Entity> ListQuery<E> {
     /// The first page in the default sort, unfiltered.
     pub fn new() -> Self {
-        Self { page: PageArgs::default(), sort: None, filter: None, entity: PhantomData }
+        Self { page: PageArgs::default(), sort: None, filter: None, deleted: false, entity: PhantomData }
     }
 
     /// Most records wanted; clamped to the entity's `max_limit`.
@@ -76,6 +77,13 @@ impl<E: Entity> ListQuery<E> {
     #[must_use]
     pub fn sort<F: Field<Entity = E>>(mut self, _field: F, direction: Direction) -> Self {
         self.sort = Some((F::INDEX, direction));
+        self
+    }
+
+    /// Deleted records as well. Only for [`Cx::system`](crate::Cx::system); others are refused.
+    #[must_use]
+    pub fn include_deleted(mut self) -> Self {
+        self.deleted = true;
         self
     }
 

@@ -208,6 +208,15 @@ impl Filter {
         }
     }
 
+    /// Calls `note` with every source.
+    pub fn sources(&self, note: &mut impl FnMut(&Source)) {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().for_each(|f| f.sources(note)),
+            Self::Cond { value: Operand::One(source), .. } => note(source),
+            Self::Cond { value: Operand::List(list), .. } => list.iter().for_each(note),
+        }
+    }
+
     /// Drops each smallest condition that uses a parameter for which `omitted` says so; `None` when nothing remains.
     #[must_use]
     pub fn without_params(self, omitted: &impl Fn(usize) -> bool) -> Option<Self> {

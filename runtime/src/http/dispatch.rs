@@ -24,7 +24,7 @@ use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
 use crate::resource::{Call, Draft, Outcome};
-use crate::validate::{Mode, read_draft};
+use crate::validate::{Mode, parse_scalar, read_draft};
 use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 
 /// The actor behind a request.
@@ -55,11 +55,16 @@ pub(super) async fn run(
     if !policy.roles.is_empty() {
         (app.auth.require_role)(&actor, policy.roles)?;
     }
-    let cx = Cx::new(actor, (app.clock)(), id.shared());
+    let mut cx = Cx::new(actor, (app.clock)(), id.shared());
     let (on, plan) = match &mounted.plan {
         Plan::Entity(on, plan) => (on, plan),
         Plan::Extra(router) => return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await,
     };
+    if on.guarded {
+        cx = within(on, params, cx)?;
+        // Before the body is looked at: who may not call at all learns nothing about it.
+        on.table.admit(&cx, &mounted.endpoint.name)?;
+    }
     // What most requests do not need is boxed, so that the future of a read by key stays small.
     let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
@@ -120,7 +125,7 @@ impl Asked<'_> {
             (Outcome::Record(rows), Some(id))
         };
         let mut response = self.answer(on, outcome, Answer::Record)?;
-        created(&mut response, Some(births), id.as_ref());
+        self.created(&mut response, Some(births), id.as_ref());
         Ok(response)
     }
 
@@ -182,8 +187,35 @@ impl Asked<'_> {
             _ => return self.answer(on, outcome, plan.answer),
         };
         let mut response = self.answer(on, outcome, plan.answer)?;
-        created(&mut response, plan.births.as_ref(), id.as_ref());
+        self.created(&mut response, plan.births.as_ref(), id.as_ref());
         Ok(response)
+    }
+
+    /// 201, and where the new record is.
+    fn created(&self, response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
+        *response.status_mut() = StatusCode::CREATED;
+        let Some(births) = births else { return };
+        let mut at = String::with_capacity(births.location.len() + 40);
+        let mut parents = 0;
+        for segment in births.location.split_inclusive('/') {
+            if segment.starts_with('{') {
+                // A parent is the one that this request names.
+                at.push_str(self.params.get(parents).unwrap_or_default());
+                at.push('/');
+                parents += 1;
+            } else {
+                at.push_str(segment);
+            }
+        }
+        match id {
+            Some(Value::Text(id)) => path::push_segment(&mut at, id),
+            Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
+            _ => return,
+        }
+        // Percent-encoded text is a header value always.
+        if let Ok(value) = HeaderValue::try_from(at) {
+            response.headers_mut().insert(LOCATION, value);
+        }
     }
 
     /// The record's id; `None` when the segment can be no key of the entity.
@@ -238,19 +270,22 @@ impl Asked<'_> {
     }
 }
 
-/// 201, and where the new record is.
-fn created(response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
-    *response.status_mut() = StatusCode::CREATED;
-    let Some(mut at) = births.map(|births| births.location.clone()) else { return };
-    match id {
-        Some(Value::Text(id)) => path::push_segment(&mut at, id),
-        Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
-        _ => return,
+/// The call below the parents that the path names.
+///
+/// # Errors
+/// `not_found` when one can name no parent.
+fn within(on: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx> {
+    for (position, field) in &on.parents {
+        let desc = on.table.desc;
+        let text = params.get(*position).and_then(path::decode).ok_or_else(Error::not_found)?;
+        let value = parse_scalar(&desc.fields[*field], &text).map_err(|_| Error::not_found())?;
+        // One record has one path.
+        if matches!(value, Value::Int(n) if itoa::Buffer::new().format(n) != text) {
+            return Err(Error::not_found());
+        }
+        cx = cx.within_value(desc, *field, value);
     }
-    // Percent-encoded text is a header value always.
-    if let Ok(value) = HeaderValue::try_from(at) {
-        response.headers_mut().insert(LOCATION, value);
-    }
+    Ok(cx)
 }
 
 /// Why an update goes no further: its own problems first, then the missing precondition, then the record.

@@ -148,7 +148,7 @@ pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<End
 
 fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
     let desc = entry.desc;
-    let base = path::join(mount, desc.path);
+    let base = path::join(&path::join(mount, desc.parent_path.unwrap_or_default()), desc.path);
     let crud = [
         (Method::Post, false, Action::Create, "create"),
         (Method::Get, false, Action::List, "list"),

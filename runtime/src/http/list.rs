@@ -256,6 +256,6 @@ impl Reading {
             (None, Some(direction)) => Some((params.entity.sort.field, direction)),
             (None, None) => None,
         };
-        Ok(ListRequest { page: self.page, sort, filter })
+        Ok(ListRequest { page: self.page, sort, filter, deleted: false })
     }
 }

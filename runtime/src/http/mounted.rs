@@ -11,6 +11,7 @@ use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
 use super::router::HttpState;
+use crate::entity::ScopeFrom;
 use crate::operation::Answer;
 use crate::resource::{Form, Table};
 use crate::store::Projection;
@@ -47,6 +48,10 @@ pub(super) struct Target {
     pub(super) table: Arc<Table>,
     pub(super) form: Form,
     pub(super) projection: Arc<Projection>,
+    /// Whether what a call sees depends on who calls, or where.
+    pub(super) guarded: bool,
+    /// The parameters of the parent path: position in the path, and the field that is bound to it.
+    pub(super) parents: Box<[(usize, usize)]>,
 }
 
 impl Mounted {
@@ -85,7 +90,13 @@ impl Plan {
         };
         let table = table()?;
         let projection = Arc::clone(&table.projection);
-        let target = Target { table: Arc::clone(table), form: Form::Json(Arc::clone(&projection)), projection };
+        let target = Target {
+            guarded: table.is_guarded(),
+            parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
+            table: Arc::clone(table),
+            form: Form::Json(Arc::clone(&projection)),
+            projection,
+        };
         Ok(Self::Entity(target, plan))
     }
 }
@@ -101,6 +112,15 @@ fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a str> {
 fn births(home: &str, all: &[Endpoint]) -> Births {
     let location = format!("{}/", home.trim_end_matches('/'));
     Births { reserved: reserved(&location, all), location }
+}
+
+/// Where the path holds what scopes are bound to.
+fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
+    let bound = table.desc.scope.iter().filter_map(|scope| match scope.from {
+        ScopeFrom::Path(name) => Some((name, scope.field)),
+        ScopeFrom::Ctx(_) => None,
+    });
+    bound.map(|(name, field)| Some((names.iter().position(|n| n == name)?, field))).collect()
 }
 
 /// The static segments mounted directly below a path.

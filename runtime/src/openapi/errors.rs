@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Components, names, reference};
 use crate::Code;
-use crate::entity::FieldDesc;
+use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
 use crate::http::{Action, AuthDesc, Endpoint};
 use crate::operation::{Answer, Method, Place};
 
@@ -163,6 +163,17 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         return out;
     }
     out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnknownParameter, Code::UnsupportedMediaType, Code::Unavailable]);
+    if let Some(table) = endpoint.table.as_ref().filter(|table| table.is_guarded()) {
+        let by_caller = table.desc.tenant.is_some() || table.desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)));
+        let created =
+            matches!(endpoint.action, Action::Create) && table.desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_)));
+        if by_caller || created {
+            out.extend([Code::Unauthorized, Code::Forbidden]);
+        }
+        if table.desc.parent_path.is_some() {
+            out.push(Code::NotFound);
+        }
+    }
     let versioned = endpoint.table.as_ref().and_then(|t| t.desc.version);
     match endpoint.action {
         Action::Create => out.push(Code::Conflict),

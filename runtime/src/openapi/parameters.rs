@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::errors::field_of;
 use super::operation::Parts;
 use super::schema;
-use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
+use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, ScopeFrom};
 use crate::http::{Action, Endpoint};
 use crate::operation::{Answer, Method, ParamSpec, Place};
 
@@ -49,6 +49,10 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
     let own = super::names::parameters(&endpoint.path);
     let schema = |name: &str| -> Json {
         let Some(table) = &endpoint.table else { return json!({ "type": "string" }) };
+        let parent = table.desc.scope.iter().find(|scope| matches!(scope.from, ScopeFrom::Path(of) if of == name));
+        if let Some(field) = parent.and_then(|scope| table.desc.fields.get(scope.field)) {
+            return Json::Object(schema::bare(field));
+        }
         match endpoint.action {
             Action::Get | Action::Update | Action::Delete => Json::Object(schema::bare(table.desc.primary_field())),
             Action::Operation(spec, _) => spec

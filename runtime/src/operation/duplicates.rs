@@ -123,17 +123,31 @@ const fn param(name: &[u8]) -> Piece<'static> {
     if !name.is_empty() && name[0] == b'*' { Piece::Wildcard } else { Piece::Param }
 }
 
+/// What stands before the routes of an entity: the parent path or the mount, and the entity's own.
+#[derive(Clone, Copy)]
+struct Base<'a>(&'a str, &'a str);
+
+impl Base<'static> {
+    const fn of(entity: &EntityDesc) -> Self {
+        match entity.parent_path {
+            Some(parent) => Self(parent, entity.path),
+            None => Self("", entity.path),
+        }
+    }
+}
+
 /// Walks the entity's path, then the segments of the route.
 struct Walk<'a> {
     base: &'a [u8],
+    then: &'a [u8],
     at: usize,
     segments: &'a [Seg],
     index: usize,
 }
 
 impl<'a> Walk<'a> {
-    const fn new(base: &'a str, segments: &'a [Seg]) -> Self {
-        Self { base: base.as_bytes(), at: 0, segments, index: 0 }
+    const fn new(base: Base<'a>, segments: &'a [Seg]) -> Self {
+        Self { base: base.0.as_bytes(), then: base.1.as_bytes(), at: 0, segments, index: 0 }
     }
 
     const fn next(&mut self) -> Piece<'a> {
@@ -147,6 +161,10 @@ impl<'a> Walk<'a> {
                 return if end - start > 1 && self.base[start + 1] == b'*' { Piece::Wildcard } else { Piece::Param };
             }
             return Piece::Text(self.base, start, end, true);
+        }
+        if !self.then.is_empty() {
+            (self.base, self.then, self.at) = (self.then, &[], 0);
+            return self.next();
         }
         if self.index < self.segments.len() {
             let segment = self.segments[self.index];
@@ -174,7 +192,7 @@ const fn same_text(a: (&[u8], usize, usize, bool), b: (&[u8], usize, usize, bool
 }
 
 /// Whether two routes below two entity paths (mounts included, when they differ) are one.
-const fn same(a: &str, a_route: &RouteSpec, b: &str, b_route: &RouteSpec) -> bool {
+const fn same(a: Base<'_>, a_route: &RouteSpec, b: Base<'_>, b_route: &RouteSpec) -> bool {
     if a_route.method as u8 != b_route.method as u8 {
         return false;
     }
@@ -190,7 +208,7 @@ const fn same(a: &str, a_route: &RouteSpec, b: &str, b_route: &RouteSpec) -> boo
 }
 
 /// Whether two entity paths can have a route in common: their first segments are equal, or one has none.
-const fn may_meet(a: &str, b: &str) -> bool {
+const fn may_meet(a: Base<'_>, b: Base<'_>) -> bool {
     match (Walk::new(a, &[]).next(), Walk::new(b, &[]).next()) {
         (Piece::Text(x, i, j, k), Piece::Text(y, l, m, n)) => same_text((x, i, j, k), (y, l, m, n)),
         _ => true,
@@ -219,7 +237,7 @@ impl Sentence {
         }
     }
 
-    const fn push_route(&mut self, base: &str, route: &RouteSpec) {
+    const fn push_route(&mut self, base: Base<'_>, route: &RouteSpec) {
         self.push(route.method.as_str());
         self.push(" ");
         let mut walk = Walk::new(base, route.segments);
@@ -263,7 +281,7 @@ impl Sentence {
     }
 }
 
-const fn stop(base: &str, route: &RouteSpec, first: (&str, Declared), second: (&str, Declared)) -> ! {
+const fn stop(base: Base<'_>, route: &RouteSpec, first: (&str, Declared), second: (&str, Declared)) -> ! {
     let mut text = Sentence { bytes: [0; 512], len: 0 };
     text.push("duplicate route ");
     text.push_route(base, route);
@@ -287,8 +305,8 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
         {
             let mut s = 0;
             while let Some(other) = first.route(entry.desc, s) {
-                if same("", &other, "", &route) {
-                    stop(entry.desc.path, &route, (entry.desc.name, first), (entry.desc.name, second));
+                if same(Base("", ""), &other, Base("", ""), &route) {
+                    stop(Base::of(entry.desc), &route, (entry.desc.name, first), (entry.desc.name, second));
                 }
                 s += 1;
             }
@@ -299,7 +317,7 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
 }
 
 /// The first pair of declarations of two entities that have a route in common.
-const fn clash(a: (&str, &EntityEntry), b: (&str, &EntityEntry)) -> Option<(RouteSpec, Declared, Declared)> {
+const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Option<(RouteSpec, Declared, Declared)> {
     let mut i = 0;
     while let Some(first) = Declared::at(a.1, i) {
         let mut r = 0;
@@ -328,10 +346,10 @@ pub const fn assert_apart(entities: &[EntityEntry], index: usize) {
     let mut i = 0;
     while i < index {
         let first = &entities[i];
-        if may_meet(first.desc.path, second.desc.path)
-            && let Some((route, one, other)) = clash((first.desc.path, first), (second.desc.path, second))
+        if may_meet(Base::of(first.desc), Base::of(second.desc))
+            && let Some((route, one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
         {
-            stop(second.desc.path, &route, (first.desc.name, one), (second.desc.name, other));
+            stop(Base::of(second.desc), &route, (first.desc.name, one), (second.desc.name, other));
         }
         i += 1;
     }
@@ -377,12 +395,12 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
         let mut j = 0;
         while j < b.entities.len() {
             let (first, second) = (&a.entities[i], &b.entities[j]);
-            if may_meet(first.desc.path, second.desc.path)
-                && let Some((route, _, _)) = clash((first.desc.path, first), (second.desc.path, second))
+            if may_meet(Base::of(first.desc), Base::of(second.desc))
+                && let Some((route, _, _)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
             {
                 let mut text = Sentence { bytes: [0; 512], len: 0 };
                 text.push("duplicate route ");
-                text.push_route(second.desc.path, &route);
+                text.push_route(Base::of(second.desc), &route);
                 text.push(" in packages `");
                 text.push(a.name);
                 text.push("` and `");
@@ -400,16 +418,19 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
 
 /// Every duplicate among the routes of these packages, as sentences with both places in the source.
 pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
-    let mut seen: Vec<(String, RouteSpec, &EntityEntry, Declared)> = Vec::new();
+    let mut seen: Vec<((String, &str), RouteSpec, &EntityEntry, Declared)> = Vec::new();
     let mut found = Vec::new();
     for package in packages {
         for entry in package.entities {
-            let base = format!("{}/{}", package.mount, entry.desc.path);
+            let base = format!("{}/{}", package.mount, entry.desc.parent_path.unwrap_or_default());
+            let base = (base, entry.desc.path);
             for declared in (0..).map_while(|i| Declared::at(entry, i)) {
                 for route in (0..).map_while(|r| declared.route(entry.desc, r)) {
-                    let first = seen.iter().find(|(other, taken, ..)| same(other, taken, &base, &route));
+                    let first = seen.iter().find(|(other, taken, ..)| same(Base(&other.0, other.1), taken, Base(&base.0, base.1), &route));
                     match first {
-                        Some((_, _, other, first)) => found.push(sentence(&base, &route, (other, *first), (entry, declared))),
+                        Some((_, _, other, first)) => {
+                            found.push(sentence(Base(&base.0, base.1), &route, (other, *first), (entry, declared)));
+                        }
                         None => seen.push((base.clone(), route, entry, declared)),
                     }
                 }
@@ -419,7 +440,7 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     found
 }
 
-fn sentence(base: &str, route: &RouteSpec, first: (&EntityEntry, Declared), second: (&EntityEntry, Declared)) -> String {
+fn sentence(base: Base<'_>, route: &RouteSpec, first: (&EntityEntry, Declared), second: (&EntityEntry, Declared)) -> String {
     let mut text = Sentence { bytes: [0; 512], len: 0 };
     text.push_route(base, route);
     let route = String::from_utf8_lossy(&text.bytes[..text.len]).into_owned();

@@ -34,6 +34,10 @@ impl Kind for Exists {
         "operation.exists"
     }
 
+    fn reads(&self) -> bool {
+        true
+    }
+
     fn returns(&self) -> Answer {
         Answer::Exists
     }

@@ -24,6 +24,7 @@ pub(crate) enum Refusal {
 /// A planned guarded write.
 pub(crate) struct Guarded {
     spec: &'static OpSpec,
+    matches: &'static [AssignSpec],
     write: Write,
     read: Prepared,
     read_slots: Slots,
@@ -46,7 +47,7 @@ impl Guarded {
         let filter = read_slots.filter(table.desc, bind::equalities(matches));
         let read = table.prepare(spec.name, Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
         let write = Write::new(spec, table, bind::equalities(matches).and(guard), fixed, set)?;
-        Ok(Self { spec, write, read, read_slots })
+        Ok(Self { spec, matches, write, read, read_slots })
     }
 
     /// Runs the write. `refuse` explains a visible record that was not changed.
@@ -55,6 +56,7 @@ impl Guarded {
     /// `validation_failed`, `not_found`, `precondition_failed`, what `refuse` says, and `conflict` when the record keeps changing.
     pub(crate) async fn run(&self, table: &Table, call: &Call<'_>, refuse: impl Fn(&[Value]) -> Refusal) -> Result<Rows> {
         bind::check(self.spec, table, call, self.write.set())?;
+        table.refuse_ambiguous(call.cx, self.matches)?;
         let expected = table.desc.version.and(call.version);
         if self.write.writes_nothing(call) {
             return table.found(self.read(table, call, call.form).await?, expected);

@@ -68,6 +68,10 @@ impl Kind for Lookup {
         "operation.lookup"
     }
 
+    fn reads(&self) -> bool {
+        true
+    }
+
     fn returns(&self) -> Answer {
         if self.many { Answer::Page } else { Answer::RecordOrNull }
     }

@@ -177,6 +177,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         matches!(self.returns(), Answer::Record | Answer::Boolean)
     }
 
+    /// Whether it only reads: then an anonymous caller may see records without a tenant, where the entity says so.
+    fn reads(&self) -> bool {
+        false
+    }
+
     /// What a call can be refused with beyond what every route can: its own refusals, for OpenAPI.
     fn errors(&self) -> &'static [crate::Code] {
         &[]

@@ -50,8 +50,8 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `invalid_cursor`; `validation_failed` for a limit of 0.
     pub async fn list(&self, cx: &Cx, query: ListQuery<E>) -> Result<Page<E>> {
-        let ListQuery { page, sort, filter, .. } = query;
-        page_of(self.table.list(cx, ListRequest { page, sort, filter }, &Form::Records).await?)
+        let ListQuery { page, sort, filter, deleted, .. } = query;
+        page_of(self.table.list(cx, ListRequest { page, sort, filter, deleted }, &Form::Records).await?)
     }
 
     /// A record by its key; `None` when there is none.
@@ -77,6 +77,14 @@ impl<E: Entity> Adapter<E> {
     /// `not_found`, `precondition_failed`.
     pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
         self.table.delete(cx, id.into().into_value(), version).await
+    }
+
+    /// Removes a record for good, also where deleting only marks it. Only for [`Cx::system`].
+    ///
+    /// # Errors
+    /// `forbidden` on behalf of an actor; `not_found`.
+    pub async fn purge(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<()> {
+        self.table.purge(cx, id.into().into_value()).await
     }
 }
 
@@ -235,6 +243,11 @@ impl Adapters {
             Some(table) => Ok(Adapter::new(Arc::clone(table)).into()),
             None => Err(Error::internal(format!("entity `{}` is in no package of this app", E::DESC.name))),
         }
+    }
+
+    /// Every table.
+    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
+        self.tables.values().map(Arc::clone).collect()
     }
 
     /// The table with a storage name.

@@ -5,10 +5,13 @@
 mod adapter;
 mod cursor;
 mod draft;
+mod guard;
 mod key;
 mod page;
 mod statement;
+pub(crate) mod sweep;
 mod table;
+mod touch;
 mod write;
 
 use std::future::Future;

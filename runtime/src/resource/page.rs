@@ -16,6 +16,8 @@ pub struct ListRequest {
     pub sort: Option<(usize, Direction)>,
     /// Conditions with fixed values.
     pub filter: Option<Filter>,
+    /// Deleted records as well: for the application itself.
+    pub deleted: bool,
 }
 
 impl Table {
@@ -29,6 +31,8 @@ impl Table {
             None => self.order(self.desc.sort.field, self.desc.sort.desc),
         };
         let filter = request.filter.unwrap_or(Filter::TRUE);
+        let deleted = if request.deleted { Some(cx.including_deleted()?) } else { None };
+        let cx = deleted.as_ref().unwrap_or(cx);
         let limit = Some(request.page.limit.unwrap_or(self.desc.pagination.default_limit));
         self.page(cx, "list", filter, order, limit, request.page.cursor.as_deref(), form).await
     }
@@ -63,14 +67,15 @@ impl Table {
             return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
         }
         let limit = limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let mut args = Vec::new();
-        let mut shape = vec![b's'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
         let mut context = Vec::with_capacity(128);
         context.extend_from_slice(self.desc.storage_name.as_bytes());
         context.push(0);
         context.extend_from_slice(route.as_bytes());
         context.push(0);
+        self.fingerprint(cx, route, &mut context)?;
+        let mut args = Vec::new();
+        let mut shape = vec![b's'];
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
         for key in &order {
             shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
         }

@@ -1,16 +1,18 @@
 //! One way to the store: every statement of CRUD and of operations is prepared and run here.
 //!
 //! What holds for every statement alike has its place in [`Statements::prepare`] and [`Statements::execute`], and cannot be
-//! forgotten by a kind of operation: the store is private to this file.
+//! forgotten by a kind of operation: the store is private to this file. That is the [`Guard`] above all.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
+use super::guard::{self, Guard, Reach, RouteGuard};
 use crate::entity::EntityDesc;
+use crate::operation::OpSpec;
 use crate::store::{Plan, Reply, Rows, Statement, Store};
-use crate::{Cx, Result, Value};
+use crate::{Code, Cx, Error, Result, Value};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
 const SHAPES: usize = 512;
@@ -19,18 +21,36 @@ const SHAPES: usize = 512;
 #[derive(Clone)]
 pub struct Prepared {
     statement: Arc<Statement>,
+    /// What the guard adds; `None` for an entity without one.
+    guarded: Option<Arc<Guarded>>,
+}
+
+/// A statement under the guard of its entity: one form per reach, each made when it is first needed.
+struct Guarded {
+    /// As the route asked for it.
+    plan: Plan,
+    route: Arc<RouteGuard>,
+    /// Where the guard's arguments begin.
+    base: usize,
+    /// By [`Reach`]; that of callers is the statement itself.
+    others: [OnceLock<Arc<Statement>>; 4],
+    /// Removes expired records that stand in the way of a write.
+    eviction: OnceLock<Option<Arc<Statement>>>,
 }
 
 /// The statements of one mounted entity.
 pub(super) struct Statements {
     desc: &'static EntityDesc,
     store: Arc<dyn Store>,
+    guard: Option<Guard>,
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
+    /// What the guard is on each route, with a number for each that is different.
+    routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
 }
 
 impl Statements {
     pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Self {
-        Self { desc, store, shapes: RwLock::default() }
+        Self { desc, store, guard: Guard::new(desc), shapes: RwLock::default(), routes: RwLock::default() }
     }
 
     /// `memory`, `sqlite` and so on.
@@ -38,13 +58,64 @@ impl Statements {
         self.store.name()
     }
 
+    /// Whether calls differ in what they see.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Notes what an operation leaves out of the guard. A route nobody has declared is guarded in full.
+    pub(super) fn declare(&self, spec: &OpSpec) {
+        if let Some(guard) = &self.guard {
+            self.note(spec.name, guard.route(spec.name, spec.kind.reads(), spec.unscoped.is_some()));
+        }
+    }
+
+    fn note(&self, name: &str, route: RouteGuard) -> (u16, Arc<RouteGuard>) {
+        let mut routes = self.routes.write();
+        let same = routes.values().find(|(_, other)| **other == route).cloned();
+        let noted = same.unwrap_or_else(|| {
+            let number = routes.values().map(|(number, _)| number + 1).max().unwrap_or_default();
+            (number, Arc::new(route))
+        });
+        routes.insert(name.to_owned(), noted.clone());
+        noted
+    }
+
+    fn route(&self, guard: &Guard, name: &str) -> (u16, Arc<RouteGuard>) {
+        if let Some(noted) = self.routes.read().get(name) {
+            return noted.clone();
+        }
+        self.note(name, guard.route(name, matches!(name, "get" | "list"), false))
+    }
+
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
-    pub(super) fn prepare(&self, _route: &str, plan: Plan) -> Result<Prepared> {
-        Ok(Prepared { statement: self.store.prepare(self.desc, plan)? })
+    pub(super) fn prepare(&self, route: &str, plan: Plan) -> Result<Prepared> {
+        let Some(guard) = &self.guard else {
+            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None });
+        };
+        let (_, route) = self.route(guard, route);
+        let base = guard::arity(self.desc, &plan);
+        let statement = self.store.prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
+        let guarded = Guarded { plan, route, base, others: Default::default(), eviction: OnceLock::new() };
+        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)) })
+    }
+
+    /// A statement without a guard, for what the application itself does with records nobody sees any more.
+    pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
+        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None })
     }
 
     /// The statement of a shape that requests choose, prepared on first use.
     pub(super) fn shape(&self, route: &str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+        let Some(guard) = &self.guard else { return self.shaped(route, key, plan) };
+        // Routes that differ in their guard share no statement. No shape begins with a zero.
+        match self.route(guard, route).0.to_be_bytes() {
+            [0, 0] => self.shaped(route, key, plan),
+            [high, low] => self.shaped(route, &[&[0, high, low], key].concat(), plan),
+        }
+    }
+
+    fn shaped(&self, route: &str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
         if let Some(prepared) = self.shapes.read().get(key) {
             return Ok(prepared.clone());
         }
@@ -60,8 +131,125 @@ impl Statements {
 
     /// Runs a statement; `args` fill the plan's argument slots.
     pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        let Some(transaction) = cx.in_transaction() else { return self.store.run(&prepared.statement, args, rows) };
+        match (&self.guard, &prepared.guarded) {
+            (Some(guard), Some(guarded)) => {
+                self.execute_guarded(guard, guarded, cx, prepared, args, rows).unwrap_or_else(|error| Reply::Ready(Err(error)))
+            }
+            _ => self.run(cx, &prepared.statement, args, rows),
+        }
+    }
+
+    /// Hands a statement to the store, or to the transaction that the call is part of.
+    fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let Some(transaction) = cx.in_transaction() else { return self.store.run(statement, args, rows) };
         let transaction = Arc::clone(transaction);
-        Reply::Later(Box::pin(async move { transaction.run(&self.store, &prepared.statement, args, rows).await }))
+        Reply::Later(Box::pin(async move { transaction.run(&self.store, statement, args, rows).await }))
+    }
+
+    fn execute_guarded<'a>(
+        &'a self,
+        guard: &Guard,
+        guarded: &'a Guarded,
+        cx: &Cx,
+        prepared: &'a Prepared,
+        mut args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Reply<'a>> {
+        guard.refuse_mark(&guarded.plan, &args)?;
+        let statement = if matches!(guarded.plan, Plan::Insert) {
+            guard.stamp(cx, &guarded.route, &mut args)?;
+            &prepared.statement
+        } else {
+            let mut owner = Vec::new();
+            let reach = guard.reach(cx, &guarded.route, &mut owner)?;
+            if args.len() < guarded.base {
+                return Err(Error::internal("a statement lacks an argument"));
+            }
+            if matches!(guarded.plan, Plan::Upsert { .. }) {
+                guard.stamp(cx, &guarded.route, &mut args)?;
+            }
+            // Arguments that the plan does not use would stand where those of the guard belong.
+            args.truncate(guarded.base);
+            guard.arguments(cx, &guarded.plan, reach, &guarded.route, owner, &mut args);
+            self.statement_of(guard, guarded, prepared, reach)?
+        };
+        let Some(eviction) = self.eviction(guard, guarded)? else {
+            return Ok(self.run(cx, statement, args, rows));
+        };
+        let (cx, now) = (cx.clone(), Value::Date(cx.now()));
+        let upserts = matches!(guarded.plan, Plan::Upsert { .. });
+        Ok(Reply::Later(Box::pin(async move {
+            let first = self.run(&cx, statement, args.clone(), rows.clone()).await;
+            let stopped = match &first {
+                Err(error) => error.code() == Code::Conflict,
+                // An upsert that meets a record out of reach answers no row.
+                Ok(rows) => rows.count == 0 && upserts,
+            };
+            if !stopped {
+                return first;
+            }
+            // Expired records never block. They are gone for everybody already, so it is safe to remove them whether or not
+            // the write succeeds then.
+            let mut expired = args.clone();
+            expired.truncate(guarded.base);
+            expired.push(now);
+            if self.run(&cx, eviction, expired, Rows::count()).await?.count == 0 {
+                return first;
+            }
+            self.run(&cx, statement, args, rows).await
+        })))
+    }
+
+    fn statement_of<'a>(&self, guard: &Guard, guarded: &'a Guarded, prepared: &'a Prepared, reach: Reach) -> Result<&'a Arc<Statement>> {
+        if reach == Reach::Caller {
+            return Ok(&prepared.statement);
+        }
+        let slot = &guarded.others[reach as usize];
+        if let Some(statement) = slot.get() {
+            return Ok(statement);
+        }
+        let plan = guard.plan(&guarded.plan, reach, &guarded.route, guarded.base);
+        let statement = self.store.prepare(self.desc, plan)?;
+        Ok(slot.get_or_init(|| statement))
+    }
+
+    fn eviction<'a>(&self, guard: &Guard, guarded: &'a Guarded) -> Result<Option<&'a Arc<Statement>>> {
+        if let Some(eviction) = guarded.eviction.get() {
+            return Ok(eviction.as_ref());
+        }
+        let plan = guard.eviction(&guarded.plan, guarded.base);
+        let eviction = plan.map(|plan| self.store.prepare(self.desc, plan)).transpose()?;
+        Ok(guarded.eviction.get_or_init(|| eviction).as_ref())
+    }
+
+    /// Whether a call may go on at all on a route, before anything else about it is looked at.
+    ///
+    /// # Errors
+    /// 401 or 403 when tenant or scope need a value that the caller has not.
+    pub(super) fn admit(&self, cx: &Cx, route: &str) -> Result<()> {
+        self.fingerprint(cx, route, &mut Vec::new())
+    }
+
+    /// Appends what a page has in common with the one before because of the guard.
+    ///
+    /// # Errors
+    /// As [`Statements::admit`].
+    pub(super) fn fingerprint(&self, cx: &Cx, route: &str, out: &mut Vec<u8>) -> Result<()> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let mut owner = Vec::new();
+        let reach = guard.reach(cx, &self.route(guard, route).1, &mut owner)?;
+        Guard::fingerprint(reach, &owner, out);
+        Ok(())
+    }
+
+    /// Writes tenant, scopes and expiry into the values of a new record.
+    ///
+    /// # Errors
+    /// As [`Statements::admit`].
+    pub(super) fn stamp(&self, cx: &Cx, route: &str, values: &mut [Option<Value>]) -> Result<()> {
+        match &self.guard {
+            Some(guard) => guard.stamp(cx, &self.route(guard, route).1, values),
+            None => Ok(()),
+        }
     }
 }

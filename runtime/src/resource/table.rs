@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use super::key::valid_key;
 use super::statement::{Prepared, Statements};
 use super::{Call, CursorKey, Executor, Form, Outcome};
-use crate::entity::{EntityDesc, Kind};
+use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::Filter;
 use crate::operation::{AssignSpec, OpSpec};
 use crate::store::{Plan, Projection, Reply, Row, Rows, Store};
@@ -25,6 +25,8 @@ pub struct Table {
     pub projection: Arc<Projection>,
     pub(super) fixed: Fixed,
     statements: Statements,
+    /// Whether a new record takes values of the context by default.
+    ctx_defaults: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
 }
@@ -41,6 +43,8 @@ pub(super) struct Fixed {
     pub(super) get: Prepared,
     pub(super) delete: Prepared,
     pub(super) delete_version: Option<Prepared>,
+    /// Removes a record whatever its state.
+    pub(super) purge: Prepared,
 }
 
 impl Fixed {
@@ -51,6 +55,7 @@ impl Fixed {
             insert: statements.prepare("create", Plan::Insert)?,
             get: statements.prepare("get", by_key(desc))?,
             delete: delete(by_id())?,
+            purge: statements.unguarded(Plan::Delete { filter: by_id(), pick: None })?,
             delete_version: desc.version.map(|version| delete(by_id().and(Filter::eq_arg(version.field, 1)))).transpose()?,
         })
     }
@@ -66,10 +71,6 @@ impl Table {
     /// # Errors
     /// When a rule or a statement is refused.
     pub fn new(desc: &'static EntityDesc, store: Arc<dyn Store>, cursors: CursorKey) -> Result<Self> {
-        if desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty() {
-            // Until the guard is there, nothing of such an entity may be reachable.
-            return Err(Error::internal(format!("entity `{}`: visibility is declared but not enforced yet", desc.name)));
-        }
         let statements = Statements::new(desc, store);
         Ok(Self {
             desc,
@@ -78,6 +79,7 @@ impl Table {
             cursors,
             fixed: Fixed::new(desc, &statements)?,
             statements,
+            ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
         })
     }
@@ -133,11 +135,65 @@ impl Table {
     }
 
     /// Whether equality on these fields names at most one record: the primary key, or all fields of a unique that are
-    /// never null.
+    /// never null. What is unique within a tenant names one record per tenant for the application itself, which has none.
     pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
         let named = |field: usize| fields.iter().any(|a| a.field == field);
         let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
-        named(self.desc.primary) || self.desc.uniques.iter().any(|u| u.fields.iter().all(certain))
+        let across = |unique: &UniqueDesc| unique.global || self.desc.tenant.is_none_or(|tenant| unique.fields.contains(&tenant.field));
+        named(self.desc.primary) || self.desc.uniques.iter().any(|u| across(u) && u.fields.iter().all(certain))
+    }
+
+    /// Refuses a change of "the" record with a value that is unique within a tenant when no tenant is given.
+    ///
+    /// # Errors
+    /// `internal`: the caller is code of the application.
+    pub(crate) fn refuse_ambiguous(&self, cx: &Cx, fields: &[AssignSpec]) -> Result<()> {
+        if cx.system_reason().is_none() || self.desc.tenant.is_none() || self.pins_one(fields) {
+            return Ok(());
+        }
+        let entity = self.desc.name;
+        Err(Error::internal(format!("several tenants may have a `{entity}` with these values: call on behalf of an actor of one")))
+    }
+
+    /// Whether what a call sees or writes depends on who calls, or where.
+    pub fn is_guarded(&self) -> bool {
+        self.statements.is_guarded() || self.ctx_defaults
+    }
+
+    /// Whether a call may go on at all on a route, before anything else about it is looked at.
+    ///
+    /// # Errors
+    /// 401 or 403 when tenant, scope or a default need a value that the caller has not.
+    pub fn admit(&self, cx: &Cx, route: &str) -> Result<()> {
+        if self.statements.is_guarded() {
+            self.statements.admit(cx, route)?;
+        }
+        if self.ctx_defaults && route == "create" {
+            for field in self.desc.fields {
+                if let DefaultDesc::Ctx(path) = field.default {
+                    super::write::ctx_default(cx, path, field.optional)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes tenant, scopes and expiry into the values of a record that a route creates, whatever stands there.
+    ///
+    /// # Errors
+    /// As [`Table::admit`].
+    pub fn stamp(&self, cx: &Cx, route: &str, values: &mut [Option<Value>]) -> Result<()> {
+        self.statements.stamp(cx, route, values)
+    }
+
+    /// Appends what pages of a route have in common because of who calls.
+    pub(super) fn fingerprint(&self, cx: &Cx, route: &str, out: &mut Vec<u8>) -> Result<()> {
+        self.statements.fingerprint(cx, route, out)
+    }
+
+    /// A statement without a guard.
+    pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
+        self.statements.unguarded(plan)
     }
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
@@ -183,6 +239,7 @@ impl Table {
         if let Some(executor) = self.operations.read().get(spec.name) {
             return Ok(Arc::clone(executor));
         }
+        self.statements.declare(spec);
         let executor: Arc<dyn Executor> = Arc::from(spec.kind.plan(spec, self)?);
         self.operations.write().insert(spec.name, Arc::clone(&executor));
         Ok(executor)

@@ -34,6 +34,7 @@ impl Table {
     /// `validation_failed` with every problem.
     pub fn checked_create(&self, cx: &Cx, draft: Draft) -> Result<Draft> {
         let Draft { mut values, mut problems } = draft;
+        self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
                 Some(Value::Null) if !field.optional => {
@@ -213,18 +214,22 @@ impl Table {
     }
 
     /// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the version.
-    pub fn touch(&self, mut set: Vec<Assign>, now: usize) -> Vec<Assign> {
-        for (field, desc) in self.desc.fields.iter().enumerate() {
-            if set.iter().any(|a| a.field == field) {
-                continue;
-            }
-            if desc.flags.has(Flags::ON_UPDATE) {
-                set.push(Assign { field, value: AssignValue::Set(Source::Arg { index: now, nullable: false }) });
-            } else if desc.flags.has(Flags::VERSION) {
-                set.push(Assign { field, value: AssignValue::Add(Source::Value(Value::Int(1))) });
-            }
+    pub fn touch(&self, set: Vec<Assign>, now: usize) -> Vec<Assign> {
+        super::touch::touch(self.desc, set, now)
+    }
+
+    /// Removes a record whatever its state, also where deleting only marks it. For the application itself.
+    ///
+    /// # Errors
+    /// `forbidden` on behalf of an actor; `not_found`.
+    pub async fn purge(&self, cx: &Cx, id: Value) -> Result<()> {
+        if cx.system_reason().is_none() {
+            return Err(Error::forbidden());
         }
-        set
+        match self.execute(cx, &self.fixed.purge, vec![id], Rows::count()).await?.count {
+            0 => Err(Error::not_found()),
+            _ => Ok(()),
+        }
     }
 
     /// Removes a record.
@@ -260,6 +265,6 @@ impl Table {
 }
 
 /// A context value as the default of a field; a call of the application itself has none.
-fn ctx_default(cx: &Cx, path: CtxPath, optional: bool) -> Result<Value> {
+pub(super) fn ctx_default(cx: &Cx, path: CtxPath, optional: bool) -> Result<Value> {
     if optional && cx.system_reason().is_some() { Ok(Value::Null) } else { cx.bind(path) }
 }

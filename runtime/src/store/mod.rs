@@ -6,6 +6,7 @@
 
 #[cfg(all(test, feature = "server"))]
 mod conformance;
+pub mod layout;
 mod plan;
 mod rows;
 #[cfg(feature = "server")]

@@ -75,7 +75,7 @@ impl Projection {
 /// Collects the rows of one call.
 ///
 /// It is a plain value that travels to where the rows are (a writer thread, say) and back.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rows {
     want: Want,
     /// Stop after this many rows; one more sets `more`.
@@ -100,7 +100,7 @@ pub struct Rows {
     pub created: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum Want {
     #[default]
     Count,

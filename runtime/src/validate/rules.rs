@@ -9,13 +9,15 @@ use super::path::Path;
 use super::read::Reader;
 use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of};
 use super::tree::Json;
-use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules};
+use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
 use crate::{Error, Problem, Result, Timestamp, Value};
 
 /// The compiled rules of an entity.
 #[derive(Debug)]
 pub struct Validator {
     fields: Box<[FieldRules]>,
+    /// The field and the value that mark deleted records.
+    mark: Option<(usize, Value)>,
 }
 
 /// The rules of one field, with everything that can be compiled beforehand.
@@ -42,13 +44,20 @@ impl Validator {
     /// # Errors
     /// When a pattern does not compile or a format is unknown; both are found at compile time already.
     pub fn new(entity: &'static EntityDesc) -> Result<Self> {
-        Ok(Self { fields: compile(entity.fields)? })
+        let mark = match entity.soft_delete {
+            Some(SoftDelete::Is(field, mark)) => Some((field, mark())),
+            _ => None,
+        };
+        Ok(Self { fields: compile(entity.fields)?, mark })
     }
 
     /// Checks one present value of a field; problems are pushed at `path` and below it.
     ///
     /// Null meets no rule: whether it is allowed is for the caller to say. Messages never hold the value.
     pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+        if self.mark.as_ref().is_some_and(|(of, mark)| *of == field && mark == value) {
+            problems.push(Problem::new(path, "not_allowed", "marks deleted records: delete the record instead"));
+        }
         if let Some(rules) = self.fields.get(field) {
             rules.check(value, Path::Root(path), problems);
         }

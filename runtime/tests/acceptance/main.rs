@@ -7,6 +7,7 @@
 mod crud;
 mod fixture;
 mod ids;
+mod isolation;
 mod list;
 mod lookup;
 mod operations;
@@ -14,6 +15,8 @@ mod policy;
 mod server;
 mod transactions;
 mod unreachable;
+mod visibility;
+mod visibility_fixture;
 mod writes;
 
 /// Declares each case once and runs it on each store.

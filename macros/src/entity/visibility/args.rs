@@ -219,5 +219,5 @@ pub(crate) fn reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
 fn parent(opt: &Opt, d: &mut Diagnostics) -> Option<ParentArgs> {
     let text = opt.text("parent_path = \"documents/{doc_id}\"", d)?;
     let segments = segments(&text, false, d);
-    Some(ParentArgs { segments, text })
+    Some(ParentArgs { text, segments })
 }

@@ -159,7 +159,7 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
     if let Some(at) = &field.options.on_update {
         d.error(at, format!("`{}` {owner}: the server writes it", field.name)).help("leave the option out");
     }
-    if let Some(at) = field.options.flag(Flag::WriteOnly).filter(|_| owner != "marks deleted records") {
+    if let Some(at) = field.options.flag(Flag::WriteOnly).filter(|_| field.is_callers()) {
         d.error(at, format!("`{}` {owner}: no client may write it", field.name)).help("`private`, or leave the option out");
     }
 }
@@ -173,9 +173,10 @@ fn parent(model: &EntityModel, d: &mut Diagnostics) {
         let From::Path(name) = &scope.from else { continue };
         if !known.contains(&wire(name)) {
             let problem = d.error(name, format!("`{{{name}}}` is no parameter of parent_path"));
-            match known.is_empty() {
-                true => problem.help(format!("`parent_path = \"documents/{{{name}}}\"`")),
-                false => problem.help(format!("known: {}", list(&known))),
+            if known.is_empty() {
+                problem.help(format!("`parent_path = \"documents/{{{name}}}\"`"));
+            } else {
+                problem.help(format!("known: {}", list(&known)));
             }
         }
         if let Some(apply) = &scope.apply_to {
@@ -212,9 +213,10 @@ pub(crate) fn public(model: &EntityModel, route: &Route<'_>) -> Option<(String, 
         && !(route.reads && tenant.anonymous_read.is_some())
     {
         let field = &model.fields[tenant.field].name;
-        let help = match route.reads {
-            true => format!("`tenant({field}, optional, anonymous_read)`, or leave `auth = none` out"),
-            false => "leave `auth = none` out".to_owned(),
+        let help = if route.reads {
+            format!("`tenant({field}, optional, anonymous_read)`, or leave `auth = none` out")
+        } else {
+            "leave `auth = none` out".to_owned()
         };
         return Some((format!("route `{name}` is public but `{entity}` is tenant-scoped"), help));
     }
@@ -244,7 +246,7 @@ fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
 /// Whether rule 13 has been reported for the defaults that a route of an operation inherits.
 pub(crate) fn reported(model: &EntityModel) -> bool {
     let inherits = |(name, policy): (&&str, &Policy)| {
-        let route = Route { name: *name, reads: matches!(*name, "get" | "list"), unscoped: false };
+        let route = Route { name, reads: matches!(*name, "get" | "list"), unscoped: false };
         !policy.disabled && policy.auth.is_none() && public(model, &route).is_some()
     };
     matches!(model.defaults.auth, Some(Auth::None(_))) && ROUTES.iter().zip(&model.routes).any(inherits)

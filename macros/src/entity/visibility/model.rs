@@ -9,6 +9,9 @@ use crate::entity::Field;
 use crate::expr::{CtxPath, Source};
 use crate::names;
 
+/// Why the server alone writes the date of a soft delete.
+pub(crate) const MARK: &str = "marks deleted records";
+
 /// Who sees a record, as declared.
 #[derive(Debug, Default)]
 pub(crate) struct Visibility {
@@ -60,7 +63,7 @@ pub(crate) struct Scope {
 /// Where the value of a scope comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum From {
-    Ctx(CtxPath, Expr),
+    Ctx(CtxPath, Box<Expr>),
     /// A parameter of the parent path.
     Path(Ident),
 }
@@ -91,7 +94,7 @@ impl Visibility {
         let scopes = args.scopes.into_iter().filter_map(|scope| {
             let field = find(&scope.field, "scope", fields, d)?;
             let from = match scope.from {
-                Source::Ctx(path, at) => From::Ctx(path, at),
+                Source::Ctx(path, at) => From::Ctx(path, Box::new(at)),
                 Source::Param(name) => From::Path(name),
                 // The syntax has refused all others.
                 _ => return None,
@@ -100,7 +103,7 @@ impl Visibility {
         });
         let scopes: Vec<Scope> = scopes.collect();
         if let Some(SoftDelete { field, value: None, .. }) = &soft_delete {
-            fields[*field].owned = Some("marks deleted records");
+            fields[*field].owned = Some(MARK);
         }
         for scope in &scopes {
             fields[scope.field].owned = Some("is the scope of the record");

@@ -51,6 +51,11 @@ pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: 
             scope.d.error(&key, format!("field `{}` repeated in {option}", of.name));
             continue;
         }
+        if option == "match" && of.is_callers() {
+            // The runtime writes it from its source, whoever calls.
+            assigns.push(Assign { key, field, value: Value::Null });
+            continue;
+        }
         if of.has(Flag::Private) {
             scope.d.error(&key, format!("private field `{}`: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
             continue;

@@ -66,7 +66,7 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
         let of = scope.at(*field);
         if !of.kind.is_scalar() {
             scope.d.error(key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
-        } else if of.server_owned() {
+        } else if of.server_owned() && !of.is_callers() {
             scope.d.error(key, format!("`{}` is made by the server: no client may supply it", of.name)).help("match a unique");
         }
     }
@@ -101,7 +101,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
     let Some(opt) = args.get("set") else { return };
     let given = |index: usize| lists.iter().any(|list| list.iter().any(|a| a.field == index));
     let lacking = |(index, field): &(usize, &crate::entity::Field)| {
-        let filled = field.optional || field.has_default() || field.generated || field.options.on_update.is_some();
+        let filled = field.optional || field.has_default() || field.generated || field.owned.is_some() || field.options.on_update.is_some();
         // A whole-numbered key without a default is chosen by the store.
         let numbered = field.has(Flag::Primary) && field.kind == Type::Integer;
         !filled && !numbered && !given(*index)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::entity::{EntityDesc, Kind};
+use crate::entity::{EntityDesc, Kind, SoftDelete, UniqueDesc};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{After, Assign, AssignValue, Order, Pick, Rows};
@@ -192,8 +192,13 @@ impl Table {
         let fields = self.entity.fields.len();
         let values = args.get(..fields).ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
         let mut data = self.data.write();
-        let same =
-            |record: &&Record| keys.iter().all(|k| !values[*k].is_null() && compare(record[*k].as_ref(), values[*k].as_ref()).is_eq());
+        let new: Record = values.to_vec().into();
+        // What a unique keeps apart: deleted records and those of other tenants are nobody to change.
+        let unique = self.entity.uniques.iter().find(|u| u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f)));
+        let same = |record: &&Record| match unique {
+            Some(unique) => self.unique_key(unique, record).is_some_and(|key| Some(key) == self.unique_key(unique, &new)),
+            None => keys.iter().all(|k| !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()),
+        };
         if let Some(old) = data.records.values().find(same).cloned() {
             return if matches(guard, &old[..], args) { self.replace(&mut data, &[old], set, args, rows) } else { Ok(()) };
         }
@@ -254,7 +259,7 @@ impl Table {
             return Err(Error::unique([wire(self.entity.primary)]));
         }
         for (unique, taken) in self.entity.uniques.iter().zip(&data.uniques) {
-            if unique_key(unique.fields, record).is_some_and(|key| taken.contains_key(&key)) {
+            if self.unique_key(unique, record).is_some_and(|key| taken.contains_key(&key)) {
                 return Err(Error::unique(unique.fields.iter().map(|f| wire(*f))));
             }
         }
@@ -263,7 +268,7 @@ impl Table {
 
     fn link(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
-            if let Some(key) = unique_key(unique.fields, record) {
+            if let Some(key) = self.unique_key(unique, record) {
                 taken.insert(key, self.key(record));
             }
         }
@@ -272,21 +277,34 @@ impl Table {
 
     fn unlink(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
-            if let Some(key) = unique_key(unique.fields, record) {
+            if let Some(key) = self.unique_key(unique, record) {
                 taken.remove(&key);
             }
         }
         data.records.remove(&self.key(record));
     }
 
+    /// What no other record may have; `None` when one of the values is null, since null never collides.
+    ///
+    /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no tenant is one as well),
+    /// unless the unique is across tenants.
+    fn unique_key(&self, unique: &UniqueDesc, record: &Record) -> Option<Box<[Key]>> {
+        let deleted = match self.entity.soft_delete {
+            None => false,
+            Some(SoftDelete::At(field)) => !record[field].is_null(),
+            Some(SoftDelete::Is(field, mark)) => record[field] == mark(),
+        };
+        if deleted || unique.fields.iter().any(|f| record[*f].is_null()) {
+            return None;
+        }
+        let tenant = self.entity.tenant.filter(|_| !unique.global).map(|tenant| tenant.field);
+        let own = unique.fields.iter().copied().filter(|f| Some(*f) != tenant);
+        Some(tenant.into_iter().chain(own).map(|f| Key(record[f].clone())).collect())
+    }
+
     fn key(&self, record: &Record) -> Key {
         Key(record[self.entity.primary].clone())
     }
-}
-
-/// The values of a unique; `None` when one is null, since null never collides.
-fn unique_key(fields: &[usize], record: &Record) -> Option<Box<[Key]>> {
-    fields.iter().map(|f| (!record[*f].is_null()).then(|| Key(record[*f].clone()))).collect()
 }
 
 /// The key a filter demands, when it demands one.

@@ -5,9 +5,10 @@
 //! does with such a statement.
 
 use super::render::quote;
-use super::schema::{index_name, unique_name};
-use crate::entity::{EntityDesc, IndexDesc, Kind, SortDesc};
+use super::schema::index_name;
+use crate::entity::{EntityDesc, Kind};
 use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::layout::{self, StoredIndex};
 use crate::store::{After, Order};
 use crate::{Error, Result, Value};
 
@@ -110,9 +111,13 @@ pub(super) fn streams(entity: &EntityDesc, order: &[Order], after: &[Option<usiz
 
 /// How far a read of these facts in this order reaches.
 pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after: Option<&After>) -> Reach {
-    let all: Vec<Fact<'_>> = conjuncts(filter).into_iter().map(Fact::of).collect();
+    let all = conjuncts(filter);
+    let live = all.iter().any(|f| layout::is_live(entity, f));
+    // What has expired is gone within a minute: no index has to know.
+    let counted = |f: &&&Filter| !layout::is_unexpired(entity, f) && !layout::is_live(entity, f);
+    let all: Vec<Fact<'_>> = all.iter().filter(counted).map(|f| Fact::of(f)).collect();
     let facts: Vec<Fact<'_>> = all.iter().filter(|f| !f.implied(&all)).copied().collect();
-    if facts.iter().any(|f| matches!(f, Fact::Never)) || names_one(entity, &facts) {
+    if facts.iter().any(|f| matches!(f, Fact::Never)) || names_one(entity, &facts, live) {
         return Reach::One;
     }
     let settled = settled(&facts, order);
@@ -120,16 +125,20 @@ pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after
     if after.is_some_and(|after| !streams(entity, order, after.keys.get(settled..).unwrap_or_default())) {
         return Reach::Scan;
     }
-    paths(entity).find(|path| path.covers(&facts, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
+    paths(entity).find(|path| path.covers(&facts, live, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
 }
 
 /// Whether the primary key or all fields of a unique have a value.
-fn names_one(entity: &EntityDesc, facts: &[Fact<'_>]) -> bool {
+fn names_one(entity: &EntityDesc, facts: &[Fact<'_>], live: bool) -> bool {
     let named = |at: usize| {
         let optional = entity.fields.get(at).is_none_or(|f| f.optional);
         facts.iter().any(|f| matches!(f, Fact::Pin { field, value: Some(_), certain } if *field == at && (*certain || !optional)))
     };
-    named(entity.primary) || entity.uniques.iter().any(|u| u.fields.iter().all(|f| named(*f)))
+    let null = |at: usize| facts.iter().any(|f| matches!(f, Fact::Pin { field, value: None, .. } if *field == at));
+    let unique = |index: &StoredIndex| {
+        index.unique && (live || !index.live) && index.null.is_none_or(null) && index.keys.iter().all(|k| named(k.field))
+    };
+    named(entity.primary) || layout::indexes(entity).iter().any(unique)
 }
 
 /// An index as it lies on disk.
@@ -137,6 +146,10 @@ struct Path {
     keys: Vec<(usize, bool)>,
     /// Whether no two entries are equal.
     distinct: bool,
+    /// Holds live records only.
+    live: bool,
+    /// Holds only records where this field is null.
+    null: Option<usize>,
     /// How a statement names it.
     way: String,
 }
@@ -149,34 +162,34 @@ fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
         Kind::Integer => " NOT INDEXED".to_owned(),
         _ => by(&format!("sqlite_autoindex_{}_1", entity.storage_name)),
     };
-    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, way };
-    let uniques = entity.uniques.iter().map(move |unique| Path {
-        keys: unique.fields.iter().map(|f| (*f, false)).collect(),
+    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, live: false, null: None, way };
+    let indexes = layout::indexes(entity).into_iter().map(move |index| Path {
         // SQLite keeps nulls apart in a unique: there may be any number of them.
-        distinct: unique.fields.iter().all(|f| !entity.fields[*f].optional),
-        way: by(&unique_name(entity, unique)),
+        distinct: !index.unique || index.keys.iter().all(|k| !entity.fields[k.field].optional),
+        live: index.live,
+        null: index.null,
+        way: by(&index_name(entity, &index)),
+        keys: index.keys.iter().map(|k| (k.field, k.desc)).collect(),
     });
-    let indexes = entity.indexes.iter().map(move |index| {
-        let keys = index_keys(entity, index).into_iter().map(|k| (k.field, k.desc)).collect();
-        Path { keys, distinct: true, way: by(&index_name(entity, index)) }
-    });
-    std::iter::once(primary).chain(uniques).chain(indexes)
-}
-
-/// The keys of an index with the primary key behind them: it breaks ties in the direction of the sort, so the index goes on
-/// with it.
-pub(super) fn index_keys(entity: &EntityDesc, index: &IndexDesc) -> Vec<SortDesc> {
-    let mut keys = index.fields.to_vec();
-    if !keys.iter().any(|k| k.field == entity.primary) {
-        let desc = keys.last().is_some_and(|k| k.desc);
-        keys.push(SortDesc { field: entity.primary, desc });
-    }
-    keys
+    std::iter::once(primary).chain(indexes)
 }
 
 impl Path {
     /// Whether the records that match lie next to each other and in this order.
-    fn covers(&self, facts: &[Fact<'_>], order: &[Order]) -> bool {
+    fn covers(&self, facts: &[Fact<'_>], live: bool, order: &[Order]) -> bool {
+        // Records that are deleted lie between those of an index that holds all; where only live ones are, all must be meant.
+        if self.live != live {
+            return false;
+        }
+        let mut facts = facts.to_vec();
+        if let Some(null) = self.null {
+            let before = facts.len();
+            facts.retain(|f| !matches!(f, Fact::Pin { field, value: None, .. } if *field == null));
+            if facts.len() == before {
+                return false;
+            }
+        }
+        let facts = &facts[..];
         let pinned = self.keys.iter().take_while(|(field, _)| facts.iter().any(|f| f.pins(*field))).count();
         let (mut pins, mut from, mut to) = (0, 0, 0);
         let next = self.keys.get(pinned).map(|(field, _)| *field);

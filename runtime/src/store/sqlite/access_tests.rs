@@ -8,6 +8,7 @@ use super::render::{Native, Runs, render};
 use super::{SqliteOptions, SqliteStore, bind, reader};
 use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::layout;
 use crate::store::memory::Memory;
 use crate::store::{After, Order, Plan, Rows, Store};
 use crate::{Timestamp, Value};
@@ -362,7 +363,7 @@ fn explain(connection: &Connection, native: &Native) -> String {
 /// The reads that a declared index or unique is for: equality on its leading fields, in the order of the next one, with or
 /// without a range on it, from the start and from positions, nulls included.
 fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
-    let mut indexes: Vec<Vec<SortDesc>> = entity.indexes.iter().map(|i| super::access::index_keys(entity, i)).collect();
+    let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity).into_iter().filter(|i| !i.unique).map(|i| i.keys).collect();
     indexes.push(vec![SortDesc { field: ID, desc: false }]);
     let mut calls = Vec::new();
     for keys in indexes {

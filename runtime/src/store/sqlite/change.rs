@@ -1,8 +1,8 @@
 //! The writing parts of statements: assignments, the first of what matches, upserts.
 
-use super::render::{Form, Renderer, quote};
+use super::render::{Form, Renderer, only, quote};
 use crate::filter::Filter;
-use crate::store::{Assign, AssignValue, Order, Pick};
+use crate::store::{Assign, AssignValue, Order, Pick, layout};
 use crate::{Error, Result};
 
 impl Renderer {
@@ -33,16 +33,22 @@ impl Renderer {
     pub(super) fn upsert(&mut self, keys: &[usize], guard: &Filter, set: &[Assign]) -> Result<String> {
         let (table, columns) = (quote(self.entity.storage_name), self.columns());
         let values: Vec<String> = (0..self.entity.fields.len()).map(|i| self.parameter(Err(i), Form::Plain)).collect();
-        let keys: Vec<String> = keys.iter().map(|k| self.column(*k)).collect::<Result<_>>()?;
-        let first = keys.first().ok_or_else(|| Error::internal("an upsert without keys"))?;
+        let first = self.column(*keys.first().ok_or_else(|| Error::internal("an upsert without keys"))?)?;
         // Without an assignment the statement would return nothing.
         let set = if set.is_empty() { format!("{first} = {first}") } else { self.assignments(set)? };
         let guard = self.filter(guard)?;
-        Ok(format!(
-            "INSERT INTO {table} ({columns}) VALUES ({}) ON CONFLICT ({}) DO UPDATE SET {set} WHERE {guard} RETURNING {columns}",
-            values.join(", "),
-            keys.join(", "),
-        ))
+        let own: Vec<String> = keys.iter().map(|k| self.column(*k)).collect::<Result<_>>()?;
+        let mut targets = vec![format!("({})", own.join(", "))];
+        let indexes = layout::apart(self.entity, keys);
+        if !indexes.is_empty() {
+            targets.clear();
+        }
+        for index in &indexes {
+            let keys: Vec<String> = index.keys.iter().map(|k| self.column(k.field)).collect::<Result<_>>()?;
+            targets.push(format!("({}){}", keys.join(", "), only(self.entity, index)));
+        }
+        let conflicts: Vec<String> = targets.iter().map(|t| format!("ON CONFLICT {t} DO UPDATE SET {set} WHERE {guard}")).collect();
+        Ok(format!("INSERT INTO {table} ({columns}) VALUES ({}) {} RETURNING {columns}", values.join(", "), conflicts.join(" ")))
     }
 
     /// The condition of a write: what matches, or the first of it in an order.

@@ -37,5 +37,16 @@ fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
         let column = column.strip_prefix(entity.storage_name)?.strip_prefix('.')?;
         entity.fields.iter().find(|f| f.column == column).map(|f| f.wire)
     };
-    columns.split(", ").map(wire).collect()
+    let fields: Vec<&str> = columns.split(", ").map(wire).collect::<Option<_>>()?;
+    let declared = |fields: &[&str]| {
+        let wires = |u: &crate::entity::UniqueDesc| u.fields.iter().map(|f| entity.fields[*f].wire).collect::<Vec<_>>();
+        entity.uniques.iter().any(|u| wires(u) == fields)
+    };
+    // The tenant that the index begins with is none of the constraint's fields.
+    match (entity.tenant, fields.split_first()) {
+        (Some(tenant), Some((first, rest))) if entity.fields[tenant.field].wire == *first && declared(rest) && !declared(&fields) => {
+            Some(rest.to_vec())
+        }
+        _ => Some(fields),
+    }
 }

@@ -1,9 +1,10 @@
 //! Plans to SQL text, once per statement.
 
 use super::access::{self, Reach};
-use crate::entity::EntityDesc;
+use crate::entity::{EntityDesc, SoftDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::Plan;
+use crate::store::layout::{self, StoredIndex};
 use crate::{Error, Result, Value};
 
 /// A rendered statement.
@@ -90,6 +91,32 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
     Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs })
 }
 
+/// The condition of records that are not deleted; `None` when deleted ones are removed.
+pub(super) fn live(entity: &EntityDesc) -> Option<String> {
+    let soft_delete = entity.soft_delete?;
+    let field = entity.fields.get(soft_delete.field())?;
+    let column = quote(field.column);
+    Some(match soft_delete {
+        SoftDelete::At(_) => format!("{column} IS NULL"),
+        SoftDelete::Is(_, mark) => {
+            // The name of a variant, fixed in the declaration.
+            let mark = match mark() {
+                Value::Text(text) => text.replace('\'', "''"),
+                _ => String::new(),
+            };
+            format!("{column} {} '{mark}'", if field.optional { "IS NOT" } else { "<>" })
+        }
+    })
+}
+
+/// Which records an index holds, when not all.
+pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
+    let live = index.live.then(|| live(entity)).flatten();
+    let null = index.null.map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
+    let conditions: Vec<String> = live.into_iter().chain(null).collect();
+    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
+}
+
 /// A name in SQL; doubling the quotes makes every name legal.
 pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -128,6 +155,8 @@ impl Renderer {
             Filter::Any(list) if list.is_empty() => Ok("0".to_owned()),
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
+            // In the words of the partial indexes, or SQLite would not see that they serve.
+            Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(live(self.entity).unwrap_or_default()),
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
         }
     }

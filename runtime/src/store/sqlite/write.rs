@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::row::SqliteRow;
 use super::{bind, error, native, render};
 use crate::entity::EntityDesc;
-use crate::store::{Plan, Row, Rows, Statement};
+use crate::store::{Plan, Row, Rows, Statement, layout};
 use crate::{Error, Result, Value};
 
 /// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
@@ -37,11 +37,19 @@ fn upsert_by_key(connection: &Connection, statement: &Statement, keys: &[usize],
     let entity = statement.entity;
     let failed = |e| error::of(entity, e);
     let column = |k: &usize| entity.fields.get(*k).map_or_else(String::new, |f| format!("{} = ?", render::quote(f.column)));
-    let condition = keys.iter().map(column).collect::<Vec<_>>().join(" AND ");
+    let mut condition = keys.iter().map(column).collect::<Vec<_>>().join(" AND ");
+    let indexes = layout::apart(entity, keys);
+    let tenant = entity.tenant.filter(|t| indexes.iter().any(|i| i.keys.iter().any(|k| k.field == t.field)) && !keys.contains(&t.field));
+    if let Some(tenant) = tenant {
+        condition.push_str(&format!(" AND {} IS ?", render::quote(entity.fields[tenant.field].column)));
+    }
+    if let Some(live) = indexes.iter().find(|index| index.live).and_then(|_| render::live(entity)) {
+        condition.push_str(&format!(" AND {live}"));
+    }
     let sql = format!("SELECT 1 FROM {} WHERE {condition}", render::quote(entity.storage_name));
     let there = {
         let mut look = connection.prepare_cached(&sql).map_err(failed)?;
-        let values = keys.iter().map(|k| args.get(*k).map(bind::Bound));
+        let values = keys.iter().copied().chain(tenant.map(|t| t.field)).map(|k| args.get(k).map(bind::Bound));
         look.exists(rusqlite::params_from_iter(values)).map_err(failed)?
     };
     let mut rows = write_one(connection, statement, args, rows)?;

@@ -1,8 +1,8 @@
 //! The statements that make what entities declare.
 
-use crate::entity::{EntityDesc, FieldDesc, IndexDesc, Kind, UniqueDesc};
-use crate::store::sqlite::access::index_keys;
-use crate::store::sqlite::render::quote;
+use crate::entity::{EntityDesc, FieldDesc, Kind};
+use crate::store::layout::{self, StoredIndex};
+use crate::store::sqlite::render::{only, quote};
 
 /// The statements that make an entity's table.
 pub(super) struct Declared {
@@ -15,19 +15,15 @@ pub(super) fn declare(entity: &EntityDesc) -> Declared {
     let columns: Vec<String> = entity.fields.iter().enumerate().map(|(i, f)| column(f, i == entity.primary)).collect();
     let table = quote(entity.storage_name);
     let mut indexes = Vec::new();
+    let all = layout::indexes(entity);
     // SQLite checks the youngest index first; created in reverse, the first unique declared is the first one reported.
-    for unique in entity.uniques.iter().rev() {
-        let name = unique_name(entity, unique);
-        let columns: Vec<String> = unique.fields.iter().map(|f| quote(entity.fields[*f].column)).collect();
-        let sql = format!("CREATE UNIQUE INDEX {} ON {table} ({})", quote(&name), columns.join(", "));
-        indexes.push((name, sql));
-    }
-    for index in entity.indexes {
+    let uniques = all.iter().rev().filter(|index| index.unique);
+    for index in uniques.chain(all.iter().filter(|index| !index.unique)) {
         let name = index_name(entity, index);
-        let keys = index_keys(entity, index);
         let columns: Vec<String> =
-            keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
-        let sql = format!("CREATE INDEX {} ON {table} ({})", quote(&name), columns.join(", "));
+            index.keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
+        let unique = if index.unique { "UNIQUE " } else { "" };
+        let sql = format!("CREATE {unique}INDEX {} ON {table} ({}){}", quote(&name), columns.join(", "), only(entity, index));
         indexes.push((name, sql));
     }
     Declared { table: format!("CREATE TABLE {table} (\n  {}\n) STRICT", columns.join(",\n  ")), indexes }
@@ -59,14 +55,9 @@ fn column(field: &FieldDesc, primary: bool) -> String {
     sql
 }
 
-/// `ix_posts_title`
-pub(in crate::store::sqlite) fn index_name(entity: &EntityDesc, index: &IndexDesc) -> String {
-    name("ix", entity, index.fields.iter().map(|k| k.field))
-}
-
-/// `ux_posts_slug`
-pub(in crate::store::sqlite) fn unique_name(entity: &EntityDesc, unique: &UniqueDesc) -> String {
-    name("ux", entity, unique.fields.iter().copied())
+/// `ix_posts_title`, `ux_posts_slug`
+pub(in crate::store::sqlite) fn index_name(entity: &EntityDesc, index: &StoredIndex) -> String {
+    name(if index.unique { "ux" } else { "ix" }, entity, index.name_fields())
 }
 
 /// The name of an index, shortened to 63 bytes with a hash.

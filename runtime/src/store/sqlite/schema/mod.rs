@@ -9,8 +9,8 @@ mod tests;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, SqlitePool};
 
 use self::compare::{Object, State, compare};
+pub(super) use self::declare::index_name;
 use self::declare::{Declared, declare};
-pub(super) use self::declare::{index_name, unique_name};
 use super::render::quote;
 use crate::entity::EntityDesc;
 use crate::{Code, Error, Result};

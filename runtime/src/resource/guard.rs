@@ -1,0 +1,366 @@
+//! The guard: which records a call may touch. One function makes it, and every statement of an entity passes it.
+//!
+//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired) whose values are arguments appended
+//! to those of the statement, so a prepared statement serves every caller. Which conditions there are depends on who calls:
+//! each such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing of the kind.
+
+use super::touch::touch;
+use crate::entity::{EntityDesc, Kind, ScopeFrom, SoftDelete};
+use crate::filter::{CtxPath, Filter, Op, Operand, Source};
+use crate::store::{Assign, AssignValue, Plan, layout};
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// How far a call reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Records of the caller's tenant and scopes.
+    Caller = 0,
+    /// The same, of a caller without a tenant: records that have none.
+    NoTenant = 1,
+    /// The application itself: every tenant and scope.
+    System = 2,
+    /// Deleted records as well.
+    Deleted = 3,
+}
+
+/// What a route is allowed to leave out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RouteGuard {
+    /// Positions in the entity's scopes.
+    scopes: Vec<usize>,
+    /// Anonymous callers read records without a tenant.
+    anonymous: bool,
+}
+
+/// The guard of an entity.
+pub(super) struct Guard {
+    desc: &'static EntityDesc,
+}
+
+impl Guard {
+    /// `None` for an entity all of whose records everybody sees.
+    pub(super) fn new(desc: &'static EntityDesc) -> Option<Self> {
+        let any = desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty();
+        any.then_some(Self { desc })
+    }
+
+    /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data scope.
+    pub(super) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
+        let holds = |i: &usize| !unscoped && self.desc.scope[*i].holds_on(route);
+        RouteGuard {
+            scopes: (0..self.desc.scope.len()).filter(holds).collect(),
+            anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
+        }
+    }
+
+    /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go to `out`.
+    ///
+    /// # Errors
+    /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
+    pub(super) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
+        if cx.system_reason().is_some() {
+            let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty();
+            return Ok(if cx.reaches_deleted() {
+                Reach::Deleted
+            } else if plain {
+                Reach::Caller
+            } else {
+                Reach::System
+            });
+        }
+        let tenant = self.tenant(cx, route)?;
+        let reach = if self.desc.tenant.is_some() && tenant.is_null() { Reach::NoTenant } else { Reach::Caller };
+        out.extend((!tenant.is_null()).then_some(tenant));
+        for scope in &route.scopes {
+            out.push(self.scope(cx, *scope)?);
+        }
+        Ok(reach)
+    }
+
+    /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
+    fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
+        let Some(tenant) = self.desc.tenant else { return Ok(Value::Null) };
+        let known = cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        match cx.value(CtxPath::TenantId) {
+            Value::Null if (known && tenant.optional) || (!known && route.anonymous) => Ok(Value::Null),
+            Value::Null => Err(missing(known)),
+            value => self.fitting(tenant.field, value),
+        }
+    }
+
+    /// The value of a scope.
+    fn scope(&self, cx: &Cx, scope: usize) -> Result<Value> {
+        let scope = &self.desc.scope[scope];
+        match scope.from {
+            ScopeFrom::Ctx(path) => self.fitting(scope.field, cx.bind(path)?),
+            ScopeFrom::Path(name) => cx.bound(self.desc, scope.field).ok_or_else(|| {
+                let (entity, parent) = (self.desc.name, self.desc.parent_path.unwrap_or_default());
+                Error::internal(format!("`{entity}` lives below `{parent}`: say which `{name}` with `cx.within(..)`"))
+            }),
+        }
+    }
+
+    /// A context value as a field holds it. Tenants and ids are texts in the context; one that is no number is nobody's
+    /// where fields are numbers.
+    fn fitting(&self, field: usize, value: Value) -> Result<Value> {
+        Ok(match (self.desc.fields[field].kind, value) {
+            (Kind::Integer, Value::Text(text)) => {
+                let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() < 1 << 53);
+                Value::Int(number.ok_or_else(Error::forbidden)?)
+            }
+            (Kind::String, Value::Int(number)) => Value::Text(number.to_string()),
+            (Kind::Integer, value @ Value::Int(_)) | (Kind::String, value @ Value::Text(_)) => value,
+            _ => return Err(Error::forbidden()),
+        })
+    }
+
+    /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
+    ///
+    /// # Errors
+    /// As [`Guard::reach`]; 403 for the application itself when a value is required and nobody said which.
+    pub(super) fn stamp<V: Held>(&self, cx: &Cx, route: &RouteGuard, values: &mut [V]) -> Result<()> {
+        let system = cx.system_reason().is_some();
+        let owner = self.desc.tenant.map(|tenant| (tenant.field, None));
+        let scopes = route.scopes.iter().map(|i| (self.desc.scope[*i].field, Some(*i)));
+        for (field, scope) in owner.into_iter().chain(scopes) {
+            let value = match scope {
+                _ if system => match cx.bound(self.desc, field).or_else(|| values.get(field).and_then(Held::held)) {
+                    Some(value) => value,
+                    None if self.desc.fields[field].optional => Value::Null,
+                    None => return Err(Error::forbidden()),
+                },
+                None => self.tenant(cx, route)?,
+                Some(scope) => self.scope(cx, scope)?,
+            };
+            values[field] = value.into();
+        }
+        if let Some((field, value)) = layout::expiry(self.desc, cx.now()) {
+            values[field] = value.into();
+        }
+        Ok(())
+    }
+
+    /// Everything that a page must have in common with the one before, beyond its own conditions.
+    pub(super) fn fingerprint(reach: Reach, values: &[Value], out: &mut Vec<u8>) {
+        out.extend_from_slice(&[b'g', reach as u8]);
+        for value in values {
+            super::cursor::encode(value, out);
+        }
+    }
+
+    /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the order of
+    /// [`Guard::arguments`].
+    pub(super) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
+        let slots = Slots::of(self.desc, plan, reach, route, base);
+        let with = |filter: &Filter| filter.clone().and(self.conditions(reach, route, &slots));
+        match plan {
+            Plan::Insert => Plan::Insert,
+            Plan::Select { filter, order, after, limit } => {
+                Plan::Select { filter: with(filter), order: order.clone(), after: after.clone(), limit: limit.clone() }
+            }
+            Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
+            Plan::Update { filter, set, pick } => {
+                Plan::Update { filter: with(filter), set: self.renewed(set.clone(), &slots), pick: pick.clone() }
+            }
+            // The new record is stamped; an existing one is changed only within reach.
+            Plan::Upsert { keys, guard, set } => {
+                Plan::Upsert { keys: keys.clone(), guard: with(guard), set: self.renewed(set.clone(), &slots) }
+            }
+            Plan::Delete { filter, pick } => match (self.desc.soft_delete, slots.now) {
+                (Some(mark), Some(now)) => {
+                    let value = match mark {
+                        SoftDelete::At(_) => Source::Arg { index: now, nullable: false },
+                        SoftDelete::Is(_, value) => Source::Value(value()),
+                    };
+                    let set = touch(self.desc, vec![Assign { field: mark.field(), value: AssignValue::Set(value) }], now);
+                    Plan::Update { filter: with(filter), set: self.renewed(set, &slots), pick: pick.clone() }
+                }
+                _ => Plan::Delete { filter: with(filter), pick: pick.clone() },
+            },
+        }
+    }
+
+    /// The arguments of the guard for a call, behind those of the statement.
+    pub(super) fn arguments(&self, cx: &Cx, plan: &Plan, reach: Reach, route: &RouteGuard, owner: Vec<Value>, args: &mut Vec<Value>) {
+        args.extend(owner);
+        let slots = Slots::of(self.desc, plan, reach, route, 0);
+        args.extend(slots.now.map(|_| Value::Date(cx.now())));
+        if slots.expiry.is_some()
+            && let Some((_, value)) = layout::expiry(self.desc, cx.now())
+        {
+            args.push(value);
+        }
+    }
+
+    fn conditions(&self, reach: Reach, route: &RouteGuard, slots: &Slots) -> Filter {
+        let mut all = Filter::TRUE;
+        if let Some(tenant) = self.desc.tenant {
+            all = match reach {
+                Reach::Caller => all.and(Filter::eq_arg(tenant.field, slots.owner)),
+                Reach::NoTenant => all.and(Filter::cond(tenant.field, Op::Eq, Operand::One(Source::Value(Value::Null)))),
+                Reach::System | Reach::Deleted => all,
+            };
+        }
+        if matches!(reach, Reach::Caller | Reach::NoTenant) {
+            let first = slots.owner + usize::from(self.desc.tenant.is_some() && reach == Reach::Caller);
+            for (n, scope) in route.scopes.iter().enumerate().filter(|_| slots.scoped) {
+                all = all.and(Filter::eq_arg(self.desc.scope[*scope].field, first + n));
+            }
+        }
+        if reach != Reach::Deleted {
+            all = layout::live(self.desc).into_iter().fold(all, Filter::and);
+        }
+        match slots.now.and_then(|now| layout::unexpired(self.desc, now)) {
+            Some(unexpired) => all.and(unexpired),
+            None => all,
+        }
+    }
+
+    /// Every change of a record puts its expiry off.
+    fn renewed(&self, mut set: Vec<Assign>, slots: &Slots) -> Vec<Assign> {
+        if let (Some(index), Some(ttl)) = (slots.expiry, self.desc.ttl) {
+            set.push(Assign { field: ttl.field, value: AssignValue::Set(Source::Arg { index, nullable: false }) });
+        }
+        set
+    }
+
+    /// Refuses values that mark a record as deleted: only a deletion writes them.
+    ///
+    /// # Errors
+    /// `validation_failed` with `not_allowed`.
+    pub(super) fn refuse_mark(&self, plan: &Plan, args: &[Value]) -> Result<()> {
+        let Some(SoftDelete::Is(field, mark)) = self.desc.soft_delete else { return Ok(()) };
+        let assigned = |set: &[Assign]| {
+            let assign = set.iter().find(|a| a.field == field)?;
+            match &assign.value {
+                AssignValue::Set(Source::Arg { index, .. }) => args.get(*index).cloned(),
+                AssignValue::Set(Source::Value(value)) => Some(value.clone()),
+                _ => None,
+            }
+        };
+        let written = match plan {
+            Plan::Insert => args.get(field).cloned(),
+            Plan::Upsert { set, .. } => args.get(field).filter(|new| **new == mark()).cloned().or_else(|| assigned(set)),
+            Plan::Update { set, .. } => assigned(set),
+            Plan::Select { .. } | Plan::Exists { .. } | Plan::Delete { .. } => None,
+        };
+        if written.is_some_and(|value| value == mark()) {
+            let wire = self.desc.fields[field].wire;
+            return Err(Error::invalid(Problem::new(wire, "not_allowed", "marks deleted records: delete the record instead")));
+        }
+        Ok(())
+    }
+
+    /// Which expired records could stand in the way of a write: a plan that removes them. Its arguments are those of the
+    /// write and, at `base`, the call's instant. It may name more than stand in the way; they are gone in any case.
+    pub(super) fn eviction(&self, plan: &Plan, base: usize) -> Option<Plan> {
+        let ttl = self.desc.ttl?;
+        let value = |field: usize| match plan {
+            Plan::Insert | Plan::Upsert { .. } => Some(Source::Arg { index: field, nullable: false }),
+            Plan::Update { set, .. } => set.iter().find(|a| a.field == field).and_then(|a| match &a.value {
+                AssignValue::Set(source) => Some(source.clone()),
+                AssignValue::Add(_) | AssignValue::Push { .. } | AssignValue::Pull(_) => None,
+            }),
+            Plan::Select { .. } | Plan::Exists { .. } | Plan::Delete { .. } => None,
+        };
+        let equal = |field: usize| value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)));
+        let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. }).then(|| equal(self.desc.primary)).flatten();
+        let uniques = self.desc.uniques.iter().filter_map(|unique| {
+            let known: Vec<Filter> = unique.fields.iter().filter_map(|field| equal(*field)).collect();
+            (!known.is_empty()).then_some(Filter::All(known))
+        });
+        let standing: Vec<Filter> = primary.into_iter().chain(uniques).collect();
+        if standing.is_empty() {
+            return None;
+        }
+        let now = Source::Arg { index: base, nullable: false };
+        let expired = Filter::cond(ttl.field, Op::Lte, Operand::One(now));
+        Some(Plan::Delete { filter: expired.and(Filter::Any(standing)), pick: None })
+    }
+}
+
+/// Where the guard's arguments stand.
+struct Slots {
+    /// The tenant, if the reach has one, and the scopes behind it.
+    owner: usize,
+    scoped: bool,
+    now: Option<usize>,
+    expiry: Option<usize>,
+}
+
+impl Slots {
+    fn of(desc: &EntityDesc, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Self {
+        let system = desc.tenant.is_none() && desc.scope.is_empty();
+        let scoped = matches!(reach, Reach::Caller | Reach::NoTenant) && !system;
+        let tenant = usize::from(desc.tenant.is_some() && reach == Reach::Caller);
+        let mut next = base + tenant + if scoped { route.scopes.len() } else { 0 };
+        let mut slot = |wanted: bool| {
+            wanted.then(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        let (marks, changes, filters) = match plan {
+            Plan::Insert => (false, false, false),
+            Plan::Select { .. } | Plan::Exists { .. } => (false, false, true),
+            Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
+            Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
+        };
+        let now = slot(filters && (desc.ttl.is_some() || marks));
+        let expiry = slot(changes && desc.ttl.is_some_and(|ttl| ttl.after.is_some()));
+        Self { owner: base, scoped, now, expiry }
+    }
+}
+
+/// A value of a new record, or the place for one.
+pub(super) trait Held: From<Value> {
+    /// The value, unless it is null or missing.
+    fn held(&self) -> Option<Value>;
+}
+
+impl Held for Value {
+    fn held(&self) -> Option<Value> {
+        (!self.is_null()).then(|| self.clone())
+    }
+}
+
+impl Held for Option<Value> {
+    fn held(&self) -> Option<Value> {
+        self.as_ref().and_then(Held::held)
+    }
+}
+
+/// How many arguments a plan takes.
+pub(super) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
+    let mut most = 0;
+    let mut note = |source: &Source| {
+        if let Source::Arg { index, .. } = source {
+            most = most.max(index + 1);
+        }
+    };
+    match plan {
+        Plan::Insert => return desc.fields.len(),
+        Plan::Select { filter, after, limit, .. } => {
+            filter.sources(&mut note);
+            limit.iter().for_each(&mut note);
+            let keys = after.iter().flat_map(|after| &after.keys).flatten();
+            keys.for_each(|index| note(&Source::Arg { index: *index, nullable: false }));
+        }
+        Plan::Exists { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
+        Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
+            filter.sources(&mut note);
+            for Assign { value, .. } in set {
+                let (AssignValue::Set(source)
+                | AssignValue::Add(source)
+                | AssignValue::Push { value: source, .. }
+                | AssignValue::Pull(source)) = value;
+                note(source);
+            }
+        }
+    }
+    if matches!(plan, Plan::Upsert { .. }) { most.max(desc.fields.len()) } else { most }
+}
+
+fn missing(known: bool) -> Error {
+    if known { Error::forbidden() } else { Error::unauthorized() }
+}

@@ -1,0 +1,69 @@
+//! The sweeper: removes expired records from stores that do not do so themselves.
+//!
+//! Nobody sees an expired record, so nothing depends on when it is removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Form, Table};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::http::Clock;
+use crate::store::{Order, Plan, Rows};
+use crate::validate::list_value;
+use crate::{Cx, Result, Timestamp, Value};
+
+/// Records removed in one statement, so that no sweep holds up writers for long.
+const CHUNK: usize = 500;
+
+impl Table {
+    /// Removes the records that have expired at an instant, and says how many.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn sweep(&self, now: Timestamp) -> Result<usize> {
+        let Some(ttl) = self.desc.ttl else { return Ok(0) };
+        let cx = Cx::system("remove expired records").at(now);
+        let (primary, argument) = (self.desc.primary, |index| Operand::One(Source::Arg { index, nullable: false }));
+        let expired = || Filter::cond(ttl.field, Op::Lte, argument(0));
+        let order = [ttl.field, primary].map(|field| Order { field, desc: false }).to_vec();
+        let limit = Some(Source::Value(Value::Int(CHUNK as i64)));
+        let find = self.unguarded(Plan::Select { filter: expired(), order, after: None, limit })?;
+        let remove = self.unguarded(Plan::Delete { filter: expired().and(Filter::cond(primary, Op::In, argument(1))), pick: None })?;
+        let mut removed = 0;
+        loop {
+            let found = self.execute(&cx, &find, vec![Value::Date(now)], self.rows(&Form::Records)).await?;
+            let keys: Vec<Value> = found.records.iter().map(|record| record[primary].clone()).collect();
+            if keys.is_empty() {
+                return Ok(removed);
+            }
+            removed += self.execute(&cx, &remove, vec![Value::Date(now), list_value(&keys)], Rows::count()).await?.count;
+            if keys.len() < CHUNK {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+/// Sweeps every table that has something to sweep, again and again; `None` when none has.
+pub(crate) fn start(tables: &[Arc<Table>], clock: Clock, every: Duration) -> Option<tokio::task::JoinHandle<()>> {
+    let tables: Vec<Arc<Table>> = tables.iter().filter(|table| table.desc.ttl.is_some()).map(Arc::clone).collect();
+    if tables.is_empty() {
+        return None;
+    }
+    Some(tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(every);
+        // After a pause one sweep is enough.
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for table in &tables {
+                match table.sweep(clock()).await {
+                    Ok(0) => {}
+                    Ok(removed) => tracing::debug!(entity = table.desc.name, removed, "expired records removed"),
+                    // The next round tries again; nobody sees what is left.
+                    Err(error) => tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed"),
+                }
+            }
+        }
+    }))
+}

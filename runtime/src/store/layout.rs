@@ -1,0 +1,240 @@
+//! Which indexes a table has: those that are declared, as visibility shapes them, and those that visibility itself needs.
+//!
+//! A statement of a caller names the tenant and the scopes of the list, and leaves deleted records out. So indexes begin
+//! with those fields and hold live records only: a page is a stretch of one index, whatever other tenants store, and however
+//! much has been deleted.
+
+use crate::entity::{EntityDesc, SoftDelete, SortDesc};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::{Timestamp, Value};
+
+/// An index of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredIndex {
+    /// No two entries are equal; entries with a null are equal to none.
+    pub unique: bool,
+    /// Its keys, in order.
+    pub keys: Vec<SortDesc>,
+    /// How many of the keys its name is made of; the rest breaks ties.
+    pub named: usize,
+    /// Holds live records only, see [`live`].
+    pub live: bool,
+    /// Holds only records where this field is null.
+    pub null: Option<usize>,
+}
+
+impl StoredIndex {
+    /// The fields its name is made of.
+    pub fn name_fields(&self) -> impl Iterator<Item = usize> {
+        self.keys[..self.named].iter().map(|k| k.field)
+    }
+}
+
+/// Every index of an entity but that of its key: uniques first, in the order of declaration.
+pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
+    let mut all = uniques(entity);
+    let live = entity.soft_delete.is_some();
+    let prefix = prefix(entity);
+    let keyed = |declared: &[SortDesc]| {
+        let mut keys: Vec<SortDesc> = prefix.iter().map(|field| SortDesc { field: *field, desc: false }).collect();
+        keys.extend(declared.iter().filter(|k| !prefix.contains(&k.field)));
+        let named = keys.len();
+        // Ties are broken by the key in the direction of the sort, so the index goes on with it.
+        if !keys.iter().any(|k| k.field == entity.primary) {
+            let desc = declared.last().is_some_and(|k| k.desc);
+            keys.push(SortDesc { field: entity.primary, desc });
+        }
+        StoredIndex { unique: false, keys, named, live, null: None }
+    };
+    for declared in entity.indexes {
+        let index = keyed(declared.fields);
+        // Two that differ in the tenant alone are one now.
+        if !all.contains(&index) {
+            all.push(index);
+        }
+    }
+    // The list in its default order, which the key alone does not serve any more.
+    let list = (live || !prefix.is_empty()).then(|| keyed(&[entity.sort]));
+    // What the sweeper reads.
+    let expiry = entity.ttl.map(|ttl| {
+        let keys = [ttl.field, entity.primary].map(|field| SortDesc { field, desc: false });
+        StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live: false, null: None }
+    });
+    for index in list.into_iter().chain(expiry) {
+        if !all.iter().any(|other| serves(other, &index)) {
+            all.push(index);
+        }
+    }
+    all
+}
+
+fn uniques(entity: &EntityDesc) -> Vec<StoredIndex> {
+    let live = entity.soft_delete.is_some();
+    let mut all = Vec::new();
+    for unique in entity.uniques {
+        let own = || unique.fields.iter().map(|field| SortDesc { field: *field, desc: false });
+        let index = |keys: Vec<SortDesc>, null| StoredIndex { unique: true, named: keys.len(), keys, live, null };
+        match entity.tenant {
+            Some(tenant) if !unique.global && !unique.fields.contains(&tenant.field) => {
+                let keys = std::iter::once(SortDesc { field: tenant.field, desc: false }).chain(own()).collect();
+                all.push(index(keys, None));
+                if entity.fields[tenant.field].optional {
+                    // Records without a tenant are unique among themselves, which nulls in an index are not.
+                    all.push(index(own().collect(), Some(tenant.field)));
+                }
+            }
+            _ => all.push(index(own().collect(), None)),
+        }
+    }
+    all
+}
+
+/// The indexes that keep the records apart which an upsert matches by these fields; none for the primary key.
+pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
+    let tenant = entity.tenant.map(|tenant| tenant.field);
+    let declared = |index: &StoredIndex| {
+        let own = |at: usize| fields.contains(&at);
+        fields.iter().all(|f| index.keys.iter().any(|k| k.field == *f))
+            && index.keys.iter().all(|k| own(k.field) || Some(k.field) == tenant)
+    };
+    if fields == [entity.primary] { Vec::new() } else { uniques(entity).into_iter().filter(declared).collect() }
+}
+
+/// The fields that every list of a caller pins: the tenant, then the scopes that hold on the list.
+fn prefix(entity: &EntityDesc) -> Vec<usize> {
+    let scopes = entity.scope.iter().filter(|scope| scope.holds_on("list")).map(|scope| scope.field);
+    entity.tenant.map(|tenant| tenant.field).into_iter().chain(scopes).collect()
+}
+
+/// Whether one index does for another: the same keys, or all of them the other way round.
+fn serves(one: &StoredIndex, other: &StoredIndex) -> bool {
+    let fields = |index: &StoredIndex| index.keys.iter().map(|k| k.field).collect::<Vec<_>>();
+    let mut turned = one.keys.iter().zip(&other.keys).map(|(a, b)| a.desc != b.desc);
+    let first = turned.next();
+    let one_way = turned.all(|turn| Some(turn) == first);
+    !one.unique && one.live == other.live && one.null == other.null && fields(one) == fields(other) && one_way
+}
+
+/// The condition of records that are not deleted; `None` when deleted ones are removed.
+pub fn live(entity: &EntityDesc) -> Option<Filter> {
+    let (field, op, value) = match entity.soft_delete? {
+        SoftDelete::At(field) => (field, Op::Eq, Value::Null),
+        SoftDelete::Is(field, value) => (field, Op::Ne, value()),
+    };
+    Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
+}
+
+/// Whether a condition is that of live records.
+pub fn is_live(entity: &EntityDesc, condition: &Filter) -> bool {
+    live(entity).is_some_and(|live| live == *condition)
+}
+
+/// The condition of records that have not expired at the instant in an argument slot.
+pub fn unexpired(entity: &EntityDesc, now: usize) -> Option<Filter> {
+    let ttl = entity.ttl?;
+    let later = Filter::cond(ttl.field, Op::Gt, Operand::One(Source::Arg { index: now, nullable: false }));
+    if !entity.fields[ttl.field].optional {
+        return Some(later);
+    }
+    let never = Filter::cond(ttl.field, Op::Eq, Operand::One(Source::Value(Value::Null)));
+    Some(Filter::Any(vec![never, later]))
+}
+
+/// Whether a condition is that of records that have not expired. Those that have are gone within a minute, so an index
+/// need not know.
+pub fn is_unexpired(entity: &EntityDesc, condition: &Filter) -> bool {
+    let slot = match condition {
+        Filter::Cond { value: Operand::One(Source::Arg { index, .. }), .. } => Some(*index),
+        Filter::Any(list) => list.iter().find_map(|f| match f {
+            Filter::Cond { value: Operand::One(Source::Arg { index, .. }), .. } => Some(*index),
+            _ => None,
+        }),
+        _ => None,
+    };
+    slot.and_then(|slot| unexpired(entity, slot)).is_some_and(|unexpired| unexpired == *condition)
+}
+
+/// Whether a stored record is live.
+pub fn record_is_live(entity: &EntityDesc, record: &[Value]) -> bool {
+    match entity.soft_delete {
+        None => true,
+        Some(SoftDelete::At(field)) => record[field].is_null(),
+        Some(SoftDelete::Is(field, value)) => record[field] != value(),
+    }
+}
+
+/// The expiry of a record that is changed at an instant.
+pub fn expiry(entity: &EntityDesc, now: Timestamp) -> Option<(usize, Value)> {
+    let ttl = entity.ttl?;
+    let after = i64::try_from(ttl.after?).unwrap_or(i64::MAX);
+    // Years beyond 9999 cannot be stored; a record that lives so long does not expire.
+    let millis = now.millis().saturating_add(after).min(253_402_300_799_999);
+    Some((ttl.field, Value::Date(Timestamp::from_millis(millis))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::{FieldDesc, IndexDesc, Kind, Scope, ScopeFrom, Tenant, Ttl, UniqueDesc};
+    use crate::filter::CtxPath;
+
+    static FIELDS: [FieldDesc; 6] = [
+        FieldDesc::new("id", "id", "id", Kind::String, false),
+        FieldDesc::new("tenant", "tenant", "tenant", Kind::String, true),
+        FieldDesc::new("owner", "owner", "owner", Kind::String, false),
+        FieldDesc::new("slug", "slug", "slug", Kind::String, false),
+        FieldDesc::new("at", "at", "at", Kind::Date, false),
+        FieldDesc::new("gone", "gone", "gone", Kind::Date, true),
+    ];
+    const PLAIN: EntityDesc = EntityDesc {
+        uniques: &[UniqueDesc { fields: &[3], global: false }, UniqueDesc { fields: &[4], global: true }],
+        indexes: &[IndexDesc { fields: &[SortDesc { field: 4, desc: true }] }],
+        sort: SortDesc { field: 4, desc: true },
+        ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
+    };
+
+    const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
+
+    fn shape(entity: &EntityDesc) -> Vec<(bool, Vec<usize>, bool, Option<usize>)> {
+        indexes(entity).iter().map(|i| (i.unique, i.keys.iter().map(|k| k.field).collect(), i.live, i.null)).collect()
+    }
+
+    #[test]
+    fn a_plain_entity_has_what_it_declares() {
+        assert_eq!(shape(&PLAIN), [(true, vec![3], false, None), (true, vec![4], false, None), (false, vec![4, 0], false, None)]);
+    }
+
+    #[test]
+    fn indexes_begin_with_what_every_list_pins_and_hold_live_records() {
+        let guarded = EntityDesc {
+            tenant: Some(Tenant { field: 1, optional: true, anonymous_read: false }),
+            scope: OWNED,
+            soft_delete: Some(SoftDelete::At(5)),
+            ..PLAIN
+        };
+        let expected = [
+            (true, vec![1, 3], true, None),
+            (true, vec![3], true, Some(1)),
+            // Across tenants.
+            (true, vec![4], true, None),
+            // The default order is that of the declared index: one is enough.
+            (false, vec![1, 2, 4, 0], true, None),
+        ];
+        assert_eq!(shape(&guarded), expected);
+    }
+
+    #[test]
+    fn the_list_of_a_soft_delete_entity_does_not_walk_over_deleted_records() {
+        let marked = EntityDesc { soft_delete: Some(SoftDelete::At(5)), sort: SortDesc { field: 0, desc: false }, uniques: &[], ..PLAIN };
+        assert_eq!(shape(&marked), [(false, vec![4, 0], true, None), (false, vec![0], true, None)]);
+    }
+
+    #[test]
+    fn conditions_are_recognised() {
+        let fading = EntityDesc { ttl: Some(Ttl { field: 5, after: None }), ..PLAIN };
+        let condition = unexpired(&fading, 7).unwrap_or(Filter::TRUE);
+        assert!(is_unexpired(&fading, &condition) && !is_unexpired(&PLAIN, &condition));
+        assert!(!is_unexpired(&fading, &Filter::eq_arg(5, 7)));
+        assert_eq!(shape(&fading).last(), Some(&(false, vec![5, 0], false, None)));
+    }
+}
