@@ -4,8 +4,8 @@
 
 pub use crate::entity::{
     Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, IndexDesc, Input,
-    Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, Scope, ScopeFrom, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc,
-    VersionDesc,
+    ItemPatch, Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, Scope, ScopeFrom, SoftDelete, SortDesc, SourceLine, Tenant, Ttl,
+    UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, PolicyDesc};
@@ -15,12 +15,12 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
-    ArrayWrite, AssignSpec, Batch, Consume, Exists, FieldUpdate, Increment, Lookup, Method, OpSpec, Operation, ParamSpec, Place, RouteSpec,
-    Seg, Transition, Upsert, assert_apart, assert_unique,
+    ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, Consume, Exists, FieldUpdate, Increment, Lookup, Method, OpSpec,
+    Operation, ParamSpec, Place, RouteSpec, Seg, Transition, Upsert, Whole, assert_apart, assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use crate::resource::{Adapter, run_bool, run_count, run_optional, run_page, run_record, run_unit, run_upserted};
+pub use crate::resource::{Adapter, run_bool, run_count, run_json, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use crate::store::Row;
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
@@ -37,13 +37,13 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect,
+    expect, expect_key,
 };
-pub use items::{Members, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
+pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
 pub use operations::{
-    ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_query, in_segment, null, on_delete, on_get,
-    on_patch, on_post, on_put, seg,
+    ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
+    on_get, on_patch, on_post, on_put, seg, whole,
 };
 
 use crate::Problem;
@@ -151,6 +151,25 @@ pub fn optional_list_arg<F: Field>(values: impl Into<Param<Vec<<F::Ty as FieldTy
         Param::Omitted => None,
         Param::Null => Some(Value::Null),
         Param::Value(values) => list_arg::<F, _>(values),
+    }
+}
+
+/// An item for an adapter method.
+pub fn item_arg<T: Embedded>(item: &T) -> Option<Value> {
+    Some(Value::Json(serde_json::to_value(item).unwrap_or_default().to_string()))
+}
+
+/// Changes of an item for an adapter method.
+pub fn item_patch_arg(patch: impl ItemPatch) -> Option<Value> {
+    let mut members: Vec<(&'static str, Value)> = Vec::new();
+    patch.members(&mut |name, value| members.push((name, value)));
+    Some(crate::json::object(members))
+}
+
+/// A member of an item's patch, when it is there.
+pub fn put_member<T: FieldType>(name: &'static str, value: Option<T>, put: &mut dyn FnMut(&'static str, Value)) {
+    if let Some(value) = value {
+        put(name, value.into_value());
     }
 }
 

@@ -1,6 +1,6 @@
 //! JSON out: values straight to bytes.
 
-use crate::ValueRef;
+use crate::{Value, ValueRef};
 
 /// Writes a value as JSON.
 pub(crate) fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
@@ -84,6 +84,29 @@ fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
     }
     let rest = bytes.get(at..)?;
     rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').map(|i| at + i)
+}
+
+/// Members as an object, sorted by name.
+pub(crate) fn write_object(mut members: Vec<(&str, Value)>, out: &mut Vec<u8>) {
+    members.sort_unstable_by_key(|(name, _)| *name);
+    out.push(b'{');
+    for (i, (name, value)) in members.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_str(name, out);
+        out.push(b':');
+        write_value(value.as_ref(), out);
+    }
+    out.push(b'}');
+}
+
+/// Members as an object, sorted by name.
+pub(crate) fn object(members: Vec<(&str, Value)>) -> Value {
+    let mut out = Vec::with_capacity(64);
+    write_object(members, &mut out);
+    // All writers above produce UTF-8.
+    Value::Json(String::from_utf8(out).unwrap_or_default())
 }
 
 #[cfg(test)]

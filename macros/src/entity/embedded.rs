@@ -1,7 +1,7 @@
 //! `#[derive(Embedded)]`: a struct that lives in a list inside a record.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Fields, Ident};
 
@@ -15,7 +15,7 @@ pub(crate) fn run(item: TokenStream) -> TokenStream {
     let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|mut input| match fields(&mut input, &mut d) {
         Some(fields) => {
             check(&fields, &mut d);
-            Some(expand(&input.ident, &fields, !d.is_empty()))
+            Some(expand(&input, &fields, !d.is_empty()))
         }
         // A wrong shape still is an item, so that lists of it add no errors; with parameters there is nothing to write.
         None => input.generics.params.is_empty().then(|| expand_unreadable(&input.ident)),
@@ -45,6 +45,7 @@ fn expand_unreadable(ident: &Ident) -> TokenStream {
             #[automatically_derived]
             impl __lp::Embedded for #ident {
                 const FIELDS: &'static [__lp::FieldDesc] = &[];
+                type Patch = __lp::NoPatch;
             }
             #[automatically_derived]
             impl __lp::serde::Serialize for #ident {
@@ -101,7 +102,8 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
     }
 }
 
-fn expand(ident: &Ident, fields: &[Field], inert: bool) -> TokenStream {
+fn expand(input: &DeriveInput, fields: &[Field], inert: bool) -> TokenStream {
+    let (ident, vis) = (&input.ident, &input.vis);
     let name = ident.unraw().to_string();
     let descs = fields.iter().map(|field| {
         let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
@@ -115,12 +117,34 @@ fn expand(ident: &Ident, fields: &[Field], inert: bool) -> TokenStream {
     let count = proc_macro2::Literal::usize_unsuffixed(fields.len());
     let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
     let wires: Vec<_> = fields.iter().map(|f| &f.wire).collect();
+    let patch = format_ident!("{name}Patch", span = ident.span());
+    let doc = format!("Changes of one [`{name}`]: members that are `Some` replace what is there. The key never changes.");
+    let changeable: Vec<&Field> = fields.iter().filter(|f| !f.has(Flag::Primary) && !f.server_owned()).collect();
+    let members = changeable.iter().map(|f| {
+        let (doc, ident, ty) = (&f.doc, &f.ident, &f.ty);
+        let doc = if doc.is_empty() { format!("The new `{}`.", f.name) } else { doc.clone() };
+        quote!(#[doc = #doc] pub #ident: ::core::option::Option<#ty>)
+    });
+    let puts = changeable.iter().map(|f| {
+        let (wire, ident) = (&f.wire, &f.ident);
+        quote!(__lp::put_member(#wire, self.#ident, put);)
+    });
     quote! {
+        #[doc = #doc]
+        #[derive(Default)]
+        #vis struct #patch { #(#members),* }
         const _: () = {
             use ::linchpin::__private as __lp;
             #[automatically_derived]
             impl __lp::Embedded for #ident {
                 const FIELDS: &'static [__lp::FieldDesc] = &[#(#descs),*];
+                type Patch = #patch;
+            }
+            #[automatically_derived]
+            impl __lp::ItemPatch for #patch {
+                fn members(self, put: &mut dyn ::core::ops::FnMut(&'static str, __lp::Value)) {
+                    #(#puts)*
+                }
             }
             #[automatically_derived]
             impl __lp::serde::Serialize for #ident {

@@ -117,6 +117,14 @@ impl<'a> Scope<'a> {
         self.asserts.push(lower::at(quote!(const _: () = __lp::expect::<#marker>(__lp::#kinds, #message);), &at));
     }
 
+    /// Has rustc check that the items of a list have a member that tells them apart.
+    pub(crate) fn identified(&mut self, list: usize, at: &Ident, wire: &str, name: &str) {
+        let at = at.to_token_stream();
+        let marker = lower::marker(self, list, &at);
+        let message = format!("linchpin: items of `{}` have no string or integer field `{name}`", self.at(list).name);
+        self.asserts.push(lower::at(quote!(const _: () = __lp::expect_key::<#marker>(#wire, #message);), &at));
+    }
+
     /// Resolves `field = source, ..`.
     pub(crate) fn assigns(&mut self, pairs: &[Pair], role: impl Fn(&Source) -> Role) -> Vec<Assign> {
         let mut assigns = Vec::new();

@@ -6,10 +6,12 @@ use syn::Ident;
 
 use super::item::{Declared, kept};
 use super::kinds::Returns;
+use super::methods;
 use super::model::Model;
 use super::path::{Segment, shown};
 use crate::entity::Kind;
 use crate::expr::{Param, Place, beside, index};
+use crate::policy::Policy;
 
 /// A const that does nothing: the declaration is wrong and says so itself, its users must not fail as well.
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
@@ -22,7 +24,7 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
 /// is inert.
 pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { poisoned(model.declared) };
-    let method = crate::SERVER.then(|| method(model));
+    let method = crate::SERVER.then(|| if model.plan.parts.is_empty() { method(model) } else { methods::methods(model) });
     quote!(#constant #method)
 }
 
@@ -33,10 +35,8 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let params: Vec<TokenStream> = model.scope.params.iter().map(param).collect();
     let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
     let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
-    let policy = (!policy.is_inherit()).then(|| {
-        let policy = policy.tokens();
-        quote!(.policy(#policy))
-    });
+    let policy = self::policy(policy);
+    let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
     let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
@@ -44,15 +44,25 @@ fn constant(model: &Model<'_>) -> TokenStream {
         #vis const #ident: #ty = {
             use #krate::__private as __lp;
             #(#asserts)*
+            #parts
             static SPEC: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
                 #params
                 .routes(&[#(#routes),*])
+                #named
                 #policy
                 #unscoped
                 #doc;
             __lp::Operation::new(&SPEC)
         };
     }
+}
+
+/// The policy, unless it says nothing.
+pub(super) fn policy(policy: &Policy) -> Option<TokenStream> {
+    (!policy.is_inherit()).then(|| {
+        let policy = policy.tokens();
+        quote!(.policy(#policy))
+    })
 }
 
 fn param(param: &Param) -> TokenStream {
@@ -166,7 +176,7 @@ fn method_ident(name: &str, span: Span) -> Ident {
 }
 
 /// Generated code at the const's name: the call site of the second step is the entity's macro, where lints would confuse.
-fn here(ident: &Ident) -> Span {
+pub(super) fn here(ident: &Ident) -> Span {
     Span::call_site().located_at(ident.span())
 }
 

@@ -9,6 +9,7 @@ mod check;
 mod expand;
 mod item;
 mod kinds;
+mod methods;
 mod model;
 pub(crate) mod path;
 mod place;

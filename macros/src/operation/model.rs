@@ -47,7 +47,12 @@ impl<'a> Model<'a> {
         capability::check(kind, &name, entity, &at, d);
         let mut scope = Scope::new(entity, &declared.entity, d);
         let plan = kind.resolve(&args, &name, &mut scope);
-        let routes = plan.as_ref().map(|plan| place::routes(plan, &args.route, &kebab, &mut scope));
+        if kind.name() != "collection" {
+            args.route.refuse_others(scope.d);
+        }
+        let routes = plan.as_ref().map(|plan| {
+            if plan.parts.is_empty() { place::routes(plan, &args.route, &kebab, &mut scope) } else { place::parts(plan, &kebab) }
+        });
         if let Some(plan) = &plan {
             reach::check(&args, plan, &name, declared, entity, scope.d);
         }

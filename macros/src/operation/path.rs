@@ -88,6 +88,8 @@ pub(crate) struct RouteArgs {
     pub(crate) policy: Policy,
     pub(crate) method: Option<(Method, LitStr)>,
     pub(crate) path: Option<(Vec<Segment>, LitStr)>,
+    /// What is none of the above: for the kind to read or to refuse.
+    pub(crate) others: Vec<Opt>,
 }
 
 impl RouteArgs {
@@ -97,11 +99,18 @@ impl RouteArgs {
         let mut args = Self::default();
         for opt in &options {
             if !args.option(opt, false, d) {
-                let known: Vec<&str> = policy::KEYS.iter().chain(&["method", "path"]).copied().collect();
-                options::unknown(opt, "route", &known, policy::LATER, d);
+                args.others.push(opt.clone());
             }
         }
         args
+    }
+
+    /// Reports what nobody has read.
+    pub(crate) fn refuse_others(&self, d: &mut Diagnostics) {
+        let known: Vec<&str> = policy::KEYS.iter().chain(&["method", "path"]).copied().collect();
+        for opt in &self.others {
+            options::unknown(opt, "route", &known, policy::LATER, d);
+        }
     }
 
     /// Reads one option; `false` when it is none of a route.

@@ -61,6 +61,16 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
     in_path.into_iter().map(|path| (method, path)).collect()
 }
 
+/// The routes of a collection's methods, in their order.
+pub(super) fn parts(plan: &Plan, kebab: &str) -> Vec<(Method, Vec<Segment>)> {
+    let one = |part: &super::kinds::Part| {
+        let own = Segment::Lit(format!("{kebab}-{}", part.name));
+        let item = part.item.then(|| Segment::Param("itemId".to_owned()));
+        (part.method, [Segment::Param("id".to_owned()), own].into_iter().chain(item).collect())
+    };
+    plan.parts.iter().map(one).collect()
+}
+
 fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
     let Some((method, text)) = &args.method else { return plan.method };
     let fits = if plan.reads() { matches!(method, Method::Get | Method::Post) } else { *method != Method::Get };

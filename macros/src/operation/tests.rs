@@ -15,6 +15,7 @@ const NOTE: &str = "
         #[field(default = 0)]
         views: i64,
         tags: Vec<String>,
+        remarks: Vec<Remark>,
         due_at: Option<Timestamp>,
         #[field(default = now)]
         created_at: Timestamp,
@@ -61,6 +62,7 @@ fn the_other_writes() {
     check("op_array_push", include_str!("../../tests/snapshot/op_array_push.rs"));
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
     check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
+    check("op_collection_full", include_str!("../../tests/snapshot/op_collection_full.rs"));
     check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));
 }
 

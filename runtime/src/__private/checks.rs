@@ -54,6 +54,32 @@ pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
     assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
 }
 
+/// Fails to compile with `message` unless the items of a list have a string or integer member of this name on the wire.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
+    let fields = <F::Ty as FieldType>::KIND.item_fields();
+    let mut i = 0;
+    while i < fields.len() {
+        if same(fields[i].wire, wire) && bit(fields[i].kind) & KEYS != 0 && !fields[i].optional {
+            return;
+        }
+        i += 1;
+    }
+    panic!("{}", message);
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
 /// Fails to compile unless `1 <= default_limit <= max_limit <= 10000`.
 ///
 /// # Panics

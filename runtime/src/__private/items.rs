@@ -52,6 +52,16 @@ pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(deserializer: D
     deserializer.deserialize_str(Name(PhantomData))
 }
 
+/// The changes of an item struct that could not be read.
+#[derive(Debug)]
+pub enum NoPatch {}
+
+impl crate::entity::ItemPatch for NoPatch {
+    fn members(self, _: &mut dyn FnMut(&'static str, Value)) {
+        match self {}
+    }
+}
+
 /// The members of an item while it is being read.
 #[derive(Debug)]
 pub struct Members<E> {

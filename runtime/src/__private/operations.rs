@@ -2,7 +2,7 @@
 
 use crate::Value;
 use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
-use crate::operation::{AssignSpec, Method, ParamSpec, Place, RouteSpec, Seg};
+use crate::operation::{AssignSpec, Method, ParamSpec, Place, RouteSpec, Seg, Whole};
 
 /// `field = value`.
 pub const fn assign(field: usize, value: SourceSpec) -> AssignSpec {
@@ -68,6 +68,16 @@ pub const fn in_segment(name: &'static str, field: usize) -> ParamSpec {
 /// A parameter in the query string.
 pub const fn in_query(name: &'static str, field: usize) -> ParamSpec {
     ParamSpec::new(name, field, Place::Query)
+}
+
+/// The key of an item, in its segment.
+pub const fn in_item(field: usize) -> ParamSpec {
+    ParamSpec::new("itemId", field, Place::Segment).element()
+}
+
+/// The whole body.
+pub const fn whole(field: usize, whole: Whole) -> ParamSpec {
+    ParamSpec::new("", field, Place::Whole(whole))
 }
 
 /// A parameter in the body.

@@ -220,9 +220,9 @@ impl App {
             let cursors = CursorKey::derive(&keys);
             let mut tables = Vec::new();
             for entry in entries() {
-                let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?);
+                let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
                 // Planning now turns a statement the store refuses into a start-up error.
-                for spec in entry.operations {
+                for spec in entry.mounted() {
                     table.executor(spec)?;
                 }
                 tables.push(table);

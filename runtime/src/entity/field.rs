@@ -46,6 +46,14 @@ impl Kind {
         }
     }
 
+    /// The fields of the items; none for other types.
+    pub const fn item_fields(self) -> &'static [FieldDesc] {
+        match self {
+            Self::Items(fields) => fields,
+            _ => &[],
+        }
+    }
+
     /// Whether values compare: everything but lists and JSON.
     pub const fn is_scalar(self) -> bool {
         !matches!(self, Self::StringArray | Self::Json | Self::Items(_))
@@ -177,7 +185,31 @@ pub trait FieldEnum: Sized + Copy + 'static {
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
     /// Its fields.
     const FIELDS: &'static [FieldDesc];
+    /// Changes of one item: `RevisionPatch` for `Revision`.
+    type Patch: ItemPatch;
 }
+
+/// Changes of one item, made beside its struct by `#[derive(Embedded)]`.
+pub trait ItemPatch {
+    /// Hands over the members that are present, by their names on the wire.
+    fn members(self, put: &mut dyn FnMut(&'static str, Value));
+}
+
+/// A list of items; for the types of generated methods.
+pub trait Items {
+    /// One item.
+    type Item: Embedded;
+}
+
+impl<T: Embedded> Items for Vec<T> {
+    type Item = T;
+}
+
+/// The type of one item of a field: `Revision` for `post::revisions`.
+pub type ItemOf<F> = <ValueOf<F> as Items>::Item;
+
+/// The type of changes of one item of a field: `RevisionPatch` for `post::revisions`.
+pub type ItemPatchOf<F> = <ItemOf<F> as Embedded>::Patch;
 
 /// A serde type stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, serde::Deserialize)]

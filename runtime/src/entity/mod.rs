@@ -11,7 +11,7 @@ pub use desc::{
     Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SortDesc, SourceLine, UniqueDesc,
     VersionDesc,
 };
-pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, Json, Kind, Uuid, ValueOf};
+pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs, Upserted};
 pub use typed::{Entity, Input, Param};
 pub use visibility::{Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

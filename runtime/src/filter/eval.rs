@@ -75,6 +75,9 @@ pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bo
         Filter::All(list) => list.iter().all(|f| matches(f, row, args)),
         Filter::Any(list) => list.iter().any(|f| matches(f, row, args)),
         Filter::Cond { field, op, value } => condition(row.value(*field), *op, value, args),
+        Filter::Item { field, key, value, held } => {
+            resolve(value, args).is_some_and(|value| holds_item(row.value(*field), key, value) == *held)
+        }
     }
 }
 
@@ -177,6 +180,13 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
         },
         Op::In | Op::Nin => false,
     }
+}
+
+/// Whether a list of items holds one whose member has this value.
+fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
+    let ValueRef::Json(text) = stored else { return false };
+    let items: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
+    items.iter().any(|item| item.get(key).is_some_and(|member| equals_json(value, member)))
 }
 
 /// The number of elements of a list; null holds none.

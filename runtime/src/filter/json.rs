@@ -65,6 +65,8 @@ impl Filter {
                     op => json!({ name: { op.as_str(): operand } }),
                 }
             }
+            // A guard of the runtime's own; no declaration holds one.
+            Self::Item { field, key, held, .. } => json!({ format!("#{field}.{key}"): { "$item": held } }),
         }
     }
 

@@ -112,6 +112,17 @@ pub enum Filter {
         /// With what.
         value: Operand,
     },
+    /// Whether a list of items holds one whose member has this value. For collections: no declaration can name it.
+    Item {
+        /// Position of the list.
+        field: usize,
+        /// The member's name on the wire.
+        key: &'static str,
+        /// Its value, text or a whole number.
+        value: Source,
+        /// Whether there must be one, or must not.
+        held: bool,
+    },
 }
 
 /// The right side of a condition.
@@ -205,6 +216,7 @@ impl Filter {
                     Operand::List(list) => Operand::List(list.into_iter().map(|s| map(field, op, s)).collect()),
                 },
             },
+            Self::Item { field, key, value, held } => Self::Item { field, key, value: map(field, Op::Eq, value), held },
         }
     }
 
@@ -214,6 +226,7 @@ impl Filter {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|f| f.sources(note)),
             Self::Cond { value: Operand::One(source), .. } => note(source),
             Self::Cond { value: Operand::List(list), .. } => list.iter().for_each(note),
+            Self::Item { value, .. } => note(value),
         }
     }
 
@@ -239,6 +252,7 @@ impl Filter {
                 };
                 (!dropped).then_some(Self::Cond { field, op, value })
             }
+            item @ Self::Item { .. } => Some(item),
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
         }),
         (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(StatusCode::OK, value.to_string().into_bytes())),
         (Outcome::Count(n), Answer::Count) => Ok(response::json(StatusCode::OK, n.to_string().into_bytes())),
+        (Outcome::Json(text), Answer::Items { .. } | Answer::Item { created: false, .. }) => Ok(response::json(StatusCode::OK, text)),
+        (Outcome::Json(text), Answer::Item { created: true, .. }) => Ok(response::json(StatusCode::CREATED, text)),
         (Outcome::Nothing, Answer::Nothing) => Ok(response::empty(StatusCode::NO_CONTENT)),
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => record(on, rows, shape),
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(on, rows)),

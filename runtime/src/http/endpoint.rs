@@ -172,7 +172,7 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
             run: None,
         });
     }
-    for spec in entry.operations {
+    for spec in entry.mounted() {
         if spec.policy.disabled {
             continue;
         }

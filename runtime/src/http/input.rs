@@ -17,6 +17,14 @@ pub(super) fn object<'b>(headers: &HeaderMap, bytes: &'b [u8]) -> Result<Body<'b
     read_object(bytes)
 }
 
+/// Checks that a body is declared as JSON, if there is one.
+///
+/// # Errors
+/// `unsupported_media_type`.
+pub(super) fn declared(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() { Ok(()) } else { body::check_type(headers) }
+}
+
 /// Checks that a route without input was sent none: no body, or `{}`.
 ///
 /// # Errors

@@ -7,11 +7,14 @@ use axum::http::request::Parts;
 use super::query::{self, Pair};
 use super::router::Params;
 use super::{input, path};
-use crate::entity::PageArgs;
-use crate::operation::{Answer, Method, OpSpec, ParamSpec, Place};
+use crate::entity::{FieldDesc, Kind, PageArgs};
+use crate::operation::{Answer, Method, OpSpec, ParamSpec, Place, Whole};
 use crate::resource::{Executor, Table};
-use crate::validate::{Body, Json, list_value, read_param_members};
+use crate::validate::{Body, Json, list_value, read_param_members, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
+
+/// What one element of a list is read as: any text.
+static ELEMENT: FieldDesc = FieldDesc::new("", "", "", Kind::StringArray, false);
 
 /// An operation's route, planned.
 pub(super) struct OperationPlan {
@@ -56,6 +59,8 @@ enum Carrier {
     Path(usize),
     Query,
     Body,
+    /// The whole body.
+    Whole(Whole),
 }
 
 /// What a request says.
@@ -73,6 +78,7 @@ impl OperationPlan {
             (Some(at), _) => Ok(Carrier::Path(at)),
             (None, Place::Id) => Err(Error::internal(format!("operation `{}`: no segment holds `{}`", spec.name, param.name))),
             (None, Place::Body) => Ok(Carrier::Body),
+            (_, Place::Whole(whole)) => Ok(Carrier::Whole(whole)),
             (None, Place::Query | Place::Segment) => Ok(Carrier::Query),
         };
         let sources: Box<[Carrier]> = spec.params.iter().map(carrier).collect::<Result<_>>()?;
@@ -106,7 +112,14 @@ impl OperationPlan {
         let mut read = OperationInput { args: vec![None; self.sources.len()], page: PageArgs::default() };
         let pairs = query::pairs(parts.uri.query());
         query::refuse_unknown(pairs.iter().filter(|p| self.key(&p.key).is_none()).map(|p| &*p.key))?;
-        self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems);
+        match self.whole() {
+            None => self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems),
+            Some((index, whole)) => {
+                input::declared(&parts.headers, body)?;
+                let (field, key) = (&table.desc.fields[self.spec.params[index].field], self.spec.kind.bounds().map_or("", |b| b.key));
+                read.args[index] = read_whole(field, key, whole, body, cx.now(), &mut problems)?;
+            }
+        }
         let mut no_record = false;
         for (index, param) in self.spec.params.iter().enumerate() {
             let (Carrier::Id(at) | Carrier::Path(at)) = self.sources[index] else { continue };
@@ -118,7 +131,10 @@ impl OperationPlan {
             }
             let at = format!("path:{}", param.name);
             match text {
-                Some(text) => read.args[index] = query::scalar(&table.desc.fields[param.field], &text, &at, &mut problems),
+                Some(text) => {
+                    let field = if param.element { &ELEMENT } else { &table.desc.fields[param.field] };
+                    read.args[index] = query::scalar(field, &text, &at, &mut problems);
+                }
                 None => problems.push(Problem::new(at, "format", "must be percent-encoded UTF-8")),
             }
         }
@@ -136,6 +152,14 @@ impl OperationPlan {
             return Err(Error::validation(problems));
         }
         if no_record { Err(Error::not_found()) } else { Ok(read) }
+    }
+
+    /// The parameter that is the whole body.
+    fn whole(&self) -> Option<(usize, Whole)> {
+        self.sources.iter().enumerate().find_map(|(i, source)| match source {
+            Carrier::Whole(whole) => Some((i, *whole)),
+            _ => None,
+        })
     }
 
     /// Reads the members of the body: parameters, and the page when the answer is one and the query has no room for it.
@@ -236,6 +260,7 @@ impl OperationPlan {
                 Carrier::Path(_) => format!("path:{}", param.name),
                 Carrier::Query => query::path(param.name),
                 Carrier::Body => param.name.to_owned(),
+                Carrier::Whole(_) => String::new(),
             };
             let reported = |p: &Problem| p.path == path || p.path.strip_prefix(&path).is_some_and(|rest| rest.starts_with('['));
             if param.required && args[index].is_none() && !problems.iter().any(reported) {

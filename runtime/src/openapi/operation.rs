@@ -9,7 +9,7 @@ use super::{Components, errors, parameters, reference};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
-use crate::operation::{Answer, Method, OpSpec, Place};
+use crate::operation::{Answer, Method, OpSpec, Place, Whole};
 
 /// A route, and how the document spells the parameters of its path.
 pub(super) struct Parts<'a> {
@@ -76,7 +76,9 @@ fn filter(endpoint: &Endpoint) -> Option<Json> {
 fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
     match filter {
         Filter::All(list) | Filter::Any(list) => list.iter().all(|f| is_public(f, desc)),
-        Filter::Cond { field, .. } => desc.fields.get(*field).is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE)),
+        Filter::Cond { field, .. } | Filter::Item { field, .. } => {
+            desc.fields.get(*field).is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE))
+        }
     }
 }
 
@@ -127,6 +129,24 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
 
 /// The body of an operation, and whether it may be left out; `None` when there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
+    let whole = spec.params.iter().find_map(|p| match p.place {
+        Place::Whole(whole) => Some((p.field, whole)),
+        _ => None,
+    });
+    if let Some((field, whole)) = whole {
+        let field = field_of(endpoint, field)?;
+        return Some(match whole {
+            Whole::Items => (Json::Object(schema::value(field)), true),
+            Whole::Item => (schema::item(field), true),
+            Whole::Patch => {
+                let mut members = schema::item(field);
+                if let Some(object) = members.as_object_mut() {
+                    object.remove("required");
+                }
+                (members, false)
+            }
+        });
+    }
     let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
     for param in spec.params.iter().filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p)) {
         let Some(field) = field_of(endpoint, param.field) else { continue };
@@ -185,6 +205,8 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
                 Answer::Boolean => json!({ "type": "boolean" }),
                 Answer::Count => json!({ "type": "integer", "minimum": 0 }),
+                Answer::Items { field } => field_of(endpoint, field).map_or(json!({}), |f| Json::Object(schema::value(f))),
+                Answer::Item { field, .. } => field_of(endpoint, field).map_or(json!({}), schema::item),
                 Answer::Nothing | Answer::Upserted { wrapped: false } => reference("schemas", entity),
                 Answer::Upserted { wrapped: true } => {
                     let properties = json!({ "entity": reference("schemas", entity), "created": { "type": "boolean" } });
@@ -214,6 +236,9 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Exists => ("Whether there is one.", header_map(&[])),
                 Answer::Count => ("How many records matched.", header_map(&[])),
                 Answer::Nothing => ("Done.", header_map(&[])),
+                Answer::Items { .. } => ("The items, in order.", header_map(&[])),
+                Answer::Item { created: true, .. } => ("The new item.", header_map(&[])),
+                Answer::Item { .. } => ("The changed item.", header_map(&[])),
                 Answer::Upserted { .. } => ("The record, which was there.", record),
             };
             match spec.kind.returns() {
@@ -224,6 +249,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                     out.insert("201".to_owned(), answer("The record, which is new.", headers_of_new, schema.clone()));
                     ("200", answer(description, headers, schema))
                 }
+                Answer::Item { created: true, .. } => ("201", answer(description, headers, schema)),
                 _ => ("200", answer(description, headers, schema)),
             }
         }

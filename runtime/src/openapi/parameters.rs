@@ -58,7 +58,7 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
             Action::Operation(spec, _) => spec
                 .params
                 .iter()
-                .find(|p| p.name == name)
+                .find(|p| p.name == name && !p.element)
                 .and_then(|p| field_of(endpoint, p.field))
                 .map_or_else(|| json!({ "type": "string" }), |field| Json::Object(schema::bare(field))),
             _ => json!({ "type": "string" }),

@@ -124,6 +124,11 @@ pub(super) fn bare(field: &FieldDesc) -> Map<String, Json> {
     value(&FieldDesc { rules: &Rules::NONE, ..*field })
 }
 
+/// One item of a list.
+pub(super) fn item(field: &FieldDesc) -> Json {
+    value(field).remove("items").unwrap_or_default()
+}
+
 /// One element of a list of strings.
 pub(super) fn element(field: &FieldDesc) -> Map<String, Json> {
     let mut out = Map::new();

@@ -112,6 +112,7 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
 pub(crate) fn param_path(param: &ParamSpec) -> String {
     match param.place {
         Place::Body => param.name.to_owned(),
+        Place::Whole(_) => String::new(),
         Place::Id => format!("path:{}", param.name),
         Place::Segment | Place::Query => format!("query:{}", param.name),
     }

@@ -13,7 +13,7 @@ impl OpSpec {
     pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
         let caller = Location::caller();
         let at = SourceLine { file: caller.file(), line: caller.line() };
-        Self { name, kind, params: &[], routes: &[], policy: PolicyDesc::INHERIT, unscoped: None, doc: "", at }
+        Self { name, kind, params: &[], routes: &[], parts: &[], policy: PolicyDesc::INHERIT, unscoped: None, doc: "", at }
     }
 
     /// With call parameters.
@@ -26,6 +26,12 @@ impl OpSpec {
     #[must_use]
     pub const fn routes(self, routes: &'static [RouteSpec]) -> Self {
         Self { routes, ..self }
+    }
+
+    /// With operations that it stands for.
+    #[must_use]
+    pub const fn parts(self, parts: &'static [&'static OpSpec]) -> Self {
+        Self { parts, ..self }
     }
 
     /// With a policy of its own.

@@ -7,6 +7,7 @@ mod batch;
 #[cfg(feature = "server")]
 mod bind;
 mod build;
+mod collection;
 mod consume;
 mod duplicates;
 mod exists;
@@ -23,12 +24,13 @@ mod write;
 
 pub use array::{ArrayAction, ArrayWrite};
 pub use batch::Batch;
+pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
 pub use consume::Consume;
 pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, find_duplicates};
 pub use exists::Exists;
 pub use field_update::FieldUpdate;
 pub use increment::Increment;
 pub use lookup::Lookup;
-pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg};
+pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Whole};
 pub use transition::Transition;
 pub use upsert::Upsert;

@@ -53,6 +53,8 @@ pub struct OpSpec {
     pub params: &'static [ParamSpec],
     /// The routes it mounts below the entity; empty when disabled.
     pub routes: &'static [RouteSpec],
+    /// The operations that it stands for, each with one of its routes; empty when it is one itself.
+    pub parts: &'static [&'static OpSpec],
     /// Its part of the route policy, merged over `routes.defaults`.
     pub policy: PolicyDesc,
     /// Why data scope does not hold for it; the tenant does.
@@ -93,6 +95,19 @@ pub enum Place {
     Query,
     /// A top-level member of the body.
     Body,
+    /// The whole body.
+    Whole(Whole),
+}
+
+/// What a whole body holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Whole {
+    /// One item of the parameter's field.
+    Item,
+    /// Members of one item.
+    Patch,
+    /// A list of items.
+    Items,
 }
 
 /// A route an operation or entity mounts, relative to the entity's path.
@@ -187,6 +202,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
+    /// What it lays down for a list of items, for all that write the list.
+    fn bounds(&self) -> Option<super::ItemBounds> {
+        None
+    }
+
     /// The declared filter, for introspection.
     fn filter(&self) -> Option<&FilterSpec> {
         None
@@ -215,6 +235,18 @@ pub enum Answer {
     Exists,
     /// A bare number.
     Count,
+    /// The items of a list.
+    Items {
+        /// Position of the list's field.
+        field: usize,
+    },
+    /// One item of a list.
+    Item {
+        /// Position of the list's field.
+        field: usize,
+        /// Whether it is new: 201.
+        created: bool,
+    },
     /// 204.
     Nothing,
     /// The record, 201 when it is new; within `{ "entity", "created" }` when wrapped.

@@ -129,6 +129,12 @@ fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
         AssignValue::Add(source) => AssignValue::Add(slot(source)),
         AssignValue::Push { value, dedupe } => AssignValue::Push { value: slot(value), dedupe: *dedupe },
         AssignValue::Pull(source) => AssignValue::Pull(slot(source)),
+        AssignValue::AddItem(source) => AssignValue::AddItem(slot(source)),
+        AssignValue::RemoveItem { key, id } => AssignValue::RemoveItem { key, id: slot(id) },
+        AssignValue::ChangeItem { key, id, members } => {
+            let id = slot(id);
+            AssignValue::ChangeItem { key, id, members: members.iter().map(|(name, source)| (*name, slot(source))).collect() }
+        }
     };
     Assign { field, value }
 }

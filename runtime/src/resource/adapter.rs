@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
 use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs, Upserted};
 use crate::operation::OpSpec;
@@ -159,6 +161,23 @@ pub async fn run_count<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, c
 pub async fn run_unit<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<()> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Nothing => Ok(()),
+        _ => Err(unexpected(spec)),
+    }
+}
+
+/// Runs an operation that answers JSON of a known form. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_json<E: Entity, T: DeserializeOwned>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<T> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Json(text) => serde_json::from_slice(&text).map_err(Error::internal),
         _ => Err(unexpected(spec)),
     }
 }

@@ -259,7 +259,7 @@ impl Guard {
             Plan::Insert | Plan::Upsert { .. } => Some(Source::Arg { index: field, nullable: false }),
             Plan::Update { set, .. } => set.iter().find(|a| a.field == field).and_then(|a| match &a.value {
                 AssignValue::Set(source) => Some(source.clone()),
-                AssignValue::Add(_) | AssignValue::Push { .. } | AssignValue::Pull(_) => None,
+                _ => None,
             }),
             Plan::Select { .. } | Plan::Exists { .. } | Plan::Delete { .. } => None,
         };
@@ -349,13 +349,7 @@ pub(super) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
         Plan::Exists { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
             filter.sources(&mut note);
-            for Assign { value, .. } in set {
-                let (AssignValue::Set(source)
-                | AssignValue::Add(source)
-                | AssignValue::Push { value: source, .. }
-                | AssignValue::Pull(source)) = value;
-                note(source);
-            }
+            set.iter().for_each(|assign| assign.value.sources(&mut note));
         }
     }
     if matches!(plan, Plan::Upsert { .. }) { most.max(desc.fields.len()) } else { most }

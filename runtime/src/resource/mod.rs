@@ -18,7 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{Adapter, Adapters, run_bool, run_count, run_optional, run_page, run_record, run_unit, run_upserted};
+pub use adapter::{Adapter, Adapters, run_bool, run_count, run_json, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub use page::ListRequest;
@@ -75,6 +75,8 @@ pub enum Outcome {
     Boolean(bool),
     /// A number of records.
     Count(u64),
+    /// Any JSON, finished.
+    Json(Vec<u8>),
     /// Nothing.
     Nothing,
     /// One record, its key in `last`; `created` tells whether it is new.

@@ -177,5 +177,7 @@ fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape: &mut Vec<u
             };
             Filter::Cond { field, op, value }
         }
+        // Pages are not filtered by items.
+        item @ Filter::Item { .. } => item,
     }
 }

@@ -11,6 +11,7 @@ use super::{Call, CursorKey, Executor, Form, Outcome};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::Filter;
 use crate::operation::{AssignSpec, OpSpec};
+use crate::package::EntityEntry;
 use crate::store::{Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::Validator;
 use crate::{Code, Cx, Error, Result, Value};
@@ -82,6 +83,15 @@ impl Table {
             ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
         })
+    }
+
+    /// With what its operations lay down for lists of items, which holds for create and update as well.
+    #[must_use]
+    pub fn bounded(mut self, entry: &EntityEntry) -> Self {
+        for bounds in entry.mounted().filter_map(|spec| spec.kind.bounds()) {
+            self.validator.bound_items(bounds);
+        }
+        self
     }
 
     /// Rows in the wanted form.

@@ -99,6 +99,22 @@ pub struct Assign {
     pub value: AssignValue,
 }
 
+impl AssignValue {
+    /// Calls `note` with every source.
+    pub fn sources(&self, note: &mut impl FnMut(&Source)) {
+        match self {
+            Self::Set(source) | Self::Add(source) | Self::Push { value: source, .. } | Self::Pull(source) | Self::AddItem(source) => {
+                note(source);
+            }
+            Self::RemoveItem { id, .. } => note(id),
+            Self::ChangeItem { id, members, .. } => {
+                note(id);
+                members.iter().for_each(|(_, source)| note(source));
+            }
+        }
+    }
+}
+
 /// What is written to a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AssignValue {
@@ -115,4 +131,22 @@ pub enum AssignValue {
     },
     /// The old list of strings without this one; null counts as empty.
     Pull(Source),
+    /// The old list of items with this one behind it: JSON.
+    AddItem(Source),
+    /// The old list of items without the one whose member has this value.
+    RemoveItem {
+        /// The member's name on the wire.
+        key: &'static str,
+        /// Its value.
+        id: Source,
+    },
+    /// The old list of items, with members of one of them replaced.
+    ChangeItem {
+        /// The name of the member that tells items apart.
+        key: &'static str,
+        /// Its value.
+        id: Source,
+        /// Names on the wire and new values: JSON.
+        members: Vec<(&'static str, Source)>,
+    },
 }

@@ -15,6 +15,7 @@ struct Note {
 }
 
 impl Embedded for Note {
+    type Patch = crate::__private::NoPatch;
     const FIELDS: &'static [FieldDesc] = &NOTE;
 }
 

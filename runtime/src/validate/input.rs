@@ -8,7 +8,7 @@ use super::rules::json_holds_nul;
 use super::scalar::{HOLDS_NUL, IS_NULL, NOT_LIST, NOT_OBJECT, list_value, plain_text};
 use super::tree::Json;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
-use crate::operation::{ParamSpec, Place};
+use crate::operation::{ParamSpec, Place, Whole};
 use crate::resource::Draft;
 use crate::{Error, Problem, Result, Timestamp, Value};
 
@@ -124,6 +124,30 @@ pub fn read_param_members(
         }
     };
     params.iter().map(|param| if param.place == Place::Body { read(param) } else { None }).collect()
+}
+
+/// Reads a whole body as the one parameter that it is.
+///
+/// # Errors
+/// `malformed_json`; `validation_failed` for JSON of another shape.
+pub fn read_whole(
+    field: &FieldDesc,
+    key: &str,
+    whole: Whole,
+    bytes: &[u8],
+    now: Timestamp,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<Value>> {
+    let json = if bytes.is_empty() { Json::Object(Vec::new()) } else { Json::parse(bytes)? };
+    let Kind::Items(fields) = field.kind else { return Err(Error::internal("a whole body is of items")) };
+    let mut reader = Reader { problems, now };
+    Ok(match (whole, &json) {
+        (Whole::Item, Json::Object(members)) => reader.one_item(fields, members),
+        (Whole::Patch, Json::Object(members)) => reader.item_patch(fields, key, members),
+        (Whole::Items, json @ Json::Array(_)) => reader.value(field, json, Path::Root("")),
+        (Whole::Items, _) => return Err(Error::invalid(Problem::new("", NOT_LIST.code, "must be a list of objects"))),
+        _ => return Err(Error::invalid(Problem::new("", NOT_OBJECT.code, NOT_OBJECT.message))),
+    })
 }
 
 /// A list of a field's type; the elements of a string array's list are strings.

@@ -16,7 +16,7 @@ mod tree;
 
 pub use format::FORMATS;
 #[cfg(feature = "server")]
-pub use input::{Body, Mode, read_draft, read_object, read_param_members};
+pub use input::{Body, Mode, read_draft, read_object, read_param_members, read_whole};
 pub use rules::Validator;
 pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
 pub use tree::Json;

@@ -23,6 +23,7 @@ impl fmt::Display for Path<'_> {
         match self {
             Self::Root(text) => f.write_str(text),
             Self::Index(list, index) => write!(f, "{list}[{index}]"),
+            Self::Member(Self::Root(""), name) => f.write_str(name),
             Self::Member(object, name) => write!(f, "{object}.{name}"),
         }
     }

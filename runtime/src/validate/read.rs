@@ -81,6 +81,31 @@ impl Reader<'_> {
         String::from_utf8(out).ok().map(Value::Json)
     }
 
+    /// One item from a whole body.
+    pub(super) fn one_item(&mut self, fields: &'static [FieldDesc], members: &[(Cow<'_, str>, Json<'_>)]) -> Option<Value> {
+        let mut out = Vec::with_capacity(64);
+        self.item(fields, members, Path::Root(""), &mut out);
+        String::from_utf8(out).ok().map(Value::Json)
+    }
+
+    /// Members of an item from a whole body. The one that tells items apart stays as it is.
+    pub(super) fn item_patch(&mut self, fields: &'static [FieldDesc], key: &str, members: &[(Cow<'_, str>, Json<'_>)]) -> Option<Value> {
+        let mut values: Vec<(&str, Value)> = Vec::with_capacity(members.len());
+        for (name, json) in members {
+            let path = Path::Root(name);
+            match fields.iter().find(|f| f.wire == name && !f.flags.has(Flags::PRIVATE)) {
+                None => path.report(self.problems, "unknown_field", "is not a field"),
+                Some(field) if field.wire == key => path.report(self.problems, "immutable", "cannot be changed"),
+                Some(field) if field.flags.has(Flags::READ_ONLY) => path.report(self.problems, "read_only", "cannot be written"),
+                Some(field) if matches!(json, Json::Null) && !field.optional => {
+                    path.report(self.problems, IS_NULL.code, IS_NULL.message);
+                }
+                Some(field) => values.extend(self.value(field, json, path).map(|value| (field.wire, value))),
+            }
+        }
+        Some(crate::json::object(values))
+    }
+
     /// Appends one item with its defaults, members sorted by name.
     ///
     /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent back keeps its id.
@@ -117,17 +142,7 @@ impl Reader<'_> {
             };
             values.extend(value.map(|value| (field.wire, value)));
         }
-        values.sort_unstable_by_key(|(wire, _)| *wire);
-        out.push(b'{');
-        for (i, (wire, value)) in values.into_iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            crate::json::write_str(wire, out);
-            out.push(b':');
-            crate::json::write_value(value.as_ref(), out);
-        }
-        out.push(b'}');
+        crate::json::write_object(values, out);
     }
 
     fn absent(&self, field: &FieldDesc) -> Option<Value> {

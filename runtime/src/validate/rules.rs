@@ -1,5 +1,6 @@
 //! Constraints: every rule on values, checked in one place.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use regex::Regex;
@@ -10,6 +11,7 @@ use super::read::Reader;
 use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of};
 use super::tree::Json;
 use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
+use crate::operation::ItemBounds;
 use crate::{Error, Problem, Result, Timestamp, Value};
 
 /// The compiled rules of an entity.
@@ -29,6 +31,8 @@ struct FieldRules {
     each: Option<TextRules>,
     /// Of the members of items.
     members: Box<[FieldRules]>,
+    /// Of a list that is a collection.
+    bounds: Option<ItemBounds>,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,25 @@ impl Validator {
         }
     }
 
+    /// Lays down what holds for a list of items whoever writes it: how many, and which member no two share.
+    pub fn bound_items(&mut self, bounds: ItemBounds) {
+        if let Some(rules) = self.fields.get_mut(bounds.field) {
+            rules.bounds = Some(bounds);
+        }
+    }
+
+    /// Checks the members of one item, or some of them; `text` is an object that was read as one.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
+        let mut problems = Vec::new();
+        if let (Some(rules), Ok(Json::Object(members))) = (self.fields.get(field), Json::parse(text.as_bytes())) {
+            rules.check_members(&members, Path::Root(""), &mut problems);
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    }
+
     /// Checks one element for a list of strings.
     pub fn check_element(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
         let path = Path::Root(path);
@@ -86,7 +109,7 @@ impl FieldRules {
             _ => Box::default(),
         };
         let each = field.rules.each.map(|rules| TextRules::compile(field, rules)).transpose()?;
-        Ok(Self { field, text: TextRules::compile(field, field.rules)?, each, members })
+        Ok(Self { field, text: TextRules::compile(field, field.rules)?, each, members, bounds: None })
     }
 
     fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
@@ -171,18 +194,23 @@ impl FieldRules {
             return;
         };
         check_count(self.field.rules, list.len(), path, problems);
+        let within = self.field.rules.items.1.is_none_or(|most| list.len() <= most as usize);
+        if let Some(most) = self.bounds.and_then(|b| b.max).filter(|most| within && list.len() > *most as usize) {
+            path.report(problems, "max_items", format!("must hold at most {most} {}", if most == 1 { "item" } else { "items" }));
+        }
         let mut seen = HashSet::new();
+        let mut ids = HashSet::new();
         for (i, item) in list.iter().enumerate() {
             let path = Path::Index(&path, i);
             let Json::Object(members) = item else { continue };
-            for rules in &self.members {
-                let Some((_, json)) = members.iter().find(|(key, _)| key == rules.field.wire) else { continue };
-                let path = Path::Member(&path, rules.field.wire);
-                // Types were checked where the item was read, or by its Rust type.
-                let mut known = Vec::new();
-                let value = Reader { problems: &mut known, now: Timestamp::default() }.value(rules.field, json, path);
-                if let Some(value) = value {
-                    rules.check(&value, path, problems);
+            self.check_members(members, path, problems);
+            if let Some(bounds) = self.bounds
+                && let Some((_, id)) = members.iter().find(|(key, _)| key == bounds.key)
+            {
+                let mut canonical = Vec::new();
+                id.write_canonical(&mut canonical);
+                if !ids.insert(canonical) {
+                    Path::Member(&path, bounds.key).report(problems, "duplicate_item", "stands in the list already");
                 }
             }
             if self.field.rules.unique_items {
@@ -191,6 +219,22 @@ impl FieldRules {
                 if !seen.insert(canonical) {
                     path.report(problems, "duplicate_item", "stands in the list already");
                 }
+            }
+        }
+    }
+}
+
+impl FieldRules {
+    /// Checks the members of an item that are there.
+    fn check_members(&self, members: &[(Cow<'_, str>, Json<'_>)], path: Path<'_>, problems: &mut Vec<Problem>) {
+        for rules in &self.members {
+            let Some((_, json)) = members.iter().find(|(key, _)| key == rules.field.wire) else { continue };
+            let path = Path::Member(&path, rules.field.wire);
+            // Types were checked where the item was read, or by its Rust type.
+            let mut known = Vec::new();
+            let value = Reader { problems: &mut known, now: Timestamp::default() }.value(rules.field, json, path);
+            if let Some(value) = value {
+                rules.check(&value, path, problems);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use linchpin::entity::{EntityDesc, FieldDesc, Flags, Kind, PageArgs};
 use linchpin::http::{Action, Endpoint, endpoints};
-use linchpin::operation::{OpSpec, ParamSpec, Place};
+use linchpin::operation::{OpSpec, ParamSpec, Place, Whole};
 use linchpin::prelude::*;
 use linchpin::resource::{Form, ListRequest, Outcome};
 use serde_json::{Map, Value as Json, json};
@@ -340,6 +340,7 @@ fn is_whole(param: &ParamSpec, field: &FieldDesc) -> bool {
 
 fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, known: &Known, request: &mut Request) {
     let mut members = Map::new();
+    let mut whole = None;
     for param in spec.params {
         let creates = spec.kind.name() == "upsert" && told(desc, &desc.fields[param.field]);
         let value = if creates { json!(format!("fresh{}", uniq())) } else { argument(param, desc, known) };
@@ -348,10 +349,13 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
             Place::Query => push(&mut request.query, param.name, Some(&value)),
             Place::Segment if !in_path => push(&mut request.query, param.name, Some(&value)),
             Place::Segment | Place::Id => {}
+            Place::Whole(Whole::Items) => whole = Some(value),
+            Place::Whole(Whole::Item) => whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({}))),
+            Place::Whole(Whole::Patch) => whole = Some(json!({})),
         }
     }
     if !matches!(request.method, "GET" | "DELETE") {
-        request.body = Some(Json::Object(members));
+        request.body = Some(whole.unwrap_or(Json::Object(members)));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
+mod collections;
 mod crud;
 mod fixture;
 mod ids;

@@ -139,6 +139,7 @@ const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
 }
 
 static BY_SLUG: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "by_slug",
     kind: &Lookup {
@@ -160,6 +161,7 @@ static BY_SLUG: OpSpec = OpSpec {
 };
 
 static BY_CATEGORY: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "by_category",
     kind: &Lookup {
@@ -184,6 +186,7 @@ static BY_CATEGORY: OpSpec = OpSpec {
 };
 
 static SLUG_TAKEN: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "slug_taken",
     kind: &Exists { fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }], check: &[] },
@@ -198,6 +201,7 @@ static SLUG_TAKEN: OpSpec = OpSpec {
 };
 
 static PUBLISH: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "publish",
     kind: &Transition {
@@ -216,6 +220,7 @@ static PUBLISH: OpSpec = OpSpec {
 };
 
 static RETIRE: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "retire",
     kind: &Transition {

@@ -121,6 +121,7 @@ static ERROR: EntityDesc = EntityDesc {
 static ID: ParamSpec = ParamSpec { name: "id", field: 0, place: Place::Id, required: true, nullable: false, list: false, element: false };
 static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
 const OPERATION: OpSpec = OpSpec {
+    parts: &[],
     unscoped: None,
     name: "publish",
     kind: &PUBLISH_KIND,

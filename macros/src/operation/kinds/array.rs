@@ -64,6 +64,8 @@ impl Kind for Array {
             method,
             returns: Returns::Record,
             errors,
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

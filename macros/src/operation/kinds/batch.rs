@@ -57,6 +57,8 @@ impl Kind for Batch {
             method: Method::Post,
             returns: if void { Returns::Nothing } else { Returns::Count },
             errors: "`validation_failed`; `conflict` for a taken unique, and then nothing has changed.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

@@ -42,6 +42,8 @@ impl Kind for Consume {
             method: Method::Post,
             returns: if boolean { Returns::Boolean } else { Returns::Optional },
             errors: "`validation_failed` when a value is missing.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

@@ -37,6 +37,8 @@ impl Kind for Exists {
             method: Method::Get,
             returns: Returns::Boolean,
             errors: "`validation_failed` when a value is missing.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

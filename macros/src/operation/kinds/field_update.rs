@@ -47,6 +47,8 @@ impl Kind for FieldUpdate {
             method: Method::Patch,
             returns: Returns::Record,
             errors: "`not_found`; `validation_failed`; `conflict` for a taken unique.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

@@ -47,6 +47,8 @@ impl Kind for Increment {
             method: Method::Post,
             returns: Returns::Record,
             errors: "`not_found`; `validation_failed` when the sum would leave the field's range.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

@@ -76,6 +76,8 @@ impl Kind for Lookup {
             method: Method::Get,
             returns: if many { Returns::Page } else { Returns::Optional },
             errors: if many { "`invalid_cursor`; `validation_failed` for a limit of 0." } else { "When the store cannot answer." },
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

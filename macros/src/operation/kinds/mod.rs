@@ -2,6 +2,7 @@
 
 mod array;
 mod batch;
+mod collection;
 mod consume;
 mod exists;
 mod field_update;
@@ -34,10 +35,11 @@ const KINDS: &[&dyn Kind] = &[
     &batch::Batch,
     &upsert::Upsert,
     &consume::Consume,
+    &collection::Collection,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["aggregate", "computed_aggregate", "search", "collection", "derive", "custom", "restore"];
+const LATER: &[&str] = &["aggregate", "computed_aggregate", "search", "derive", "custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -68,6 +70,23 @@ pub(crate) struct Plan {
     pub(crate) returns: Returns,
     /// Sentences for the adapter method's docs.
     pub(crate) errors: &'static str,
+    /// The list of a collection.
+    pub(crate) list: usize,
+    /// The methods of a collection, each with a route of its own; empty for all other kinds.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One method of a collection.
+pub(crate) struct Part {
+    /// `add`.
+    pub(crate) name: &'static str,
+    pub(crate) descriptor: TokenStream,
+    pub(crate) method: Method,
+    /// Whether the path names an item.
+    pub(crate) item: bool,
+    /// What the whole body is: `Item`, `Patch`, `Items`.
+    pub(crate) whole: Option<&'static str>,
+    pub(crate) policy: Option<crate::policy::Policy>,
 }
 
 /// Where an operation is mounted.

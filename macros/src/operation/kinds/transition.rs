@@ -62,6 +62,8 @@ impl Kind for Transition {
             method: Method::Post,
             returns: if boolean { Returns::Boolean } else { Returns::Record },
             errors: "`not_found`; `invalid_transition` from another state; `validation_failed`.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

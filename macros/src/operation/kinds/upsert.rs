@@ -55,6 +55,8 @@ impl Kind for Upsert {
             method: Method::Post,
             returns: if wrapped { Returns::Upserted } else { Returns::Record },
             errors: "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.",
+            parts: Vec::new(),
+            list: 0,
         })
     }
 }

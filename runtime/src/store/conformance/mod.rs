@@ -5,7 +5,10 @@
 //! compared. Failing sequences shrink.
 
 mod generate;
+mod items;
 mod tests;
+
+pub(crate) use items::items_agree_with_memory;
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //! It says what each [`Plan`](super::Plan) means, in the plainest way, and shares no code with the translators of other
 //! stores. One lock per table makes every statement atomic. Nothing survives the process.
 
+mod items;
 mod table;
 mod transaction;
 

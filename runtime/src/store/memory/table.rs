@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::items;
 use crate::entity::{EntityDesc, Kind, SoftDelete, UniqueDesc};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -312,7 +313,7 @@ fn pinned<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&
     match filter {
         Filter::All(list) => list.iter().find_map(|f| pinned(f, primary, args)),
         Filter::Cond { field, op: Op::Eq, value: Operand::One(source) } if *field == primary => fixed(source, args),
-        Filter::Any(_) | Filter::Cond { .. } => None,
+        Filter::Any(_) | Filter::Cond { .. } | Filter::Item { .. } => None,
     }
 }
 
@@ -352,24 +353,29 @@ fn order_against(order: &[Order], record: &Record, position: &[&Value]) -> Order
 /// The record with all assignments made; each sees the old values.
 fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
     let mut new = old.to_vec();
+    let given = |source: &Source| fixed(source, args).cloned().ok_or_else(|| Error::internal("an assignment without its argument"));
     for Assign { field, value } in set {
-        let (AssignValue::Set(source) | AssignValue::Add(source) | AssignValue::Push { value: source, .. } | AssignValue::Pull(source)) =
-            value;
-        let given = fixed(source, args).ok_or_else(|| Error::internal("an assignment without its argument"))?;
+        let before = &old[*field];
         new[*field] = match value {
-            AssignValue::Set(_) => given.clone(),
-            AssignValue::Add(_) => add(&old[*field], given)?,
-            AssignValue::Push { dedupe, .. } => {
-                let (mut list, element) = elements(&old[*field], given)?;
+            AssignValue::Set(source) => given(source)?,
+            AssignValue::Add(source) => add(before, &given(source)?)?,
+            AssignValue::Push { value, dedupe } => {
+                let (mut list, element) = elements(before, &given(value)?)?;
                 if !*dedupe || !list.contains(&element) {
                     list.push(element);
                 }
                 Value::Strings(list)
             }
-            AssignValue::Pull(_) => {
-                let (mut list, element) = elements(&old[*field], given)?;
+            AssignValue::Pull(source) => {
+                let (mut list, element) = elements(before, &given(source)?)?;
                 list.retain(|item| *item != element);
                 Value::Strings(list)
+            }
+            AssignValue::AddItem(source) => items::add(before, &given(source)?)?,
+            AssignValue::RemoveItem { key, id } => items::remove(before, key, &given(id)?)?,
+            AssignValue::ChangeItem { key, id, members } => {
+                let members = members.iter().map(|(name, source)| Ok((*name, given(source)?))).collect::<Result<Vec<_>>>()?;
+                items::change(before, key, &given(id)?, &members)?
             }
         };
     }

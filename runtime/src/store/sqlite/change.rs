@@ -1,6 +1,6 @@
 //! The writing parts of statements: assignments, the first of what matches, upserts.
 
-use super::render::{Form, Renderer, only, quote};
+use super::render::{Form, Renderer, member, only, quote};
 use crate::filter::Filter;
 use crate::store::{Assign, AssignValue, Order, Pick, layout};
 use crate::{Error, Result};
@@ -19,6 +19,21 @@ impl Renderer {
                     let longer = format!("json_insert({list}, '$[#]', {value})");
                     let has = format!("EXISTS (SELECT 1 FROM json_each({list}) WHERE value = {value})");
                     if *dedupe { format!("CASE WHEN {has} THEN {list} ELSE {longer} END") } else { longer }
+                }
+                AssignValue::AddItem(source) => format!("json_insert({list}, '$[#]', json({}))", self.source(source, Form::Plain)?),
+                AssignValue::RemoveItem { key, id } => {
+                    let (member, id) = (member(key), self.source(id, Form::Plain)?);
+                    let others = format!("FROM json_each({list}) WHERE json_extract(value, {member}) IS NOT {id}");
+                    format!("(SELECT json_group_array(json(value) ORDER BY key) {others})")
+                }
+                AssignValue::ChangeItem { key, id, members } => {
+                    let (own, id) = (member(key), self.source(id, Form::Plain)?);
+                    let mut changed = String::from("json_set(value");
+                    for (name, source) in members {
+                        changed.push_str(&format!(", {}, json({})", member(name), self.source(source, Form::Plain)?));
+                    }
+                    let item = format!("CASE WHEN json_extract(value, {own}) = {id} THEN {changed}) ELSE json(value) END");
+                    format!("(SELECT json_group_array({item} ORDER BY key) FROM json_each({list}))")
                 }
                 AssignValue::Pull(source) => {
                     let value = self.source(source, Form::Plain)?;

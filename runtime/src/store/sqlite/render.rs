@@ -122,6 +122,11 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// The path of an item's member, as SQL text.
+pub(super) fn member(key: &str) -> String {
+    format!("'$.\"{}\"'", key.replace('\'', "''"))
+}
+
 pub(super) struct Renderer {
     pub(super) entity: &'static EntityDesc,
     binds: Vec<Bind>,
@@ -158,6 +163,13 @@ impl Renderer {
             // In the words of the partial indexes, or SQLite would not see that they serve.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(live(self.entity).unwrap_or_default()),
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
+            Filter::Item { field, key, value, held } => {
+                let (column, member) = (self.column(*field)?, member(key));
+                let value = self.source(value, Form::Plain)?;
+                let there =
+                    format!("EXISTS (SELECT 1 FROM json_each(COALESCE({column}, '[]')) WHERE json_extract(value, {member}) = {value})");
+                Ok(if *held { there } else { format!("NOT {there}") })
+            }
         }
     }
 

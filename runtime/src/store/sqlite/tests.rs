@@ -5,23 +5,26 @@ use std::sync::Arc;
 use super::*;
 use crate::filter::{Filter, Source};
 use crate::store::Order;
-use crate::store::conformance::{THING, agrees_with_memory};
+use crate::store::conformance::{THING, agrees_with_memory, items_agree_with_memory};
 
 pub(super) fn open(folder: &tempfile::TempDir) -> SqliteStore {
     SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).expect("a fresh file opens")
+}
+
+fn fresh() -> (Arc<dyn Store>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.durability = Durability::Normal;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
+    (store, folder)
 }
 
 #[test]
 fn agrees_with_the_memory_store() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let _entered = runtime.enter();
-    agrees_with_memory(100, || {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut options = SqliteOptions::new(folder.path().join("test.db"));
-        options.durability = Durability::Normal;
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
-        (store, folder)
-    });
+    agrees_with_memory(100, fresh);
+    items_agree_with_memory(60, fresh);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,9 @@ use linchpin::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
 pub enum Status { Draft, Published }
 
+#[derive(Clone, Debug, Embedded)]
+pub struct Step { pub number: i64, pub text: String }
+
 pub type Tags = Vec<String>;
 pub type When = Timestamp;
 
@@ -22,6 +25,7 @@ pub struct Post {
     #[field(unique_items)]
     pub tags: Vec<String>,
     pub labels: Tags,
+    pub steps: Vec<Step>,
     pub note: Option<String>,
     pub until: Option<When>,
     #[field(immutable, default = "web")]
@@ -51,9 +55,12 @@ pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]
 pub const TAKE: Operation<Post>;
 
+#[operation(kind = "collection", field = steps, operations(list, update), identify_by = number, route(steps_list(auth = "userAuth")))]
+pub const STEPS: Operation<Post>;
+
 pub static POSTS: Package = package!(
     name = "posts",
-    entities = [entity(Post, [NOTE, RETITLE, FLAG, LABEL, UNLABEL, RELABEL, RESET, SWEEP, IMPORT, TAKE])],
+    entities = [entity(Post, [NOTE, RETITLE, FLAG, LABEL, UNLABEL, RELABEL, RESET, SWEEP, IMPORT, TAKE, STEPS])],
 );
 
 #[allow(dead_code)]
@@ -68,6 +75,7 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let upserted: linchpin::entity::Upserted<Post> = posts.import(cx, "title", "author", "slug").await?;
     assert!(upserted.created);
     let _: Option<Post> = posts.take(cx, "slug").await?;
+    let _: Step = posts.steps_update(cx, "id", "3", StepPatch { text: Some("x".to_owned()), ..StepPatch::default() }).await?;
     Ok(())
 }
 

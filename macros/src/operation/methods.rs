@@ -1,0 +1,109 @@
+//! The expansion of a collection: a descriptor and an adapter method for each of its methods.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+use super::expand::{here, policy};
+use super::item::Declared;
+use super::kinds::Part;
+use super::model::Model;
+use super::path::shown;
+use crate::expr::{beside, index};
+
+/// The statics of the methods, and what the const itself adds to name them.
+pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
+    let doc = model.declared.doc();
+    let statics = model.plan.parts.iter().zip(&model.routes).map(|(part, (method, segments))| {
+        let (ident, name, kind) = (constant(part), full_name(model, part), &part.descriptor);
+        let params = params(model, part);
+        let policy = match &part.policy {
+            Some(own) => {
+                // What a method says replaces what all of them say, key by key.
+                let (own, common) = (own.tokens(), model.route.policy.tokens());
+                Some(quote!(.policy(#own.or(#common))))
+            }
+            None => policy(&model.route.policy),
+        };
+        let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
+        quote! {
+            static #ident: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
+                .params(&[#(#params),*])
+                .routes(&[#method(&[#(#segments),*])])
+                #policy
+                #doc;
+        }
+    });
+    let names = model.plan.parts.iter().map(constant);
+    (quote!(#(#statics)*), quote!(.parts(&[#(&#names),*])))
+}
+
+fn constant(part: &Part) -> syn::Ident {
+    format_ident!("{}", part.name.to_uppercase())
+}
+
+fn full_name(model: &Model<'_>, part: &Part) -> String {
+    format!("{}_{}", model.name, part.name)
+}
+
+/// The record, then the item, then the body.
+fn params(model: &Model<'_>, part: &Part) -> Vec<TokenStream> {
+    let (primary, field) = (index(model.entity.primary.unwrap_or(0)), index(model.plan.list));
+    let item = part.item.then(|| quote!(__lp::in_item(#field)));
+    let whole = part.whole.map(|whole| {
+        let whole = format_ident!("{whole}");
+        quote!(__lp::whole(#field, __lp::Whole::#whole))
+    });
+    std::iter::once(quote!(__lp::in_id("id", #primary))).chain(item).chain(whole).collect()
+}
+
+/// The adapter methods.
+pub(super) fn methods(model: &Model<'_>) -> TokenStream {
+    let Declared { vis, ident, entity, .. } = model.declared;
+    let krate = &model.entity.krate;
+    let (adapter, module) = (&model.entity.generated.adapter, &model.entity.generated.module);
+    let marker = |field: usize| {
+        let name = &model.entity.fields[field].ident;
+        beside(entity, &quote!(#module::#name))
+    };
+    let (id, list) = (marker(model.entity.primary.unwrap_or(0)), marker(model.plan.list));
+    let adapter = beside(entity, &quote!(#adapter));
+    let (item, patch) = (quote!(#krate::entity::ItemOf<#list>), quote!(#krate::entity::ItemPatchOf<#list>));
+    let base = &model.entity.path;
+    let methods = model.plan.parts.iter().zip(&model.routes).enumerate().map(|(at, (part, (http, segments)))| {
+        let name = format_ident!("{}", full_name(model, part), span = ident.span());
+        let at = index(at);
+        let (what, run, answer) = match part.name {
+            "list" => ("The items, in their order.", "run_json", quote!(::std::vec::Vec<#item>)),
+            "add" => ("Appends an item.", "run_json", item.clone()),
+            "remove" => ("Takes an item out.", "run_unit", quote!(())),
+            "update" => ("Changes members of an item.", "run_json", item.clone()),
+            _ => ("Replaces all items.", "run_json", quote!(::std::vec::Vec<#item>)),
+        };
+        let run = format_ident!("{run}");
+        let item_id = part.item.then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
+        let item_arg = part.item.then(|| quote!(__lp::text_arg(item_id),));
+        let (body, body_arg) = match part.whole {
+            Some("Item") => (quote!(item: #item,), quote!(__lp::item_arg(&item),)),
+            Some("Patch") => (quote!(patch: #patch,), quote!(__lp::item_patch_arg(patch),)),
+            Some(_) => (quote!(items: ::std::vec::Vec<#item>,), quote!(__lp::arg::<#list>(items),)),
+            None => (TokenStream::new(), TokenStream::new()),
+        };
+        let route = format!("Over HTTP: `{} {}`.", http.as_str(), shown(base, segments));
+        let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
+        quote! {
+            #[doc = #doc]
+            #vis async fn #name(
+                &self,
+                cx: &#krate::Cx,
+                id: impl ::core::convert::Into<#krate::entity::ValueOf<#id>>,
+                #item_id
+                #body
+            ) -> #krate::Result<#answer> {
+                use #krate::__private as __lp;
+                let args = [__lp::arg::<#id>(id), #item_arg #body_arg];
+                __lp::#run(self, #ident.spec().parts[#at], cx, args.into()).await
+            }
+        }
+    });
+    quote_spanned!(here(ident)=> impl #adapter { #(#methods)* })
+}
