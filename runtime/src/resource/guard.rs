@@ -12,7 +12,7 @@ use crate::{Cx, Error, Problem, Result, Value};
 
 /// How far a call reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// Records of the caller's tenant and scopes.
     Caller = 0,
     /// The same, of a caller without a tenant: records that have none.
@@ -25,7 +25,7 @@ pub(super) enum Reach {
 
 /// What a route is allowed to leave out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RouteGuard {
+pub(crate) struct RouteGuard {
     /// Positions in the entity's scopes.
     scopes: Vec<usize>,
     /// Anonymous callers read records without a tenant.
@@ -33,19 +33,19 @@ pub(super) struct RouteGuard {
 }
 
 /// The guard of an entity.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     desc: &'static EntityDesc,
 }
 
 impl Guard {
     /// `None` for an entity all of whose records everybody sees.
-    pub(super) fn new(desc: &'static EntityDesc) -> Option<Self> {
+    pub(crate) fn new(desc: &'static EntityDesc) -> Option<Self> {
         let any = desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty();
         any.then_some(Self { desc })
     }
 
     /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data scope.
-    pub(super) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
+    pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
         let holds = |i: &usize| !unscoped && self.desc.scope[*i].holds_on(route);
         RouteGuard {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
@@ -150,7 +150,7 @@ impl Guard {
 
     /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the order of
     /// [`Guard::arguments`].
-    pub(super) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
+    pub(crate) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
         let slots = Slots::of(self.desc, plan, reach, route, base);
         let with = |filter: &Filter| filter.clone().and(self.conditions(reach, route, &slots));
         match plan {
@@ -331,7 +331,7 @@ impl Held for Option<Value> {
 }
 
 /// How many arguments a plan takes.
-pub(super) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
+pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
     let mut most = 0;
     let mut note = |source: &Source| {
         if let Source::Arg { index, .. } = source {

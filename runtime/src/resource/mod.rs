@@ -5,7 +5,7 @@
 mod adapter;
 mod cursor;
 mod draft;
-mod guard;
+pub(crate) mod guard;
 mod key;
 mod page;
 mod statement;

@@ -25,6 +25,8 @@ mod writer;
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod visibility_tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
