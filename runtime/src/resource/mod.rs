@@ -6,6 +6,8 @@ mod adapter;
 mod cursor;
 mod draft;
 pub(crate) mod guard;
+#[cfg(all(test, feature = "sqlite"))]
+mod guard_tests;
 mod key;
 mod page;
 mod statement;

@@ -61,7 +61,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
         StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live: false, null: None }
     });
     for index in list.into_iter().chain(expiry) {
-        if !all.iter().any(|other| serves(other, &index)) {
+        if !all.iter().any(|other| serves(other, &index, &prefix)) {
             all.push(index);
         }
     }
@@ -106,10 +106,11 @@ fn prefix(entity: &EntityDesc) -> Vec<usize> {
     entity.tenant.map(|tenant| tenant.field).into_iter().chain(scopes).collect()
 }
 
-/// Whether one index does for another: the same keys, or all of them the other way round.
-fn serves(one: &StoredIndex, other: &StoredIndex) -> bool {
+/// Whether one index does for another: the same keys, or all of them the other way round. Those that are pinned have no way.
+fn serves(one: &StoredIndex, other: &StoredIndex, pinned: &[usize]) -> bool {
     let fields = |index: &StoredIndex| index.keys.iter().map(|k| k.field).collect::<Vec<_>>();
-    let mut turned = one.keys.iter().zip(&other.keys).map(|(a, b)| a.desc != b.desc);
+    let pairs = one.keys.iter().zip(&other.keys).filter(|(a, _)| !pinned.contains(&a.field));
+    let mut turned = pairs.map(|(a, b)| a.desc != b.desc);
     let first = turned.next();
     let one_way = turned.all(|turn| Some(turn) == first);
     !one.unique && one.live == other.live && one.null == other.null && fields(one) == fields(other) && one_way
@@ -221,6 +222,9 @@ mod tests {
             (false, vec![1, 2, 4, 0], true, None),
         ];
         assert_eq!(shape(&guarded), expected);
+        // Nor does the direction matter.
+        let up = EntityDesc { sort: SortDesc { field: 4, desc: false }, ..guarded };
+        assert_eq!(shape(&up), expected);
     }
 
     #[test]

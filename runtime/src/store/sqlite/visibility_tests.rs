@@ -104,7 +104,9 @@ fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
         ("exists", Plan::Exists { filter: Filter::eq_arg(SLUG, 0) }, vec![text("s00300")]),
         ("exists not", Plan::Exists { filter: Filter::eq_arg(SLUG, 0) }, vec![text("nobody's")]),
     ];
-    for (name, field, desc) in [("list", CREATED, true), ("list up", CREATED, false), ("by title", TITLE, false), ("by title down", TITLE, true)] {
+    for (name, field, desc) in
+        [("list", CREATED, true), ("list up", CREATED, false), ("by title", TITLE, false), ("by title down", TITLE, true)]
+    {
         let first = Plan::Select { filter: Filter::TRUE, order: order(field, desc), after: None, limit: limit(0) };
         all.push((name, first, vec![Value::Int(3)]));
         let order = order(field, desc);
@@ -187,7 +189,8 @@ async fn a_page_costs_the_same_whatever_others_store() {
                 let mut explain = many.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a plan");
                 let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
                 // `SCAN notes` by itself is the whole table; by an index it stops at the limit.
-                let whole = |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY")) || d.contains("TEMP B-TREE");
+                let whole =
+                    |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY")) || d.contains("TEMP B-TREE");
                 assert!(!details.iter().any(whole), "{details:?}: {what}");
             }
         }

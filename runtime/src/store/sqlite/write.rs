@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::row::SqliteRow;
 use super::{bind, error, native, render};
-use crate::entity::EntityDesc;
+use crate::entity::{EntityDesc, Flags};
 use crate::store::{Plan, Row, Rows, Statement, layout};
 use crate::{Error, Result, Value};
 
@@ -14,7 +14,10 @@ use crate::{Error, Result, Value};
 pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
     let Plan::Upsert { keys, .. } = &statement.plan else { return write_one(connection, statement, args, rows) };
     let primary = statement.entity.primary;
-    let told_by_key = !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
+    // A key the server makes is new; one that a client proposes may be that of the record that is there.
+    let field = statement.entity.primary_field();
+    let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
+    let told_by_key = made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
     if told_by_key {
         return write_one(connection, statement, args, rows);
     }
