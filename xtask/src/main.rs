@@ -7,8 +7,10 @@ mod bench;
 mod expand_size;
 
 const HELP: &str = "\
-cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy and the ui tests
+cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests and the instruction counts
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
+cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
+cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 ";
 
@@ -33,28 +35,38 @@ fn main() -> ExitCode {
     }
 }
 
-/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, expansion budgets.
+/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, expansion budgets, and the
+/// instructions of the generated server. A step that fails does not keep the others from telling what they know.
 fn test(fast: bool) -> Result<(), String> {
     let started = Instant::now();
-    step("formatting", cargo(&["fmt", "--all", "--check"]))?;
+    let mut failed = Vec::new();
+    let mut note = |done: Result<(), String>| failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
+    note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     if !fast {
-        step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+        note(step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])));
     }
     // Declarations alone, and the server without the embedded store: what others may build.
     for features in ["", "server"] {
         let bare = ["check", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
-        step("fewer features", &mut cargo(&bare))?;
+        note(step("fewer features", &mut cargo(&bare)));
     }
     // A snapshot that changed is a failure to review, never an update.
     let mut tests = cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
     if fast {
         tests.args(["--exclude", "ui-tests"]);
     }
-    step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS"))?;
-    step("documentation examples", cargo(&["test", "--workspace", "--doc"]))?;
-    expand_size::run()?;
-    println!("xtask: all of it passed in {} s", started.elapsed().as_secs());
-    Ok(())
+    note(step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS")));
+    note(step("documentation examples", cargo(&["test", "--workspace", "--doc"])));
+    note(expand_size::run());
+    if !fast {
+        note(bench::gate());
+    }
+    let took = started.elapsed().as_secs();
+    if failed.is_empty() {
+        println!("xtask: all of it passed in {took} s");
+        return Ok(());
+    }
+    Err(format!("{} of the steps failed, after {took} s:\n  {}", failed.len(), failed.join("\n  ")))
 }
 
 fn cargo(args: &[&str]) -> Command {

@@ -1,9 +1,9 @@
 //! Seeds a file, or loads one server and prints what it saw as one line of JSON.
 //!
-//! `bench-driver seed <file>`; `bench-driver load <port> <file> <get|list|deep|create|patch|publish> <seconds> <salt>`.
+//! `bench-driver seed <file>`; `bench-driver count <port> <file> <what> <requests>`; `bench-driver load <port> <file> <get|list|deep|create|patch|publish> <seconds> <salt>`.
 #![allow(missing_docs)] // a program
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -31,34 +31,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, load(port.parse()?, file, what, seconds.parse()?, salt.parse()?))
         }
-        _ => Err("usage: bench-driver seed FILE | load PORT FILE WHAT SECONDS SALT".into()),
+        // As many requests and no more.
+        ["count", port, file, what, requests] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, count(port.parse()?, file, what, requests.parse()?))
+        }
+        _ => Err("usage: bench-driver seed FILE | count PORT FILE WHAT REQUESTS | load PORT FILE WHAT SECONDS SALT".into()),
     }
 }
 
 async fn load(port: u16, file: &str, what: &str, seconds: f64, salt: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let connection = rusqlite::Connection::open_with_flags(file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let sql = if what == "publish" { "SELECT id FROM posts WHERE status = 'draft'" } else { "SELECT id FROM posts LIMIT 20000" };
-    let mut ids: Vec<String> = connection.prepare(sql)?.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
-    drop(connection);
-    // A fixed shuffle: neighbours in the file are not neighbours in time.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
-    for i in (1..ids.len()).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ids.swap(i, usize::try_from(state >> 33)? % (i + 1));
-    }
-    let token = linchpin_benches::token();
-    let mut deep = String::new();
-    if what == "deep" {
-        let mut connection = Connection::open(port).await?;
-        let mut path = "/posts?limit=100".to_owned();
-        for _ in 0..100 {
-            let (_, body) = connection.send(&request("GET", &path, &token, "")).await?;
-            let page: serde_json::Value = serde_json::from_slice(&body)?;
-            let Some(cursor) = page["nextCursor"].as_str() else { break };
-            cursor.clone_into(&mut deep);
-            path = format!("/posts?limit=100&cursor={cursor}");
-        }
-    }
+    let (ids, deep, token) = prepare(port, file, what, salt).await?;
     let shared = Rc::new(RefCell::new(Shared { ids, deep, next: 0, latencies: Vec::with_capacity(1 << 20), failed: 0 }));
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let started = Instant::now();
@@ -83,6 +67,57 @@ async fn load(port: u16, file: &str, what: &str, seconds: f64, salt: usize) -> R
     Ok(())
 }
 
+/// The ids to work on in a fixed shuffle, a cursor deep in the list, a token.
+async fn prepare(port: u16, file: &str, what: &str, salt: usize) -> Result<(Vec<String>, String, String), Box<dyn std::error::Error>> {
+    let connection = rusqlite::Connection::open_with_flags(file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let sql = if what == "publish" { "SELECT id FROM posts WHERE status = 'draft'" } else { "SELECT id FROM posts LIMIT 20000" };
+    let mut ids: Vec<String> = connection.prepare(sql)?.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
+    drop(connection);
+    // A fixed shuffle: neighbours in the file are not neighbours in time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
+    for i in (1..ids.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ids.swap(i, usize::try_from(state >> 33)? % (i + 1));
+    }
+    let token = linchpin_benches::token();
+    let mut deep = String::new();
+    if what == "deep" {
+        let mut connection = Connection::open(port).await?;
+        let mut path = "/posts?limit=100".to_owned();
+        for _ in 0..100 {
+            let (_, body) = connection.send(&request("GET", &path, &token, "")).await?;
+            let page: serde_json::Value = serde_json::from_slice(&body)?;
+            let Some(cursor) = page["nextCursor"].as_str() else { break };
+            cursor.clone_into(&mut deep);
+            path = format!("/posts?limit=100&cursor={cursor}");
+        }
+    }
+    Ok((ids, deep, token))
+}
+
+async fn count(port: u16, file: &str, what: &str, requests: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let (ids, deep, token) = prepare(port, file, what, 0).await?;
+    let shared = Rc::new((ids, deep, token, what.to_owned(), Cell::new(0)));
+    let one = |shared: Rc<(Vec<String>, String, String, String, Cell<usize>)>| async move {
+        let (ids, deep, token, what, taken) = &*shared;
+        let mut connection = Connection::open(port).await?;
+        while taken.get() < requests {
+            let n = taken.replace(taken.get() + 1);
+            let Some(request) = next(what, n, 0, ids, deep, token)? else { break };
+            let (status, _) = connection.send(&request).await?;
+            if !(200..300).contains(&status) {
+                return Err(format!("request {n} of {what} was answered {status}").into());
+            }
+        }
+        Ok::<(), Box<dyn std::error::Error>>(())
+    };
+    let tasks: Vec<_> = (0..CONNECTIONS).map(|_| tokio::task::spawn_local(one(Rc::clone(&shared)))).collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
 fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
     let kind =
         if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
@@ -103,21 +138,9 @@ async fn worker(
             let mut shared = shared.borrow_mut();
             shared.next += 1;
             let n = shared.next;
-            let id = &shared.ids[n % shared.ids.len().max(1)];
-            match what {
-                "get" => request("GET", &format!("/posts/{id}"), token, ""),
-                "list" => request("GET", "/posts", token, ""),
-                "deep" => request("GET", &format!("/posts?cursor={}", shared.deep), token, ""),
-                "create" => {
-                    let body = format!(
-                        r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
-                    );
-                    request("POST", "/posts", token, &body)
-                }
-                "patch" => request("PATCH", &format!("/posts/{id}"), token, &format!(r#"{{"title":"Title {n}"}}"#)),
-                "publish" if n >= shared.ids.len() => return Ok(()),
-                "publish" => request("POST", &format!("/posts/{id}/publish"), token, ""),
-                other => return Err(format!("unknown load {other}").into()),
+            match next(what, n, salt, &shared.ids, &shared.deep, token)? {
+                Some(request) => request,
+                None => return Ok(()),
             }
         };
         let sent = Instant::now();
@@ -130,6 +153,26 @@ async fn worker(
         }
     }
     Ok(())
+}
+
+/// The request of this number; `None` when there is nothing left to ask for.
+fn next(what: &str, n: usize, salt: usize, ids: &[String], deep: &str, token: &str) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error>> {
+    let id = &ids[n % ids.len().max(1)];
+    Ok(Some(match what {
+        "get" => request("GET", &format!("/posts/{id}"), token, ""),
+        "list" => request("GET", "/posts", token, ""),
+        "deep" => request("GET", &format!("/posts?cursor={deep}"), token, ""),
+        "create" => {
+            let body = format!(
+                r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
+            );
+            request("POST", "/posts", token, &body)
+        }
+        "patch" => request("PATCH", &format!("/posts/{id}"), token, &format!(r#"{{"title":"Title {n}"}}"#)),
+        "publish" if n >= ids.len() => return Ok(None),
+        "publish" => request("POST", &format!("/posts/{id}/publish"), token, ""),
+        other => return Err(format!("unknown load {other}").into()),
+    }))
 }
 
 /// A keep-alive connection with one request under way.

@@ -1,0 +1,141 @@
+//! `cargo xtask bench --instructions`: instructions per request, counted by callgrind.
+//!
+//! In need of no quiet machine, so it can gate. Each number is a difference: a server that answered `MORE` requests against one
+//! that answered `FEW`, over 32 connections as under the other loads. Starting, stopping and warming up fall out.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::server::{Server, build, fresh, in_folder, run_to_end, seed};
+use super::{SERVERS, write};
+
+const FEW: u64 = 1_000;
+const MORE: u64 = 5_000;
+
+/// Load, what it is called, most instructions of the generated server.
+const LOADS: [(&str, &str, Option<u64>); 6] = [
+    ("get", "GET by id", Some(36_000)),
+    ("list", "list 20, page 1", Some(270_000)),
+    ("deep", "list 20, deep", Some(270_000)),
+    ("create", "create", Some(105_000)),
+    ("patch", "patch", None),
+    ("publish", "transition", None),
+];
+
+/// Counts all servers and prints the table; fails when the generated one is over a budget.
+pub(super) fn run(into_readme: bool) -> Result<(), String> {
+    valgrind()?;
+    let bin = build(&[])?;
+    let loads: Vec<&str> = LOADS.iter().map(|(load, ..)| *load).collect();
+    let counts = in_folder(|folder| SERVERS.iter().map(|server| count(&bin, folder, server, &loads)).collect::<Result<Vec<_>, _>>())?;
+    let table = table(&counts);
+    println!("{table}");
+    if into_readme {
+        write("instructions", &table)?;
+    }
+    over_budget(LOADS.iter().zip(&counts[2]).filter_map(|((_, name, most), count)| Some((*name, *count, (*most)?))))
+}
+
+/// The generated server alone, for the loads that have a budget: part of `cargo xtask test`.
+pub(crate) fn gate() -> Result<(), String> {
+    valgrind()?;
+    let bin = build(&["bench-generated", "bench-driver"])?;
+    let gated: Vec<_> = LOADS.iter().filter_map(|(load, name, most)| Some((*load, *name, (*most)?))).collect();
+    let loads: Vec<&str> = gated.iter().map(|(load, ..)| *load).collect();
+    let counts = in_folder(|folder| count(&bin, folder, "generated", &loads))?;
+    for ((_, name, most), count) in gated.iter().zip(&counts) {
+        println!("xtask: {name}: {count} instructions per request, at most {most}");
+    }
+    over_budget(gated.iter().zip(&counts).map(|((_, name, most), count)| (*name, *count, *most)))
+}
+
+fn over_budget<'a>(counted: impl Iterator<Item = (&'a str, u64, u64)>) -> Result<(), String> {
+    let over: Vec<String> =
+        counted.filter(|(_, count, most)| count > most).map(|(name, count, most)| format!("{name} {count} (at most {most})")).collect();
+    if over.is_empty() { Ok(()) } else { Err(format!("instructions per request over budget: {}", over.join(", "))) }
+}
+
+/// Instructions per request of one server under each load.
+fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str]) -> Result<Vec<u64>, String> {
+    if !folder.join("seed.db").exists() {
+        seed(bin, folder)?;
+    }
+    let one = |load: &&str| {
+        let few = total(bin, folder, server, load, FEW)?;
+        let more = total(bin, folder, server, load, MORE)?;
+        println!("{server:<10} {load:<8} {:>9}", more.saturating_sub(few) / (MORE - FEW));
+        Ok(more.saturating_sub(few) / (MORE - FEW))
+    };
+    loads.iter().map(one).collect()
+}
+
+/// All instructions of a server that answers this many requests.
+fn total(bin: &Path, folder: &Path, server: &str, load: &str, requests: u64) -> Result<u64, String> {
+    let file = fresh(folder, server)?;
+    let out = folder.join("callgrind.out");
+    let _ = fs::remove_file(&out);
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", out.display()));
+    command.arg(bin.join(format!("bench-{server}")));
+    let running = Server::start(command, &file)?;
+    run_to_end(
+        Command::new(bin.join("bench-driver")).args(["count", &running.port.to_string()]).arg(&file).args([load, &requests.to_string()]),
+    )?;
+    running.stop()?;
+    let text = fs::read_to_string(&out).map_err(|e| format!("callgrind left no counts: {e}"))?;
+    summary(&text).ok_or_else(|| "callgrind's counts cannot be read".to_owned())
+}
+
+/// The sum in callgrind's output: `totals: 123` at its end, or `summary: 123` in its head.
+fn summary(text: &str) -> Option<u64> {
+    let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
+    of("totals:").or_else(|| of("summary:"))
+}
+
+fn table(counts: &[Vec<u64>]) -> String {
+    let mut out = String::from("Instructions per request, 32 connections, `synchronous=FULL`, a JWT on every request.\n\n");
+    out.push_str("| | plain | limit | generated | at most | vs plain | vs limit |\n|---|---|---|---|---|---|---|\n");
+    for (i, (_, name, most)) in LOADS.iter().enumerate() {
+        let [plain, limit, generated] = [0, 1, 2].map(|s: usize| counts.get(s).and_then(|c| c.get(i)).copied().unwrap_or(0));
+        let most = most.map_or(String::new(), |m| m.to_string());
+        let ratio = |of: u64| generated as f64 / of.max(1) as f64;
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "| {name} | {plain} | {limit} | {generated} | {most} | {:.2} | {:.2} |", ratio(plain), ratio(limit));
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Makes sure that valgrind is there: installs it where that is possible.
+fn valgrind() -> Result<(), String> {
+    let there = || Command::new("valgrind").arg("--version").output().is_ok_and(|out| out.status.success());
+    if there() {
+        return Ok(());
+    }
+    println!("xtask: valgrind is missing; installing it with apt-get");
+    let install = Command::new("apt-get").args(["install", "--yes", "--no-install-recommends", "valgrind"]).status();
+    if install.is_ok_and(|status| status.success()) && there() {
+        return Ok(());
+    }
+    Err("valgrind is missing and could not be installed: `apt-get install valgrind`, or `cargo xtask test --fast` without the gate"
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn counts_are_found_where_callgrind_puts_them() {
+        assert_eq!(super::summary("version: 1\nsummary: 12\nfn=(1) main\n1 5\n\ntotals: 17\n"), Some(17));
+        assert_eq!(super::summary("version: 1\nsummary: 12\n"), Some(12));
+        assert_eq!(super::summary("events: Ir\n"), None);
+    }
+
+    #[test]
+    fn a_budget_is_a_most() {
+        assert!(super::over_budget([("get", 36_000, 36_000)].into_iter()).is_ok());
+        let error = super::over_budget([("get", 36_001, 36_000), ("list", 1, 2)].into_iter()).unwrap_err();
+        assert!(error.contains("get 36001") && !error.contains("list"), "{error}");
+    }
+}

@@ -1,0 +1,125 @@
+//! The servers under test and the files they work on.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Builds the programs of the benches in release; all of them, or the named ones.
+pub(super) fn build(only: &[&str]) -> Result<PathBuf, String> {
+    let mut command = crate::cargo(&["build", "--release", "--package", "linchpin-benches"]);
+    for name in only {
+        command.args(["--bin", name]);
+    }
+    crate::step("release build", command)?;
+    Ok(target().join("release"))
+}
+
+/// Where cargo puts what it builds.
+pub(super) fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Does something in a folder that is gone afterwards.
+pub(super) fn in_folder<T>(work: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
+    let folder = std::env::temp_dir().join(format!("linchpin-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let done = work(&folder);
+    // Whatever happened, the copies of the seeded file go.
+    let _ = fs::remove_dir_all(&folder);
+    done
+}
+
+/// Makes the file that all servers start from.
+pub(super) fn seed(bin: &Path, folder: &Path) -> Result<(), String> {
+    run_to_end(Command::new(bin.join("bench-driver")).arg("seed").arg(folder.join("seed.db")))
+}
+
+/// A copy of it for one server.
+pub(super) fn fresh(folder: &Path, server: &str) -> Result<PathBuf, String> {
+    let file = folder.join(format!("{server}.db"));
+    for end in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(folder.join(format!("{server}.db{end}")));
+    }
+    fs::copy(folder.join("seed.db"), &file).map_err(|e| e.to_string())?;
+    Ok(file)
+}
+
+pub(super) fn run_to_end(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(format!("{command:?}: {other:?}")),
+    }
+}
+
+/// A number of a flat JSON object.
+pub(super) fn number(json: &str, name: &str) -> Option<f64> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()?.trim().parse().ok()
+}
+
+/// A server under test; killed when dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) port: u16,
+}
+
+impl Server {
+    /// Starts a server, or a tool that runs one, with a port and a file as its last arguments.
+    pub(super) fn start(mut command: Command, file: &Path) -> Result<Self, String> {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
+        let child = command
+            .arg(port.to_string())
+            .arg(file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("{command:?}: {e}"))?;
+        let server = Self { child, port };
+        let until = Instant::now() + Duration::from_mins(1);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > until {
+                return Err(format!("{command:?} does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Asks it to end, as an operator would, and waits.
+    pub(super) fn stop(mut self) -> Result<(), String> {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status().map_err(|e| e.to_string())?;
+        let ended = self.child.wait().map_err(|e| e.to_string())?;
+        if asked.success() { Ok(()) } else { Err(format!("the server ended by itself: {ended}")) }
+    }
+
+    fn proc(&self, name: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
+    }
+
+    /// Resident memory.
+    pub(super) fn rss_mb(&self) -> f64 {
+        let status = self.proc("status");
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+    }
+
+    /// Time on a processor so far.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        let stat = self.proc("stat");
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let ticks = |i: usize| fields.get(i).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+        // utime and stime, in hundredths of a second on every Linux.
+        (ticks(11) + ticks(12)) / 100.0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
