@@ -16,11 +16,11 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
     ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, Consume, Exists, FieldUpdate, Increment, Lookup, Method, OpSpec,
-    Operation, ParamSpec, Place, RouteSpec, Seg, Transition, Upsert, Whole, assert_apart, assert_unique,
+    Operation, ParamSpec, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole, assert_apart, assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use crate::resource::{Adapter, run_bool, run_count, run_json, run_optional, run_page, run_record, run_unit, run_upserted};
+pub use crate::resource::{Adapter, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use crate::store::Row;
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};

@@ -91,6 +91,7 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Record => ("run_record", quote!(#entity)),
         Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
         Returns::Page => ("run_page", quote!(#krate::entity::Page<#entity>)),
+        Returns::List => ("run_list", quote!(::std::vec::Vec<#entity>)),
         Returns::Boolean => ("run_bool", quote!(bool)),
         Returns::Count => ("run_count", quote!(u64)),
         Returns::Nothing => ("run_unit", quote!(())),

@@ -52,6 +52,11 @@ fn an_exists() {
 }
 
 #[test]
+fn a_search() {
+    check("op_search", include_str!("../../tests/snapshot/op_search.rs"));
+}
+
+#[test]
 fn an_increment() {
     check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
 }

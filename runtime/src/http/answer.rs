@@ -29,6 +29,7 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             let page = response::page(&json(on, rows), next_cursor.as_deref());
             Ok(response::json(StatusCode::OK, page))
         }
+        (Outcome::List(rows), Answer::List) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
         (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
             (false, true) => response::empty(StatusCode::NOT_FOUND),
             (true, _) => response::json(StatusCode::OK, b"{\"exists\":true}".to_vec()),
@@ -43,6 +44,11 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(on, rows)),
         (outcome, expected) => Err(Error::internal(format!("{expected:?} was to be answered, not {outcome:?}"))),
     }
+}
+
+/// Items in brackets.
+fn array(items: Vec<u8>) -> Vec<u8> {
+    [b"[", items.as_slice(), b"]"].concat()
 }
 
 /// `{ "entity": .., "created": .. }`

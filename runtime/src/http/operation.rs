@@ -25,8 +25,10 @@ pub(super) struct OperationPlan {
     pub(super) guarded: bool,
     /// One per parameter.
     sources: Box<[Carrier]>,
-    /// Where `limit` and `cursor` stand, when the answer is a page.
-    page: Option<Carrier>,
+    /// Where `limit` stands, when the answer has one.
+    limit: Option<Carrier>,
+    /// Where `cursor` stands, when the answer is a page.
+    cursor: Option<Carrier>,
     /// Where new records are found, for kinds that create some.
     pub(super) births: Option<Births>,
 }
@@ -83,14 +85,15 @@ impl OperationPlan {
         };
         let sources: Box<[Carrier]> = spec.params.iter().map(carrier).collect::<Result<_>>()?;
         let answer = spec.kind.returns();
-        let in_query = matches!(method, Method::Get | Method::Delete);
+        let carrier = if matches!(method, Method::Get | Method::Delete) { Carrier::Query } else { Carrier::Body };
         Ok(Self {
             executor: table.executor(spec)?,
             answer,
             guarded: method != Method::Get && spec.kind.by_id(),
             sources,
             births: None,
-            page: (answer == Answer::Page).then_some(if in_query { Carrier::Query } else { Carrier::Body }),
+            limit: matches!(answer, Answer::Page | Answer::List).then_some(carrier),
+            cursor: (answer == Answer::Page).then_some(carrier),
             spec,
         })
     }
@@ -166,11 +169,9 @@ impl OperationPlan {
     fn body(&self, table: &Table, cx: &Cx, body: &Body<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
         let own = problems.len();
         read.args = read_param_members(table.desc, self.spec.params, body, cx.now(), problems);
-        if self.page != Some(Carrier::Body) {
-            return;
-        }
         let is_param = |name: &str| self.spec.params.iter().any(|p| p.place == Place::Body && p.name == name);
-        for name in ["limit", "cursor"].into_iter().filter(|name| !is_param(name)) {
+        let page = [("limit", self.limit), ("cursor", self.cursor)];
+        for (name, _) in page.into_iter().filter(|(name, carrier)| *carrier == Some(Carrier::Body) && !is_param(name)) {
             let Some(value) = body.get(name) else { continue };
             // The reader of parameters does not know this member.
             if let Some(at) = problems[own..].iter().position(|p| p.path == name && p.code == "unknown_field") {
@@ -198,8 +199,8 @@ impl OperationPlan {
             return Some(Key::Null(index));
         }
         match key {
-            "limit" if self.page == Some(Carrier::Query) => Some(Key::Limit),
-            "cursor" if self.page == Some(Carrier::Query) => Some(Key::Cursor),
+            "limit" if self.limit == Some(Carrier::Query) => Some(Key::Limit),
+            "cursor" if self.cursor == Some(Carrier::Query) => Some(Key::Cursor),
             _ => None,
         }
     }

@@ -165,8 +165,11 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
         }
     }
     // A lookup redefined as POST pages by its body.
-    if spec.kind.returns() == Answer::Page && !matches!(endpoint.method, Method::Get | Method::Delete) {
+    let in_body = !matches!(endpoint.method, Method::Get | Method::Delete);
+    if in_body && matches!(spec.kind.returns(), Answer::Page | Answer::List) {
         object.properties.insert("limit".to_owned(), json!({ "type": "integer", "minimum": 1 }));
+    }
+    if in_body && spec.kind.returns() == Answer::Page {
         object.properties.insert("cursor".to_owned(), json!({ "type": "string", "maxLength": 2048 }));
     }
     if object.properties.is_empty() {
@@ -203,6 +206,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
+                Answer::List => json!({ "type": "array", "items": reference("schemas", entity) }),
                 Answer::Boolean => json!({ "type": "boolean" }),
                 Answer::Count => json!({ "type": "integer", "minimum": 0 }),
                 Answer::Items { field } => field_of(endpoint, field).map_or(json!({}), |f| Json::Object(schema::value(f))),
@@ -232,6 +236,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Record => ("The changed record.", record),
                 Answer::RecordOrNull => ("The record, or null.", record),
                 Answer::Page => ("A page of records.", header_map(&[])),
+                Answer::List => ("The records.", header_map(&[])),
                 Answer::Boolean => ("Whether it was done.", header_map(&[])),
                 Answer::Exists => ("Whether there is one.", header_map(&[])),
                 Answer::Count => ("How many records matched.", header_map(&[])),

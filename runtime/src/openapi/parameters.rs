@@ -28,9 +28,13 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
                     out.extend(query(param, field));
                 }
             }
-            if spec.kind.returns() == Answer::Page && matches!(endpoint.method, Method::Get | Method::Delete) {
-                out.extend(page(table.desc, table.desc.pagination.max_limit, None));
-            }
+            let in_query = matches!(endpoint.method, Method::Get | Method::Delete);
+            let own = match spec.kind.returns() {
+                Answer::Page if in_query => 2,
+                Answer::List if in_query => 1,
+                _ => 0,
+            };
+            out.extend(page(table.desc, table.desc.pagination.max_limit, None).into_iter().take(own));
         }
         _ => {}
     }

@@ -229,6 +229,8 @@ pub enum Answer {
     RecordOrNull,
     /// A page of records.
     Page,
+    /// A bare array of records, at most `limit` of them.
+    List,
     /// The bare value `true` or `false`.
     Boolean,
     /// `{ "exists": boolean }`; HEAD answers 200 or 404.

@@ -129,6 +129,24 @@ pub async fn run_page<E: Entity>(
     page_of(call(adapter, spec, cx, args, page).await?)
 }
 
+/// Runs an operation that answers an array of records. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_list<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+    page: PageArgs,
+) -> Result<Vec<E>> {
+    match call(adapter, spec, cx, args, page).await? {
+        Outcome::List(rows) => rows.records.iter().map(|values| E::read(&Borrowed(values)).map_err(Error::internal)).collect(),
+        _ => Err(unexpected(spec)),
+    }
+}
+
 /// Runs an operation that answers a boolean. For generated methods.
 ///
 /// # Errors

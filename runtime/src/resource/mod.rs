@@ -20,7 +20,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{Adapter, Adapters, run_bool, run_count, run_json, run_optional, run_page, run_record, run_unit, run_upserted};
+pub use adapter::{Adapter, Adapters, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_unit, run_upserted};
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub use page::ListRequest;
@@ -73,6 +73,8 @@ pub enum Outcome {
         /// Continues behind the last one.
         next_cursor: Option<String>,
     },
+    /// An array of records.
+    List(Rows),
     /// A bare boolean.
     Boolean(bool),
     /// A number of records.

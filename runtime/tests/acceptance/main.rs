@@ -13,6 +13,7 @@ mod list;
 mod lookup;
 mod operations;
 mod policy;
+mod search;
 mod server;
 mod transactions;
 mod unreachable;

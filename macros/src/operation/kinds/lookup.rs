@@ -2,7 +2,7 @@
 
 use quote::quote;
 
-use super::{Kind, Plan, Returns, Shape};
+use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::{Kind as Type, member};
 use crate::expr::{self, Assign, Filter, Op, Role, Scope, Source, Value, Via, type_of};
 use crate::names;
@@ -35,22 +35,14 @@ impl Kind for Lookup {
 
     fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let strict = args.flag("strict_params", scope.d);
-        let optional = args.names("optional_params", scope.d);
-        let may_miss: Vec<String> = optional.iter().map(|ident| names::snake(&ident.to_string())).collect();
+        let optional = record::optional(args, scope);
+        let may_miss = optional.names.clone();
         let fields = fields(args, "fields", scope, &|name| strict && !may_miss.contains(name));
         let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
             let filter = Filter::parse(expr, scope.d)?;
             scope.filter(&filter, &may_miss)
         });
-        for ident in &optional {
-            if scope.params.by_name(&ident.to_string()).is_none() {
-                let known: Vec<String> = scope.params.iter().map(|p| p.name.clone()).collect();
-                scope
-                    .d
-                    .error(ident, format!("unknown parameter `{ident}` in optional_params"))
-                    .suggest(&ident.to_string(), known.iter().map(String::as_str));
-            }
-        }
+        optional.check(scope);
         let many = args.choice("returns", &["one", "many"], scope.d) == "many";
         let paginate = args.flag("paginate", scope.d);
         let limit = limit(args, scope);

@@ -9,6 +9,7 @@ mod field_update;
 mod increment;
 mod lookup;
 mod record;
+mod search;
 mod transition;
 mod upsert;
 
@@ -36,10 +37,11 @@ const KINDS: &[&dyn Kind] = &[
     &upsert::Upsert,
     &consume::Consume,
     &collection::Collection,
+    &search::Search,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["aggregate", "computed_aggregate", "search", "derive", "custom", "restore"];
+const LATER: &[&str] = &["aggregate", "computed_aggregate", "derive", "custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -103,6 +105,7 @@ pub(crate) enum Returns {
     Record,
     Optional,
     Page,
+    List,
     Boolean,
     Count,
     Nothing,
@@ -110,9 +113,9 @@ pub(crate) enum Returns {
 }
 
 impl Plan {
-    /// Whether it answers a page.
+    /// Whether the caller says how many records at most.
     pub(crate) fn pages(&self) -> bool {
-        self.returns == Returns::Page
+        matches!(self.returns, Returns::Page | Returns::List)
     }
 
     /// Whether it changes nothing.

@@ -5,6 +5,7 @@ use syn::ext::IdentExt;
 
 use crate::entity::{Field, Flag};
 use crate::expr::{Assign, Filter, Resolved, Role, Scope, Source, Value, type_of};
+use crate::names;
 use crate::operation::args::Args;
 
 /// `match(..)`, by default the record that the path names.
@@ -113,6 +114,33 @@ pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scop
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             let text = format!("`{name}` is read-only: no client may supply it");
             scope.d.error(key, text).help("`now()`, `ctx(..)` or a literal");
+        }
+    }
+}
+
+/// `optional_params(x, y)`: parameters whose conditions are dropped when they are left out.
+pub(super) struct Optional {
+    idents: Vec<Ident>,
+    /// In snake_case.
+    pub(super) names: Vec<String>,
+}
+
+/// Reads `optional_params`; [`Optional::check`] comes once all parameters are known.
+pub(super) fn optional(args: &Args, scope: &mut Scope<'_>) -> Optional {
+    let idents = args.names("optional_params", scope.d);
+    let names = idents.iter().map(|ident| names::snake(&ident.to_string())).collect();
+    Optional { idents, names }
+}
+
+impl Optional {
+    /// Reports names that no parameter has.
+    pub(super) fn check(&self, scope: &mut Scope<'_>) {
+        for ident in &self.idents {
+            if scope.params.by_name(&ident.to_string()).is_none() {
+                let known: Vec<String> = scope.params.iter().map(|p| p.name.clone()).collect();
+                let problem = scope.d.error(ident, format!("unknown parameter `{ident}` in optional_params"));
+                problem.suggest(&ident.to_string(), known.iter().map(String::as_str));
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-#[operation(kind = "fieldUpdate", set(title))]
+#[operation(kind = "restore")]
 pub const ACT: Operation<Post>;
 
 fn main() {}
