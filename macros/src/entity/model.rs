@@ -232,6 +232,14 @@ impl EntityModel {
         self.inert = true;
     }
 
+    /// The path of its records below the mount, parents included: `documents/{docId}/comments`.
+    pub(crate) fn base_path(&self) -> String {
+        match super::visibility::parent_path(&self.visibility) {
+            Some(parent) => format!("{parent}/{}", self.path),
+            None => self.path.clone(),
+        }
+    }
+
     /// Position of the field of this Rust name.
     pub(crate) fn index_of(&self, ident: &Ident) -> Option<usize> {
         let name = ident.unraw().to_string();

@@ -188,7 +188,7 @@ fn docs(model: &Model<'_>) -> String {
         doc = format!("The operation `{}`.", model.name);
     }
     if !model.route.policy.disabled {
-        let base = &model.entity.path;
+        let base = &model.entity.base_path();
         let route = |(method, segments): &(super::path::Method, Vec<Segment>)| format!("`{} {}`", method.as_str(), shown(base, segments));
         let routes: Vec<String> = model.routes.iter().map(route).collect();
         doc.push_str(&format!("\n\nOver HTTP: {}.", routes.join(", ")));

@@ -25,11 +25,13 @@ pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
             None => policy(&model.route.policy),
         };
         let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
+        let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
         quote! {
             static #ident: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
                 .params(&[#(#params),*])
                 .routes(&[#method(&[#(#segments),*])])
                 #policy
+                #unscoped
                 #doc;
         }
     });
@@ -68,7 +70,7 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
     let (id, list) = (marker(model.entity.primary.unwrap_or(0)), marker(model.plan.list));
     let adapter = beside(entity, &quote!(#adapter));
     let (item, patch) = (quote!(#krate::entity::ItemOf<#list>), quote!(#krate::entity::ItemPatchOf<#list>));
-    let base = &model.entity.path;
+    let base = &model.entity.base_path();
     let methods = model.plan.parts.iter().zip(&model.routes).enumerate().map(|(at, (part, (http, segments)))| {
         let name = format_ident!("{}", full_name(model, part), span = ident.span());
         let at = index(at);

@@ -3,9 +3,10 @@
 use super::args::Args;
 use super::item::Declared;
 use super::kinds::Plan;
+use super::path::Method;
 use crate::diagnostics::Diagnostics;
 use crate::entity::{self, EntityModel, Route};
-use crate::policy::Auth;
+use crate::policy::{Auth, Policy};
 
 /// Checks an operation against the visibility of its entity.
 pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
@@ -13,10 +14,23 @@ pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, m
     if let Some((key, _)) = args.unscoped.as_ref().filter(|_| scopes.is_empty()) {
         d.error(key, format!("`unscoped` lifts a scope, and `{}` has none", model.name)).help("leave the option out");
     }
-    let route = Route { name, reads: plan.reads(), unscoped: args.unscoped.is_some() };
-    let policy = &args.route.policy;
-    let public = || entity::public(model, &route).filter(|_| !policy.disabled);
-    match (&policy.auth, &model.defaults.auth) {
+    let unscoped = args.unscoped.is_some();
+    let inherited = &args.route.policy;
+    if plan.parts.is_empty() {
+        one(&Route { name, reads: plan.reads(), unscoped }, &[inherited], declared, model, d);
+    }
+    // A collection is as many routes as it has methods.
+    for part in &plan.parts {
+        let policies: Vec<&Policy> = part.policy.iter().chain([inherited]).collect();
+        one(&Route { name, reads: part.method == Method::Get, unscoped }, &policies, declared, model, d);
+    }
+}
+
+/// Checks a route; what its policies leave open, the first of them that says it decides.
+fn one(route: &Route<'_>, policies: &[&Policy], declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
+    let name = route.name;
+    let public = || entity::public(model, route).filter(|_| !policies.iter().any(|policy| policy.disabled));
+    match (policies.iter().find_map(|policy| policy.auth.as_ref()), &model.defaults.auth) {
         (Some(Auth::None(word)), _) => {
             if let Some((message, help)) = public() {
                 d.error(word, message).help(help);
@@ -29,9 +43,10 @@ pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, m
         }
         _ => {}
     }
-    if plan.reads() || route.unscoped {
+    if route.reads || route.unscoped {
         return;
     }
+    let scopes = &model.visibility.scopes;
     for scope in scopes.iter().filter(|scope| scope.holds_on("list") && !scope.unscoped && !scope.holds_on(name)) {
         let field = &model.fields[scope.field].name;
         d.error(&declared.ident, format!("`{name}` is left out of scope `{field}`"))

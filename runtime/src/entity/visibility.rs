@@ -75,8 +75,24 @@ impl Scope {
         Self { apply_to: Some(routes), ..self }
     }
 
-    /// Whether it holds on a route.
+    /// Whether it holds on a route: one that is named, or a method of a collection that is.
     pub fn holds_on(&self, route: &str) -> bool {
-        self.apply_to.is_none_or(|routes| routes.contains(&route))
+        const METHODS: [&str; 5] = ["_list", "_add", "_remove", "_update", "_set"];
+        let names = |name: &&str| route.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || METHODS.contains(&rest));
+        self.apply_to.is_none_or(|routes| routes.iter().any(names))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collection_is_in_scope_with_all_its_methods() {
+        let scope = Scope::new(0, ScopeFrom::Path("docId")).apply_to(&["get", "members"]);
+        for (route, holds) in [("get", true), ("members_add", true), ("members_list", true), ("members_of", false), ("list", false)] {
+            assert_eq!(scope.holds_on(route), holds, "{route}");
+        }
+        assert!(Scope::new(0, ScopeFrom::Path("docId")).holds_on("anything"));
     }
 }

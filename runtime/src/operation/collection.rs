@@ -75,6 +75,10 @@ impl Kind for Collection {
         }
     }
 
+    fn reads(&self) -> bool {
+        self.method == Method::List
+    }
+
     fn by_id(&self) -> bool {
         self.method != Method::List
     }

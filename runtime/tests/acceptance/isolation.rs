@@ -110,7 +110,11 @@ fn sample(field: &FieldDesc, text: &str) -> Json {
         Kind::Date => json!("2031-01-02T03:04:05.678Z"),
         Kind::Enum(desc) => json!(desc.variants[0]),
         Kind::StringArray => json!([text]),
-        Kind::Json | Kind::Items(_) => json!([]),
+        Kind::Items(fields) => {
+            let members = fields.iter().map(|f| (f.wire.to_owned(), sample(f, &format!("{text}{}", f.wire))));
+            json!([Json::Object(members.collect())])
+        }
+        Kind::Json => json!([]),
     }
 }
 
@@ -132,6 +136,11 @@ fn phantom(desc: &EntityDesc, of: &Known) -> Known {
             (Kind::StringArray, Some(Json::Array(list))) => {
                 for item in list {
                     *item = json!(turned(item.as_str().unwrap_or_default()));
+                }
+            }
+            (Kind::Items(_), Some(Json::Array(items))) => {
+                for text in items.iter_mut().filter_map(Json::as_object_mut).flat_map(Map::values_mut) {
+                    *text = json!(turned(text.as_str().unwrap_or_default()));
                 }
             }
             (Kind::Integer, Some(value @ Json::Number(_))) => *value = json!(value.as_i64().unwrap_or_default() + 1),
@@ -351,7 +360,12 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
             Place::Segment | Place::Id => {}
             Place::Whole(Whole::Items) => whole = Some(value),
             Place::Whole(Whole::Item) => whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({}))),
-            Place::Whole(Whole::Patch) => whole = Some(json!({})),
+            Place::Whole(Whole::Patch) => {
+                let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));
+                // The member that tells items apart never changes.
+                item.as_object_mut().unwrap().remove("id");
+                whole = Some(item);
+            }
         }
     }
     if !matches!(request.method, "GET" | "DELETE") {
@@ -367,7 +381,9 @@ fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> St
             _ => None,
         };
         let wire = desc.fields[field.unwrap_or(desc.primary)].wire;
-        known.get(wire).and_then(Json::as_str).unwrap_or("none").to_owned()
+        // Of a list of items, the id of the first.
+        let text = known.get(wire).and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
+        text.unwrap_or("none").to_owned()
     };
     let segments = path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
         Some(name) => value(name),
@@ -435,7 +451,8 @@ fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
         match value {
             Json::String(value) if value.len() > 4 => text = text.replace(value.as_str(), name),
             Json::Array(list) => {
-                for item in list.iter().filter_map(Json::as_str) {
+                let members = list.iter().filter_map(Json::as_object).flat_map(Map::values);
+                for item in list.iter().chain(members).filter_map(Json::as_str) {
                     text = text.replace(item, name);
                 }
             }

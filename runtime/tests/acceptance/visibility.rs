@@ -532,6 +532,7 @@ fn account() -> crate::visibility_fixture::AccountCreate {
         status: None,
         views: None,
         tags: None,
+        lines: None,
     }
 }
 

@@ -148,6 +148,14 @@ pub const TASK_TAKE: Operation<Task>;
 #[operation(kind = "lookup", fields(title = param(title)), returns = "many", unscoped = "titles are public within the house")]
 pub const ANYBODYS: Operation<Task>;
 
+/// A line of an account.
+#[derive(Embedded, Clone, Debug)]
+pub struct Line {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub note: String,
+}
+
 /// Everything at once: a tenant's, versioned, deleted softly, with a serial number that no other tenant may have.
 #[entity(
     tenant(tenant_id),
@@ -174,6 +182,7 @@ pub struct Account {
     pub views: i64,
     #[field(filterable)]
     pub tags: Vec<String>,
+    pub lines: Vec<Line>,
     pub deleted_at: Option<Timestamp>,
     #[field(default = now)]
     pub created_at: Timestamp,
@@ -208,6 +217,9 @@ pub const UNTAG: Operation<Account>;
 
 #[operation(kind = "array_set", field = tags, value = input(tags))]
 pub const RETAG: Operation<Account>;
+
+#[operation(kind = "collection", field = lines, operations(list, add, remove, update, set), max_items = 5)]
+pub const LINES: Operation<Account>;
 
 #[operation(kind = "batch", action = "update", filter = (title == param(title)), set(status = Status::Live))]
 pub const OPEN_ALL: Operation<Account>;
@@ -312,6 +324,7 @@ pub static SEEN: Package = package!(
                 TAG,
                 UNTAG,
                 RETAG,
+                LINES,
                 OPEN_ALL,
                 CLOSE_ALL,
                 ENROL,

@@ -8,4 +8,4 @@ mod tokens;
 pub(crate) use args::{VisibilityArgs, VisibilityKeys, reason};
 pub(crate) use check::{Route, check, public, reported};
 pub(crate) use model::{MARK, Visibility};
-pub(crate) use tokens::{assertions, descriptor, expiry};
+pub(crate) use tokens::{assertions, descriptor, expiry, parent_path};

@@ -63,7 +63,7 @@ fn scope(scope: &Scope) -> TokenStream {
 }
 
 /// `documents/{docId}`: the parent path with its parameters under their wire names.
-fn parent_path(visibility: &Visibility) -> Option<String> {
+pub(crate) fn parent_path(visibility: &Visibility) -> Option<String> {
     use crate::operation::path::Segment;
     let parent = visibility.parent.as_ref()?;
     let segments = parent.segments.iter().map(|segment| match segment {
