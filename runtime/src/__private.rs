@@ -15,13 +15,16 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
-    ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, Consume, Exists, FieldUpdate, Increment, Lookup, Method, OpSpec,
-    Operation, ParamSpec, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole, assert_apart, assert_unique,
+    Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, Consume, Exists, FieldUpdate, Increment, Lookup, Method,
+    OpSpec, Operation, Output, ParamSpec, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole, assert_apart, assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use crate::resource::{Adapter, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_unit, run_upserted};
-pub use crate::store::Row;
+pub use crate::resource::{
+    Adapter, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_row, run_rows, run_unit,
+    run_upserted,
+};
+pub use crate::store::{Function, Row, Truncate};
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
 pub use ::serde;
@@ -219,5 +222,24 @@ pub fn adapter_of<E: Entity>(parts: &Parts) -> Result<E::Adapter> {
     match parts.extensions.get::<crate::Adapters>() {
         Some(adapters) => adapters.get::<E>(),
         None => Err(Error::internal("the handler was not mounted through an app: there are no adapters")),
+    }
+}
+
+/// A value of a row of numbers.
+///
+/// # Errors
+/// When it has another form.
+pub fn cell<T: FieldType>(row: &[Value], at: usize) -> Result<T> {
+    T::from_value(row.get(at).map_or(ValueRef::Null, Value::as_ref)).map_err(Error::internal)
+}
+
+/// The numbers of records by value.
+///
+/// # Errors
+/// When they have another form.
+pub fn counts(row: &[Value], at: usize) -> Result<std::collections::BTreeMap<String, i64>> {
+    match row.get(at) {
+        Some(Value::Json(text)) => serde_json::from_str(text).map_err(Error::internal),
+        _ => Err(Error::internal("numbers by value were expected")),
     }
 }

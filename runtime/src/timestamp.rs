@@ -119,6 +119,24 @@ impl Timestamp {
         parsed.ok_or(ParseTimestampError)
     }
 
+    /// The first instant of the period that holds this one, in UTC. The first day of year 1 is a Monday, so none is out of range.
+    #[must_use]
+    #[cfg(feature = "server")]
+    pub(crate) fn truncated(self, to: crate::store::Truncate) -> Self {
+        use crate::store::Truncate;
+        const DAY: i64 = 86_400_000;
+        let days = self.0.div_euclid(DAY);
+        let (year, month, _) = civil_from_days(days);
+        Self(match to {
+            Truncate::Year => days_from_civil(year, 1, 1) * DAY,
+            Truncate::Month => days_from_civil(year, month, 1) * DAY,
+            // 1970-01-05 was a Monday.
+            Truncate::Week => (days - (days - 4).rem_euclid(7)) * DAY,
+            Truncate::Day => days * DAY,
+            Truncate::Hour => self.0.div_euclid(3_600_000) * 3_600_000,
+        })
+    }
+
     /// The 24 bytes of the wire form, for writers that must not allocate.
     pub fn to_bytes(self) -> [u8; 24] {
         let days = self.0.div_euclid(86_400_000);
@@ -231,6 +249,32 @@ mod tests {
             "2026-01-02T03:04:05 02:00",
         ] {
             assert!(Timestamp::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn periods_are_those_of_the_calendar() {
+        use crate::store::Truncate;
+        let check = |text: &str, expected: [&str; 5]| {
+            let at = Timestamp::parse(text).unwrap_or_default();
+            let periods = [Truncate::Year, Truncate::Month, Truncate::Week, Truncate::Day, Truncate::Hour];
+            let found = periods.map(|to| at.truncated(to).to_string());
+            assert_eq!(found, expected.map(|text| format!("{text}:00:00.000Z")), "{text}");
+        };
+        check("2026-04-05T13:14:15.016Z", ["2026-01-01T00", "2026-04-01T00", "2026-03-30T00", "2026-04-05T00", "2026-04-05T13"]);
+        check("0001-01-01T00:00:00Z", ["0001-01-01T00"; 5]);
+        check("1969-12-31T23:59:59.999Z", ["1969-01-01T00", "1969-12-01T00", "1969-12-29T00", "1969-12-31T00", "1969-12-31T23"]);
+        check("1970-01-05T00:00:00Z", ["1970-01-01T00", "1970-01-01T00", "1970-01-05T00", "1970-01-05T00", "1970-01-05T00"]);
+        check("9999-12-31T23:59:59.999Z", ["9999-01-01T00", "9999-12-01T00", "9999-12-27T00", "9999-12-31T00", "9999-12-31T23"]);
+        // Against another calendar.
+        for millis in (Timestamp::MIN.millis()..Timestamp::MAX.millis()).step_by(86_399_999_937) {
+            let at = Timestamp::from_millis(millis);
+            let text = at.to_string();
+            let date: jiff::civil::Date = text[..10].parse().unwrap_or_default();
+            let monday = text[..10].parse::<jiff::civil::Date>().unwrap_or_default().weekday().to_monday_zero_offset();
+            let monday = date.checked_sub(jiff::Span::new().days(monday)).unwrap_or_default();
+            assert_eq!(at.truncated(Truncate::Week).to_string()[..10], monday.to_string(), "{text}");
+            assert_eq!(at.truncated(Truncate::Month).to_string()[..10], format!("{}-01", &text[..7]), "{text}");
         }
     }
 

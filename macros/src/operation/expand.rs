@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
 
 use super::item::{Declared, kept};
-use super::kinds::Returns;
+use super::kinds::{Numbers, Returns};
 use super::methods;
 use super::model::Model;
 use super::path::{Segment, shown};
@@ -87,7 +87,7 @@ fn method(model: &Model<'_>) -> TokenStream {
     let adapter = &model.entity.generated.adapter;
     let adapter = beside(entity, &quote!(#adapter));
     let (names, types, args) = arguments(model);
-    let (run, answer) = match model.plan.returns {
+    let (run, answer) = match &model.plan.returns {
         Returns::Record => ("run_record", quote!(#entity)),
         Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
         Returns::Page => ("run_page", quote!(#krate::entity::Page<#entity>)),
@@ -96,6 +96,8 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Count => ("run_count", quote!(u64)),
         Returns::Nothing => ("run_unit", quote!(())),
         Returns::Upserted => ("run_upserted", quote!(#krate::entity::Upserted<#entity>)),
+        Returns::Numbers(Numbers { name, grouped: false, .. }) => ("run_row", quote!(#name)),
+        Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
     };
     let run = Ident::new(run, Span::call_site());
     let (page, paged) = if model.plan.pages() {
@@ -106,7 +108,12 @@ fn method(model: &Model<'_>) -> TokenStream {
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let doc = docs(model);
+    let row = match &model.plan.returns {
+        Returns::Numbers(numbers) => Some(row(model, numbers)),
+        _ => None,
+    };
     quote_spanned! {here(ident)=>
+        #row
         impl #adapter {
             #[doc = #doc]
             #many
@@ -116,6 +123,34 @@ fn method(model: &Model<'_>) -> TokenStream {
                 __lp::#run(self, #ident.spec(), cx, args.into() #paged).await
             }
         }
+    }
+}
+
+/// The struct of what an aggregate computes.
+fn row(model: &Model<'_>, numbers: &Numbers) -> TokenStream {
+    let Declared { vis, ident, .. } = model.declared;
+    let (krate, name) = (&model.entity.krate, &numbers.name);
+    let doc = format!("What `{}` computes{}.", model.name, if numbers.grouped { " of a group" } else { "" });
+    let members = numbers.members.iter().map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
+    let cells = numbers.members.iter().enumerate().map(|(at, (name, ty, _))| {
+        let at = index(at);
+        // The one type that no field has.
+        let read = if ty.to_string().contains("BTreeMap") { quote!(counts) } else { quote!(cell) };
+        quote!(#name: __lp::#read(row, #at)?,)
+    });
+    quote_spanned! {here(ident)=>
+        #[doc = #doc]
+        #[derive(Clone, Debug)]
+        #[allow(dead_code)]
+        #vis struct #name { #(#members)* }
+        const _: () = {
+            use #krate::__private as __lp;
+            impl __lp::NumbersRow for #name {
+                fn read(row: &[__lp::Value]) -> __lp::Result<Self> {
+                    ::core::result::Result::Ok(Self { #(#cells)* })
+                }
+            }
+        };
     }
 }
 

@@ -57,6 +57,12 @@ fn a_search() {
 }
 
 #[test]
+fn an_aggregate() {
+    check("op_aggregate", include_str!("../../tests/snapshot/op_aggregate.rs"));
+    check("op_aggregate_full", include_str!("../../tests/snapshot/op_aggregate_full.rs"));
+}
+
+#[test]
 fn an_increment() {
     check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
 }

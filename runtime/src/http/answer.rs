@@ -29,6 +29,8 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             let page = response::page(&json(on, rows), next_cursor.as_deref());
             Ok(response::json(StatusCode::OK, page))
         }
+        (Outcome::Numbers { json, .. }, Answer::Numbers) => Ok(response::json(StatusCode::OK, json)),
+        (Outcome::Numbers { json, .. }, Answer::Groups) => Ok(response::json(StatusCode::OK, array(json))),
         (Outcome::List(rows), Answer::List) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
         (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
             (false, true) => response::empty(StatusCode::NOT_FOUND),

@@ -206,6 +206,12 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
+                Answer::Numbers | Answer::Groups => {
+                    let one = spec.kind.aggregate().map_or_else(|| json!({}), |aggregate| schema::numbers(table.desc, aggregate));
+                    components.schemas.insert(output.clone(), one);
+                    let one = reference("schemas", &output);
+                    if spec.kind.returns() == Answer::Groups { json!({ "type": "array", "items": one }) } else { one }
+                }
                 Answer::List => json!({ "type": "array", "items": reference("schemas", entity) }),
                 Answer::Boolean => json!({ "type": "boolean" }),
                 Answer::Count => json!({ "type": "integer", "minimum": 0 }),
@@ -236,6 +242,8 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Record => ("The changed record.", record),
                 Answer::RecordOrNull => ("The record, or null.", record),
                 Answer::Page => ("A page of records.", header_map(&[])),
+                Answer::Numbers => ("The numbers.", header_map(&[])),
+                Answer::Groups => ("The numbers of each group, in the order of the keys.", header_map(&[])),
                 Answer::List => ("The records.", header_map(&[])),
                 Answer::Boolean => ("Whether it was done.", header_map(&[])),
                 Answer::Exists => ("Whether there is one.", header_map(&[])),

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rules};
+use crate::operation::Aggregate;
+use crate::store::Function;
 use crate::{Timestamp, Value};
 
 /// The greatest integer every client can hold: 2^53 − 1.
@@ -30,6 +32,42 @@ pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4]
         "additionalProperties": false,
     });
     [("", record.finish()), ("Create", create.finish()), ("Update", update.finish()), ("Page", page)]
+}
+
+/// What an aggregate answers, or one group of it.
+pub(super) fn numbers(desc: &EntityDesc, aggregate: &Aggregate) -> Json {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    if let Some(group) = &aggregate.group {
+        let field = &desc.fields[group.field];
+        let mut key = match group.truncate {
+            Some(_) => Map::from_iter([("type".to_owned(), json!("string"))]),
+            None => bare(field),
+        };
+        if field.optional {
+            nullable(&mut key);
+        }
+        required.push(field.wire);
+        properties.insert(field.wire.to_owned(), Json::Object(key));
+    }
+    for output in aggregate.compute {
+        let field = &desc.fields[output.field];
+        let number = if matches!(field.kind, Kind::Integer) { "integer" } else { "number" };
+        let schema = match output.function {
+            None => json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 1 } }),
+            Some(Function::Count) => json!({ "type": "integer", "minimum": 0 }),
+            Some(Function::Sum) => json!({ "type": number }),
+            Some(Function::Avg) => json!({ "type": ["number", "null"] }),
+            Some(Function::Min | Function::Max) => {
+                let mut value = bare(field);
+                nullable(&mut value);
+                Json::Object(value)
+            }
+        };
+        required.push(output.name);
+        properties.insert(output.name.to_owned(), schema);
+    }
+    json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
 }
 
 /// Whether a create body must hold the field.

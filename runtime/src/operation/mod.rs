@@ -2,6 +2,7 @@
 //!
 //! One file per kind. A kind is a static struct that implements [`Kind`]: it plans once at start-up and runs per call.
 
+mod aggregate;
 mod array;
 mod batch;
 #[cfg(feature = "server")]
@@ -23,6 +24,7 @@ mod upsert;
 #[cfg(feature = "server")]
 mod write;
 
+pub use aggregate::{Aggregate, MOST_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};
 pub use batch::Batch;
 pub use collection::{Collection, ItemBounds, Method as CollectionMethod};

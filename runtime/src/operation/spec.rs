@@ -207,6 +207,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// What is computed, for a kind that answers numbers.
+    fn aggregate(&self) -> Option<&super::Aggregate> {
+        None
+    }
+
     /// The declared filter, for introspection.
     fn filter(&self) -> Option<&FilterSpec> {
         None
@@ -231,6 +236,10 @@ pub enum Answer {
     Page,
     /// A bare array of records, at most `limit` of them.
     List,
+    /// An object of numbers.
+    Numbers,
+    /// An array of such objects, one per group.
+    Groups,
     /// The bare value `true` or `false`.
     Boolean,
     /// `{ "exists": boolean }`; HEAD answers 200 or 404.

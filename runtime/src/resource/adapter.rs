@@ -147,6 +147,46 @@ pub async fn run_list<E: Entity>(
     }
 }
 
+/// A struct of what an aggregate computes; the macro writes it.
+pub trait NumbersRow: Sized {
+    /// From the key, if there is one, and the members.
+    ///
+    /// # Errors
+    /// When a value has another form.
+    fn read(values: &[Value]) -> Result<Self>;
+}
+
+/// Runs an aggregate of all records. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_row<E: Entity, R: NumbersRow>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<R> {
+    run_rows(adapter, spec, cx, args).await?.pop().ok_or_else(|| unexpected(spec))
+}
+
+/// Runs an aggregate of groups. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_rows<E: Entity, R: NumbersRow>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<Vec<R>> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Numbers { rows, .. } => rows.iter().map(|row| R::read(row)).collect(),
+        _ => Err(unexpected(spec)),
+    }
+}
+
 /// Runs an operation that answers a boolean. For generated methods.
 ///
 /// # Errors

@@ -159,6 +159,9 @@ impl Guard {
                 Plan::Select { filter: with(filter), order: order.clone(), after: after.clone(), limit: limit.clone() }
             }
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
+            Plan::Aggregate { filter, groups, compute, limit } => {
+                Plan::Aggregate { filter: with(filter), groups: groups.clone(), compute: compute.clone(), limit: *limit }
+            }
             Plan::Update { filter, set, pick } => {
                 Plan::Update { filter: with(filter), set: self.renewed(set.clone(), &slots), pick: pick.clone() }
             }
@@ -242,7 +245,7 @@ impl Guard {
             Plan::Insert => args.get(field).cloned(),
             Plan::Upsert { set, .. } => args.get(field).filter(|new| **new == mark()).cloned().or_else(|| assigned(set)),
             Plan::Update { set, .. } => assigned(set),
-            Plan::Select { .. } | Plan::Exists { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
         };
         if written.is_some_and(|value| value == mark()) {
             let wire = self.desc.fields[field].wire;
@@ -261,7 +264,7 @@ impl Guard {
                 AssignValue::Set(source) => Some(source.clone()),
                 _ => None,
             }),
-            Plan::Select { .. } | Plan::Exists { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
         };
         let equal = |field: usize| value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)));
         let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. }).then(|| equal(self.desc.primary)).flatten();
@@ -302,7 +305,7 @@ impl Slots {
         };
         let (marks, changes, filters) = match plan {
             Plan::Insert => (false, false, false),
-            Plan::Select { .. } | Plan::Exists { .. } => (false, false, true),
+            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => (false, false, true),
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
@@ -345,6 +348,10 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
             limit.iter().for_each(&mut note);
             let keys = after.iter().flat_map(|after| &after.keys).flatten();
             keys.for_each(|index| note(&Source::Arg { index: *index, nullable: false }));
+        }
+        Plan::Aggregate { filter, compute, .. } => {
+            filter.sources(&mut note);
+            compute.iter().for_each(|compute| compute.filter.sources(&mut note));
         }
         Plan::Exists { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {

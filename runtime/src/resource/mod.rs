@@ -3,6 +3,7 @@
 //! [`Table`] is not generic; [`Adapter`] is its typed face.
 
 mod adapter;
+mod aggregate;
 mod cursor;
 mod draft;
 pub(crate) mod guard;
@@ -20,7 +21,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{Adapter, Adapters, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_unit, run_upserted};
+pub use adapter::{
+    Adapter, Adapters, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_page, run_record, run_row, run_rows,
+    run_unit, run_upserted,
+};
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub use page::ListRequest;
@@ -75,6 +79,13 @@ pub enum Outcome {
     },
     /// An array of records.
     List(Rows),
+    /// Numbers over records.
+    Numbers {
+        /// Key and members of each group, when values are wanted.
+        rows: Vec<Vec<Value>>,
+        /// The same as objects separated by commas.
+        json: Vec<u8>,
+    },
     /// A bare boolean.
     Boolean(bool),
     /// A number of records.

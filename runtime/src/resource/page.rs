@@ -135,7 +135,7 @@ impl Table {
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.
-fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
+pub(super) fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
     match filter {
         Filter::All(list) => {
             shape.push(b'&');

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-pub use plan::{After, Assign, AssignValue, Order, Pick, Plan};
+pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
 pub use rows::{Projection, Row, Rows};
 #[cfg(feature = "server")]
 pub use transaction::Transaction;

@@ -1,5 +1,6 @@
 //! What a statement does, independent of the store.
 
+use crate::entity::{EntityDesc, Kind};
 use crate::filter::{Filter, Source};
 
 /// A statement in field positions and argument slots ([`Source::Arg`]); its filters hold no other source but
@@ -24,6 +25,20 @@ pub enum Plan {
     Exists {
         /// Which.
         filter: Filter,
+    },
+    /// Numbers over the records that match: one row per group, in the order of the keys, null first; without keys one row, also
+    /// over no record. A row holds the keys and then what is computed, in the given order.
+    ///
+    /// A sum of whole numbers that an `i64` cannot hold is `validation_failed` with `range`.
+    Aggregate {
+        /// Over which records.
+        filter: Filter,
+        /// The keys.
+        groups: Vec<Group>,
+        /// What is computed of each group.
+        compute: Vec<Compute>,
+        /// Most rows.
+        limit: u32,
     },
     /// Changes the records that match, and returns them as changed. Assignments see the old values.
     Update {
@@ -149,4 +164,62 @@ pub enum AssignValue {
         /// Names on the wire and new values: JSON.
         members: Vec<(&'static str, Source)>,
     },
+}
+
+/// A key that records are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// Position of the field.
+    pub field: usize,
+    /// Dates fall into periods; the key is the period's first instant.
+    pub truncate: Option<Truncate>,
+}
+
+/// A period, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names say it
+pub enum Truncate {
+    Year,
+    Month,
+    /// From Monday.
+    Week,
+    Day,
+    Hour,
+}
+
+/// What is computed of a group of records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// How.
+    pub function: Function,
+    /// Of which field; counting needs none.
+    pub field: usize,
+    /// Of which records of the group.
+    pub filter: Filter,
+}
+
+/// How values become one. Nulls do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// The number of records.
+    Count,
+    /// Their sum: whole numbers give a whole one, 0 over nothing.
+    Sum,
+    /// Their mean, always a double; null over nothing.
+    Avg,
+    /// The least; null over nothing.
+    Min,
+    /// The greatest; null over nothing.
+    Max,
+}
+
+impl Compute {
+    /// What comes out.
+    pub fn kind(&self, entity: &EntityDesc) -> Kind {
+        match self.function {
+            Function::Count => Kind::Integer,
+            Function::Avg => Kind::Number,
+            Function::Sum | Function::Min | Function::Max => entity.fields.get(self.field).map_or(Kind::Json, |field| field.kind),
+        }
+    }
 }

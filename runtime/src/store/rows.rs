@@ -124,6 +124,11 @@ impl Rows {
         Self { want: Want::Records(entity.fields.len()), ..Self::default() }
     }
 
+    /// Keeps rows of a number of values, which are no records.
+    pub fn values(width: usize) -> Self {
+        Self { want: Want::Records(width), ..Self::default() }
+    }
+
     /// Takes at most `limit` rows and notes whether there was one more.
     #[must_use]
     pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
+mod aggregates;
 mod collections;
 mod crud;
 mod fixture;

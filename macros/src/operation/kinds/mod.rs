@@ -1,5 +1,6 @@
 //! The kinds. To add one: a file with an `impl Kind`, a line in [`KINDS`].
 
+mod aggregate;
 mod array;
 mod batch;
 mod collection;
@@ -38,10 +39,11 @@ const KINDS: &[&dyn Kind] = &[
     &consume::Consume,
     &collection::Collection,
     &search::Search,
+    &aggregate::Aggregate,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["aggregate", "computed_aggregate", "derive", "custom", "restore"];
+const LATER: &[&str] = &["computed_aggregate", "derive", "custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -100,7 +102,6 @@ pub(crate) enum Shape {
 }
 
 /// What an adapter method answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returns {
     Record,
     Optional,
@@ -110,6 +111,17 @@ pub(crate) enum Returns {
     Count,
     Nothing,
     Upserted,
+    Numbers(Numbers),
+}
+
+/// The struct of what an aggregate computes.
+pub(crate) struct Numbers {
+    /// `StatsRow`.
+    pub(crate) name: syn::Ident,
+    /// Whether there is one per group.
+    pub(crate) grouped: bool,
+    /// Name, type and doc; the key first.
+    pub(crate) members: Vec<(syn::Ident, TokenStream, String)>,
 }
 
 impl Plan {

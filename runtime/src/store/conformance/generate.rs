@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{FIELDS, META, STATUS_FIELD, Step, TAGS};
 use crate::entity::{Flags, Kind};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Order, Pick};
+use crate::store::{Assign, AssignValue, Compute, Function, Group, Order, Pick, Truncate};
 use crate::validate::{MAX_INTEGER, list_value};
 use crate::{Timestamp, Value};
 
@@ -157,6 +157,35 @@ fn any_upsert() -> impl Strategy<Value = Step> {
     })
 }
 
+/// Numbers over records, some of them over part of the records alone.
+fn any_aggregate() -> impl Strategy<Value = Step> {
+    let periods = vec![Truncate::Year, Truncate::Month, Truncate::Week, Truncate::Day, Truncate::Hour];
+    let group = prop_oneof![
+        1 => proptest::sample::select(vec![2_usize, 3, 5, 6, STATUS_FIELD]).prop_map(|field| Group { field, truncate: None }),
+        2 => proptest::sample::select(periods).prop_map(|period| Group { field: 6, truncate: Some(period) }),
+    ];
+    let function = prop_oneof![
+        1 => Just((Function::Count, 0_usize)),
+        2 => (proptest::sample::select(vec![Function::Sum, Function::Avg]), proptest::sample::select(vec![3_usize, 4])),
+        2 => (proptest::sample::select(vec![Function::Min, Function::Max]), proptest::sample::select(vec![1_usize, 2, 3, 4, 6])),
+    ];
+    let only = prop_oneof![2 => Just((Filter::TRUE, Vec::new())), 1 => any_filter()];
+    let compute = proptest::collection::vec((function, only), 1..4);
+    (any_filter(), proptest::collection::vec(group, 0..3), compute).prop_map(|((filter, mut args), groups, compute)| {
+        let compute = compute.into_iter().map(|((function, field), (only, further))| {
+            let base = args.len();
+            args.extend(further);
+            let filter = only.map_sources(&mut |_, _, source| match source {
+                Source::Arg { index, nullable } => Source::Arg { index: index + base, nullable },
+                source => source,
+            });
+            Compute { function, field, filter }
+        });
+        let compute = compute.collect();
+        Step::Aggregate(filter, groups, compute, args)
+    })
+}
+
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
     let insert = record.prop_map(Step::Insert).boxed();
@@ -212,6 +241,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         3 => listed,
         3 => any_upsert(),
         1 => (any_filter(), any_pick()).prop_map(|((filter, args), pick)| Step::Delete(filter, pick, args)),
+        3 => any_aggregate(),
         2 => any_filter().prop_map(|(filter, args)| Step::Exists(filter, args)),
         6 => (any_filter(), any_order(), 1_i64..4).prop_map(|((filter, args), order, size)| Step::Walk(filter, args, order, size)),
     ]

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::memory::Memory;
-use super::{After, Assign, Order, Pick, Plan, Rows, Store};
+use super::{After, Assign, Compute, Group, Order, Pick, Plan, Rows, Store};
 use crate::Value;
 use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Source};
@@ -61,6 +61,7 @@ enum Step {
     /// The keys, what an existing record must satisfy, what is written to it; the record and further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
+    Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
     /// All pages of a size, in an order.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
 }
@@ -102,7 +103,7 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
         prop_assert_eq!(found, expected, "{}", label);
-        if !matches!(step, Step::Exists(..)) {
+        if !matches!(step, Step::Exists(..) | Step::Aggregate(..)) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
             prop_assert_eq!(contents(store).await, contents(&model).await, "contents after {}", label);
         }
@@ -158,6 +159,13 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
             let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
         }
+        Step::Aggregate(filter, groups, compute, args) => {
+            let width = groups.len() + compute.len();
+            let plan = Plan::Aggregate { filter, groups, compute, limit: 1000 };
+            let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
+            let rows = store.run(&statement, args, Rows::values(width)).rows().await.map_err(|e| describe(&e))?;
+            return Ok(rows.records.into_iter().map(|row| row.into_vec().into_iter().map(rounded).collect()).collect());
+        }
         Step::Walk(filter, args, order, _) => (Plan::Select { filter, order, after: None, limit: None }, args),
     };
     let mut records = execute(store, plan, args).await?;
@@ -184,6 +192,14 @@ async fn execute(store: &dyn Store, plan: Plan, args: Vec<Value>) -> Answer {
     let created = upserts.then_some(vec![Value::Bool(rows.created)]);
     let records = rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect());
     Ok(records.chain(created).collect())
+}
+
+/// Sums of doubles depend on the order of records in their last digits.
+fn rounded(value: Value) -> Value {
+    match value {
+        Value::Float(f) => Value::Text(format!("{f:.8e}")),
+        value => value,
+    }
 }
 
 /// Stores hand out string arrays as lists or as JSON text.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::*;
 use crate::filter::{Op, Operand};
-use crate::store::{AssignValue, Reply, Statement};
+use crate::store::{AssignValue, Reply, Statement, Truncate};
 
 #[test]
 fn the_model_agrees_with_itself() {
@@ -64,7 +64,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 9] = [
+    let faults: [(&str, Fault); 11] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -113,6 +113,22 @@ fn faults_are_found() {
                     _ => a,
                 };
                 Plan::Update { filter, set: set.into_iter().map(blind).collect(), pick }
+            }
+            plan => plan,
+        }),
+        ("weeks that begin as days do", |plan| match plan {
+            Plan::Aggregate { filter, mut groups, compute, limit } => {
+                for group in groups.iter_mut().filter(|group| group.truncate == Some(Truncate::Week)) {
+                    group.truncate = Some(Truncate::Day);
+                }
+                Plan::Aggregate { filter, groups, compute, limit }
+            }
+            plan => plan,
+        }),
+        ("an aggregate over all records of a group", |plan| match plan {
+            Plan::Aggregate { filter, groups, compute, limit } => {
+                let all = |compute: Compute| Compute { filter: Filter::TRUE, ..compute };
+                Plan::Aggregate { filter, groups, compute: compute.into_iter().map(all).collect(), limit }
             }
             plan => plan,
         }),

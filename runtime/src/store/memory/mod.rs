@@ -3,6 +3,7 @@
 //! It says what each [`Plan`](super::Plan) means, in the plainest way, and shares no code with the translators of other
 //! stores. One lock per table makes every statement atomic. Nothing survives the process.
 
+mod aggregate;
 mod items;
 mod table;
 mod transaction;
@@ -58,6 +59,7 @@ impl Memory {
                 table.select(filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
             }
             Plan::Exists { filter } => table.exists(filter, &args, &mut rows),
+            Plan::Aggregate { filter, groups, compute, limit } => table.aggregate(filter, groups, compute, *limit, &args, &mut rows)?,
             Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,
             Plan::Delete { filter, pick } => table.delete(filter, pick.as_ref(), &args, &mut rows),
             Plan::Upsert { keys, guard, set } => table.upsert(keys, guard, set, &args, &mut rows)?,

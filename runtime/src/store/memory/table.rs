@@ -11,7 +11,7 @@ use super::items;
 use crate::entity::{EntityDesc, Kind, SoftDelete, UniqueDesc};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{After, Assign, AssignValue, Order, Pick, Rows};
+use crate::store::{After, Assign, AssignValue, Compute, Group, Order, Pick, Rows};
 use crate::{Error, Result, Value};
 
 /// Greatest integer a field may hold.
@@ -21,7 +21,7 @@ type Record = Arc<[Value]>;
 
 /// A value with the order of sorts.
 #[derive(Clone, Debug)]
-struct Key(Value);
+pub(super) struct Key(pub(super) Value);
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -154,6 +154,26 @@ impl Table {
             let empty: &[Value] = &[];
             rows.push(empty);
         }
+    }
+
+    pub(super) fn aggregate(
+        &self,
+        filter: &Filter,
+        groups: &[Group],
+        compute: &[Compute],
+        limit: u32,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let mut found = super::aggregate::Groups::new(groups, compute, args);
+        let data = self.data.read();
+        self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).for_each(|record| found.add(record));
+        for row in found.rows(self.entity).take(limit as usize) {
+            if !rows.push(&row?[..]) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Changes what matches; a violated unique leaves everything as it was.

@@ -2,8 +2,8 @@
 
 use rusqlite::ErrorCode;
 
-use crate::Error;
 use crate::entity::EntityDesc;
+use crate::{Error, Problem};
 
 /// An error of a statement on `entity`.
 pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
@@ -13,6 +13,10 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
             Some(fields) => Error::unique(fields),
             None => Error::internal(error),
         },
+        // What SUM says of whole numbers.
+        ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => {
+            Error::invalid(Problem::new("", "range", "a sum is beyond the range of whole numbers"))
+        }
         ErrorCode::DiskFull
         | ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked

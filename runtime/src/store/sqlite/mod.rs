@@ -7,6 +7,7 @@
 mod access;
 #[cfg(test)]
 mod access_tests;
+mod aggregate;
 mod bind;
 mod change;
 mod error;

@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 
+use super::aggregate::Computed;
 use super::pool::Pool;
 use super::render::{Native, Runs};
 use super::row::SqliteRow;
@@ -127,6 +128,16 @@ pub(super) fn read(connection: &Connection, entity: &'static EntityDesc, native:
     let mut statement = connection.prepare_cached(&native.sql).map_err(failed)?;
     bind::bind(&mut statement, &native.binds, args)?.map_err(failed)?;
     let mut found = statement.raw_query();
+    if let Some(columns) = &native.columns {
+        while let Some(row) = found.next().map_err(failed)? {
+            let row = Computed::new(row, columns);
+            if !rows.push(&row) {
+                break;
+            }
+            row.sound(entity)?;
+        }
+        return Ok(rows);
+    }
     while let Some(row) = found.next().map_err(failed)? {
         let row = SqliteRow::new(row, entity);
         if !rows.push(&row) {

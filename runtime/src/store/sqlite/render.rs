@@ -1,7 +1,8 @@
 //! Plans to SQL text, once per statement.
 
 use super::access::{self, Reach};
-use crate::entity::{EntityDesc, SoftDelete};
+use super::aggregate;
+use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::Plan;
 use crate::store::layout::{self, StoredIndex};
@@ -16,6 +17,8 @@ pub(super) struct Native {
     pub(super) counting: Option<Box<str>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
+    /// What the columns hold, when they are not those of the entity.
+    pub(super) columns: Option<Box<[Kind]>>,
 }
 
 /// Where a statement runs.
@@ -52,6 +55,7 @@ pub(super) enum Form {
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
     let mut r = Renderer { entity, binds: Vec::new() };
+    let mut own = None;
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
@@ -76,6 +80,10 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             };
             (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
         }
+        Plan::Aggregate { filter, groups, compute, limit } => {
+            own = Some(aggregate::columns(entity, groups, compute));
+            (r.aggregate(filter, groups, compute, *limit)?, None, Runs::Apart)
+        }
         Plan::Update { filter, set, pick } => {
             let set = r.assignments(set)?;
             let condition = r.picked(filter, pick.as_ref())?;
@@ -88,7 +96,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
     };
-    Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs })
+    Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, columns: own })
 }
 
 /// The condition of records that are not deleted; `None` when deleted ones are removed.

@@ -162,6 +162,7 @@ fn endless() -> Arc<Statement> {
         counting: None,
         binds: Box::default(),
         runs: Runs::Apart,
+        columns: None,
     };
     let plan = Plan::Exists { filter: Filter::TRUE };
     Arc::new(Statement { entity: &THING, plan, native: Box::new(native) })

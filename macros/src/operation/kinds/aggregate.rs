@@ -1,0 +1,310 @@
+//! `aggregate`: numbers over records, of all of them or of each group.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, Token, parenthesized};
+
+use super::{Kind, Numbers, Plan, Returns, Shape, record};
+use crate::diagnostics::list;
+use crate::entity::Kind as Type;
+use crate::expr::{self, Filter, Resolved, Scope, type_of};
+use crate::names;
+use crate::operation::args::Args;
+use crate::operation::path::Method;
+use crate::options;
+
+const FUNCTIONS: &[&str] = &["count", "sum", "avg", "min", "max", "count_by"];
+const PERIODS: &[&str] = &["year", "month", "week", "day", "hour"];
+
+pub(super) struct Aggregate;
+
+impl Kind for Aggregate {
+    fn name(&self) -> &'static str {
+        "aggregate"
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.aggregate"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["compute", "group_by", "filter", "optional_params"]
+    }
+
+    fn required(&self) -> &'static [&'static str] {
+        &["compute"]
+    }
+
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let optional = record::optional(args, scope);
+        let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
+            let filter = Filter::parse(expr, scope.d)?;
+            scope.filter(&filter, &optional.names)
+        });
+        let key = args.expr("group_by", "group_by = status", scope.d).and_then(|expr| key(expr, scope));
+        let mut outputs = outputs(args, &optional.names, scope);
+        optional.check(scope);
+        if let Some(key) = &key {
+            let wire = names::camel(&scope.at(key.field).name);
+            outputs.retain(|output| {
+                let name = output.name.unraw();
+                let collides = names::camel(&name.to_string()) == wire;
+                if collides {
+                    scope.d.error(&output.name, format!("output `{name}` collides with group_by")).help("another name");
+                }
+                !collides
+            });
+        }
+        let row = Numbers {
+            name: Ident::new(&format!("{}Row", names::pascal(name)), Span::call_site()),
+            grouped: key.is_some(),
+            members: key.iter().map(|key| key.member(scope)).chain(outputs.iter().map(|output| output.member(scope))).collect(),
+        };
+        let filter = filter.map(|filter| quote!(.filter(#filter)));
+        let key = key.map(|Key { field, period, .. }| {
+            let field = expr::index(field);
+            match period.map(|period| Ident::new(&names::pascal(period), Span::call_site())) {
+                Some(period) => quote!(.per(__lp::Truncate::#period, #field)),
+                None => quote!(.by(#field)),
+            }
+        });
+        let outputs = outputs.iter().map(Output::tokens);
+        Some(Plan {
+            descriptor: quote!(__lp::Aggregate::new(&[#(#outputs),*]) #filter #key),
+            shape: Shape::Collection { segments: Vec::new() },
+            method: Method::Get,
+            returns: Returns::Numbers(row),
+            errors: "`validation_failed` for a sum that its type cannot hold, or too many groups.",
+            parts: Vec::new(),
+            list: 0,
+        })
+    }
+}
+
+/// What records are grouped by.
+struct Key {
+    at: Ident,
+    field: usize,
+    period: Option<&'static str>,
+}
+
+impl Key {
+    fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
+        let of = scope.at(self.field);
+        let marker = expr::marker(scope, self.field, &self.at.to_token_stream());
+        let krate = &scope.model.krate;
+        let ty = match self.period {
+            Some(_) => quote!(::std::string::String),
+            None => quote!(#krate::entity::ValueOf<#marker>),
+        };
+        let ty = if of.optional { quote!(::core::option::Option<#ty>) } else { ty };
+        let doc = match self.period {
+            Some(period) => format!("The {period} of `{}`.", of.name),
+            None => format!("The `{}` that the group has in common.", of.name),
+        };
+        (self.at.clone(), ty, doc)
+    }
+}
+
+/// `status` or `month(created_at)`.
+fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
+    const EXAMPLE: &str = "`group_by = status` or `group_by = month(created_at)`";
+    let (field, period) = match expr {
+        Expr::Call(call) => {
+            let known = options::as_ident(&call.func).and_then(|name| PERIODS.iter().find(|period| name == *period));
+            let Some(period) = known else {
+                scope.d.error(&call.func, format!("unknown period; known: {}", list(PERIODS)));
+                return None;
+            };
+            let field = call.args.first().filter(|_| call.args.len() == 1).and_then(options::as_ident);
+            (field, Some((*period, &call.func)))
+        }
+        other => (options::as_ident(other), None),
+    };
+    let Some(at) = field else {
+        scope.d.error(expr, "records are grouped by a field").help(EXAMPLE);
+        return None;
+    };
+    let field = scope.field(at)?;
+    let of = scope.at(field);
+    let name = of.name.clone();
+    if !of.readable() {
+        scope.d.error(at, format!("`{name}` is hidden: groups would reveal what clients may not read"));
+    } else if let Some((period, function)) = &period {
+        match of.kind {
+            Type::Date => {}
+            Type::Other => scope.require(field, at, "DATES", &format!("`{period}` needs a date field, which `{name}` is not")),
+            _ => {
+                scope.d.error(function, format!("`{period}` needs a date field, `{name}` is {}", type_of(of)));
+            }
+        }
+    } else if !of.kind.is_scalar() {
+        scope.d.error(at, format!("cannot group by `{name}` ({})", type_of(of)));
+    } else if of.kind == Type::Other {
+        scope.require(field, at, "SCALARS", &format!("cannot group by `{name}`: it is no scalar"));
+    }
+    Some(Key { at: at.clone(), field, period: period.map(|(period, _)| period) })
+}
+
+/// One member of `compute(..)` as written.
+pub(super) struct Written {
+    pub(super) name: Ident,
+    pub(super) function: Call,
+}
+
+/// `sum(views, where = expr)`.
+pub(super) struct Call {
+    function: Ident,
+    field: Option<Ident>,
+    only: Option<Expr>,
+}
+
+impl Parse for Written {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name = input.call(Ident::parse_any)?;
+        if !input.peek(Token![=]) {
+            return Err(syn::Error::new(name.span(), format!("`{name}` needs a function\nhelp: `{name} = count()`")));
+        }
+        input.parse::<Token![=]>()?;
+        Ok(Self { name, function: input.parse()? })
+    }
+}
+
+impl Parse for Call {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let function: Ident = input.parse()?;
+        let inside;
+        parenthesized!(inside in input);
+        if function == "count" {
+            let only = if inside.is_empty() { None } else { Some(inside.parse()?) };
+            return Ok(Self { function, field: None, only });
+        }
+        let field = if inside.is_empty() { None } else { Some(inside.call(Ident::parse_any)?) };
+        let mut only = None;
+        if !inside.is_empty() {
+            inside.parse::<Token![,]>()?;
+        }
+        if !inside.is_empty() {
+            inside.parse::<Token![where]>()?;
+            inside.parse::<Token![=]>()?;
+            only = Some(inside.parse()?);
+        }
+        Ok(Self { function, field, only })
+    }
+}
+
+/// A function of `compute`, resolved.
+pub(super) struct Measure {
+    /// `sum`.
+    pub(super) function: &'static str,
+    pub(super) field: usize,
+    at: Ident,
+    pub(super) only: Option<Resolved>,
+}
+
+/// One member of the answer.
+struct Output {
+    name: Ident,
+    measure: Measure,
+}
+
+fn outputs(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Vec<Output> {
+    let Some(opt) = args.get("compute") else { return Vec::new() };
+    let written: Vec<Written> = opt.list("compute(total = count())", scope.d).map(|list| options::each(list, scope.d)).unwrap_or_default();
+    if written.is_empty() && opt.is_empty_list() {
+        scope.d.error(&opt.key, "`compute` is empty").help("`compute(total = count())`");
+    }
+    let mut outputs: Vec<Output> = Vec::new();
+    for Written { name, function } in written {
+        let wire = names::camel(&name.unraw().to_string());
+        if outputs.iter().any(|other| names::camel(&other.name.unraw().to_string()) == wire) {
+            scope.d.error(&name, format!("output `{}` repeated in compute", name.unraw()));
+        } else if wire.is_empty() || name == "self" || name == "super" || name == "crate" || name == "Self" {
+            scope.d.error(&name, format!("`{name}` is no name for an output"));
+        } else if let Some(measure) = measure(function, optional, scope) {
+            outputs.push(Output { name, measure });
+        }
+    }
+    outputs
+}
+
+/// Resolves a function of a field: rule 30.
+pub(super) fn measure(written: Call, optional: &[String], scope: &mut Scope<'_>) -> Option<Measure> {
+    let Call { function: at, field, only } = written;
+    let text = at.to_string();
+    let Some(function) = FUNCTIONS.iter().find(|function| **function == text).copied() else {
+        scope.d.error(&at, format!("unknown function `{text}`")).suggest(&text, FUNCTIONS.iter().copied());
+        return None;
+    };
+    let only = only.and_then(|expr| {
+        if function == "count_by" {
+            scope.d.error(&expr, "`count_by` counts all records").help("`filter` of the operation, or `count(..)` with a condition");
+            return None;
+        }
+        let filter = Filter::parse(&expr, scope.d)?;
+        scope.filter(&filter, optional)
+    });
+    if function == "count" {
+        return Some(Measure { function, field: 0, at, only });
+    }
+    let Some(ident) = field else {
+        scope.d.error(&at, format!("`{function}` takes a field")).help(format!("`{function}(views)`"));
+        return None;
+    };
+    let field = scope.field(&ident)?;
+    let of = scope.at(field);
+    let (fits, kinds) = match function {
+        "sum" | "avg" => (matches!(of.kind, Type::Integer | Type::Number | Type::Other), "NUMERIC"),
+        "min" | "max" => (of.kind.is_scalar() && of.kind != Type::Boolean, "ORDERED"),
+        _ => (of.kind.is_scalar() && !matches!(of.kind, Type::Number | Type::Date), "STATES"),
+    };
+    let (verb, name) = (function.replace('_', " "), of.name.clone());
+    if !of.readable() {
+        scope.d.error(&ident, format!("`{name}` is hidden: `{function}` would reveal what clients may not read"));
+    } else if !fits {
+        scope.d.error(&ident, format!("cannot {verb} {} field `{name}`", type_of(of)));
+    } else if of.kind == Type::Other {
+        scope.require(field, &ident, kinds, &format!("cannot {verb} field `{name}`: its type does not allow it"));
+    }
+    Some(Measure { function, field, at: ident, only })
+}
+
+impl Output {
+    fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
+        let Measure { function, field, at, only } = &self.measure;
+        let krate = &scope.model.krate;
+        let marker = || expr::marker(scope, *field, &at.to_token_stream());
+        let ty = match *function {
+            "count" => quote!(i64),
+            "sum" => {
+                let marker = marker();
+                quote!(#krate::entity::ValueOf<#marker>)
+            }
+            "avg" => quote!(::core::option::Option<f64>),
+            "count_by" => quote!(::std::collections::BTreeMap<::std::string::String, i64>),
+            _ => {
+                let marker = marker();
+                quote!(::core::option::Option<#krate::entity::ValueOf<#marker>>)
+            }
+        };
+        let of = if *function == "count" { String::new() } else { scope.at(*field).name.clone() };
+        let some = if only.is_some() { ", of some records alone" } else { "" };
+        (self.name.clone(), ty, format!("`{function}({of})`{some}."))
+    }
+
+    fn tokens(&self) -> TokenStream {
+        let Measure { function, field, only, .. } = &self.measure;
+        let (wire, field) = (names::camel(&self.name.unraw().to_string()), expr::index(*field));
+        let only = only.as_ref().map(|only| quote!(.only(#only)));
+        match *function {
+            "count" => quote!(__lp::Output::count(#wire) #only),
+            "count_by" => quote!(__lp::Output::count_by(#wire, #field)),
+            other => {
+                let function = Ident::new(&names::pascal(other), Span::call_site());
+                quote!(__lp::Output::of(#wire, __lp::Function::#function, #field) #only)
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `aggregate`: numbers over records, of all of them or of each group.
+
+use super::{Answer, Kind};
+use crate::Code;
+use crate::filter::FilterSpec;
+use crate::store::{Function, Group, Truncate};
+
+/// Most groups of an answer. More are refused: an answer that grows with the table would one day be too large to hold.
+pub const MOST_GROUPS: u32 = 100_000;
+
+/// Options of an aggregate.
+#[derive(Debug)]
+pub struct Aggregate {
+    /// Over which records.
+    pub filter: Option<FilterSpec>,
+    /// By which key.
+    pub group: Option<Group>,
+    /// What is computed.
+    pub compute: &'static [Output],
+}
+
+/// One computed member of the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    /// camelCase name on the wire.
+    pub name: &'static str,
+    /// How; `None` counts the records of each value.
+    pub function: Option<Function>,
+    /// Of which field; counting needs none.
+    pub field: usize,
+    /// Of which records.
+    pub filter: Option<FilterSpec>,
+}
+
+#[doc(hidden)]
+impl Aggregate {
+    /// Computes these.
+    pub const fn new(compute: &'static [Output]) -> Self {
+        Self { filter: None, group: None, compute }
+    }
+
+    /// Over the records that match.
+    #[must_use]
+    pub const fn filter(self, filter: FilterSpec) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+
+    /// Per value of a field.
+    #[must_use]
+    pub const fn by(self, field: usize) -> Self {
+        Self { group: Some(Group { field, truncate: None }), ..self }
+    }
+
+    /// Per period of a date.
+    #[must_use]
+    pub const fn per(self, period: Truncate, field: usize) -> Self {
+        Self { group: Some(Group { field, truncate: Some(period) }), ..self }
+    }
+}
+
+#[doc(hidden)]
+impl Output {
+    /// The number of records.
+    pub const fn count(name: &'static str) -> Self {
+        Self { name, function: Some(Function::Count), field: 0, filter: None }
+    }
+
+    /// The number of records of each value of a field.
+    pub const fn count_by(name: &'static str, field: usize) -> Self {
+        Self { name, function: None, field, filter: None }
+    }
+
+    /// A function of a field's values.
+    pub const fn of(name: &'static str, function: Function, field: usize) -> Self {
+        Self { name, function: Some(function), field, filter: None }
+    }
+
+    /// Of some records alone.
+    #[must_use]
+    pub const fn only(self, filter: FilterSpec) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+}
+
+impl Kind for Aggregate {
+    fn name(&self) -> &'static str {
+        "aggregate"
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.aggregate"
+    }
+
+    fn reads(&self) -> bool {
+        true
+    }
+
+    fn returns(&self) -> Answer {
+        if self.group.is_some() { Answer::Groups } else { Answer::Numbers }
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::ValidationFailed]
+    }
+
+    fn filter(&self) -> Option<&FilterSpec> {
+        self.filter.as_ref()
+    }
+
+    fn aggregate(&self) -> Option<&Aggregate> {
+        Some(self)
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use std::collections::BTreeMap;
+
+    use super::{Aggregate, MOST_GROUPS};
+    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::operation::OpSpec;
+    use crate::operation::bind;
+    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
+    use crate::store::{Compute, Function, Group, Truncate};
+    use crate::{Result, Value};
+
+    pub(super) struct Run {
+        kind: &'static Aggregate,
+        spec: &'static OpSpec,
+        filter: Filter,
+        /// The members that one statement computes.
+        compute: Vec<Compute>,
+        /// The members that count by value: place in the answer, and field.
+        counts: Vec<(usize, usize)>,
+        /// `{"status":` or `,"total":`, key first.
+        names: Vec<Box<[u8]>>,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Self {
+            let filter = |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
+            let mut compute = Vec::new();
+            let mut counts = Vec::new();
+            for (place, output) in kind.compute.iter().enumerate() {
+                match output.function {
+                    Some(function) => compute.push(Compute { function, field: output.field, filter: filter(output.filter.as_ref()) }),
+                    None => counts.push((place, output.field)),
+                }
+            }
+            let key = kind.group.map(|group| table.desc.fields[group.field].wire);
+            let names = key.into_iter().chain(kind.compute.iter().map(|output| output.name));
+            let names = names.enumerate().map(|(n, name)| format!("{}\"{name}\":", if n == 0 { '{' } else { ',' }).into_bytes().into());
+            Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, names: names.collect() }
+        }
+
+        async fn aggregate(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+            bind::check(self.spec, table, call, &[])?;
+            bind::check_operands(self.spec, &self.filter, &call.args)?;
+            for compute in &self.compute {
+                bind::check_operands(self.spec, &compute.filter, &call.args)?;
+            }
+            let resolve = |filter: &Filter| bind::resolve(filter.clone(), call.cx, &call.args);
+            let filter = resolve(&self.filter)?;
+            let compute = self.compute.iter().map(|c| Ok(Compute { filter: resolve(&c.filter)?, ..c.clone() })).collect::<Result<_>>()?;
+            let keys: Vec<Group> = self.kind.group.into_iter().collect();
+            let rows = table.aggregate(call.cx, self.spec.name, filter.clone(), keys.clone(), compute, MOST_GROUPS).await?;
+            let mut counts = Vec::with_capacity(self.counts.len());
+            for (_, field) in &self.counts {
+                counts.push(self.count_by(table, call, &filter, &keys, *field).await?);
+            }
+            let rows = rows.into_iter().map(|row| self.row(row, &mut counts)).collect();
+            Ok(self.answer(rows, call.form))
+        }
+
+        /// How many records have each value, per key: one statement.
+        async fn count_by(
+            &self,
+            table: &Table,
+            call: &Call<'_>,
+            filter: &Filter,
+            keys: &[Group],
+            field: usize,
+        ) -> Result<Vec<(Vec<Value>, BTreeMap<String, i64>)>> {
+            let present = Filter::cond(field, Op::Ne, Operand::One(Source::Value(Value::Null)));
+            let filter = filter.clone().and(present);
+            let groups = keys.iter().copied().chain([Group { field, truncate: None }]).collect();
+            let count = vec![Compute { function: Function::Count, field: 0, filter: Filter::TRUE }];
+            let mut found: Vec<(Vec<Value>, BTreeMap<String, i64>)> = Vec::new();
+            for row in table.aggregate(call.cx, self.spec.name, filter, groups, count, MOST_GROUPS).await? {
+                let [key @ .., value, Value::Int(number)] = &row[..] else { continue };
+                // In the order of the keys: those of one group follow each other.
+                if found.last().is_none_or(|(last, _)| last != key) {
+                    found.push((key.to_vec(), BTreeMap::new()));
+                }
+                if let Some((_, counts)) = found.last_mut() {
+                    counts.insert(text(value), *number);
+                }
+            }
+            // Groups are met in order, so they are taken from the end.
+            found.reverse();
+            Ok(found)
+        }
+
+        /// A row of the answer: the key as it is shown, then every member.
+        fn row(&self, row: Box<[Value]>, counts: &mut [Vec<(Vec<Value>, BTreeMap<String, i64>)>]) -> Vec<Value> {
+            let mut values = row.into_iter();
+            let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
+            let mut out = Vec::with_capacity(self.names.len());
+            out.extend(keys.iter().map(|key| self.shown(key)));
+            let mut counted = counts.iter_mut();
+            for output in self.kind.compute {
+                if output.function.is_some() {
+                    out.push(values.next().unwrap_or_default());
+                    continue;
+                }
+                let own = counted.next().map(|counts| {
+                    // A group that has come since the first statement is in none of its rows.
+                    while counts.last().is_some_and(|(key, _)| before(key, &keys)) {
+                        counts.pop();
+                    }
+                    match counts.last() {
+                        Some((key, _)) if *key == keys => counts.pop().map(|(_, counts)| counts).unwrap_or_default(),
+                        _ => BTreeMap::new(),
+                    }
+                });
+                out.push(Value::Json(object(&own.unwrap_or_default())));
+            }
+            out
+        }
+
+        fn shown(&self, key: &Value) -> Value {
+            match (key, self.kind.group.and_then(|group| group.truncate)) {
+                (Value::Date(at), Some(period)) => {
+                    let length = match period {
+                        Truncate::Year => 4,
+                        Truncate::Month => 7,
+                        Truncate::Week | Truncate::Day => 10,
+                        Truncate::Hour => 13,
+                    };
+                    Value::Text(at.to_string().chars().take(length).collect())
+                }
+                _ => key.clone(),
+            }
+        }
+
+        fn answer(&self, rows: Vec<Vec<Value>>, form: &Form) -> Outcome {
+            let Form::Json(_) = form else { return Outcome::Numbers { rows, json: Vec::new() } };
+            let mut json = Vec::with_capacity(64 * rows.len());
+            for (n, row) in rows.iter().enumerate() {
+                if n > 0 {
+                    json.push(b',');
+                }
+                for (name, value) in self.names.iter().zip(row) {
+                    json.extend_from_slice(name);
+                    crate::json::write_value(value.as_ref(), &mut json);
+                }
+                json.push(b'}');
+            }
+            Outcome::Numbers { rows: Vec::new(), json }
+        }
+    }
+
+    /// Whether a key comes before another, in the order of groups.
+    fn before(key: &[Value], other: &[Value]) -> bool {
+        let order = key.iter().zip(other).map(|(a, b)| crate::filter::eval::compare(a.as_ref(), b.as_ref()));
+        order.into_iter().find(|order| order.is_ne()).is_some_and(std::cmp::Ordering::is_lt)
+    }
+
+    /// A value as the name of a member.
+    fn text(value: &Value) -> String {
+        match value {
+            Value::Text(text) => text.clone(),
+            Value::Int(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    fn object(counts: &BTreeMap<String, i64>) -> String {
+        let mut out = b"{".to_vec();
+        for (n, (name, count)) in counts.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            crate::json::write_str(name, &mut out);
+            out.push(b':');
+            out.extend_from_slice(count.to_string().as_bytes());
+        }
+        out.push(b'}');
+        // What was written is JSON made of valid strings.
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move { self.aggregate(table, &call).await })
+        }
+    }
+}

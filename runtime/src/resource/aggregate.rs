@@ -1,0 +1,51 @@
+//! Numbers over the records of a table.
+
+use super::Table;
+use super::page::lift;
+use crate::filter::Filter;
+use crate::store::{Compute, Group, Plan, Rows};
+use crate::{Cx, Error, Problem, Result, Value};
+
+impl Table {
+    /// One row per group, under the guard of a route: keys, then what is computed, in the order of the keys.
+    ///
+    /// Filters hold fixed values and the call's instant.
+    ///
+    /// # Errors
+    /// `validation_failed`: `too_many` for more groups than `most`, `range` for a sum that its type cannot hold.
+    pub async fn aggregate(
+        &self,
+        cx: &Cx,
+        route: &str,
+        filter: Filter,
+        groups: Vec<Group>,
+        compute: Vec<Compute>,
+        most: u32,
+    ) -> Result<Vec<Box<[Value]>>> {
+        let mut args = Vec::new();
+        let mut shape = vec![b'a'];
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        for group in &groups {
+            shape.extend_from_slice(&[0xfd, group.field as u8, group.truncate.map_or(0xff, |to| to as u8)]);
+        }
+        let lifted = compute.into_iter().map(|compute| {
+            shape.extend_from_slice(&[0xfc, compute.field as u8, compute.function as u8]);
+            Compute { filter: lift(compute.filter, cx.now(), &mut args, &mut shape), ..compute }
+        });
+        let compute: Vec<Compute> = lifted.collect();
+        let width = groups.len() + compute.len();
+        shape.extend_from_slice(&most.to_le_bytes());
+        let statement = self.shape(route, &shape, || Plan::Aggregate { filter, groups, compute, limit: most.saturating_add(1) })?;
+        let rows = self.execute(cx, &statement, args, Rows::values(width).limit(most as usize, Vec::new())).rows().await?;
+        if rows.more {
+            let text = format!("the answer would have more than {most} groups: ask for fewer records");
+            return Err(Error::invalid(Problem::new("", "too_many", text)));
+        }
+        // Doubles that are too large for one are no numbers that JSON knows.
+        let beyond = |value: &Value| matches!(value, Value::Float(f) if !f.is_finite());
+        if rows.records.iter().any(|row| row.iter().any(beyond)) {
+            return Err(Error::invalid(Problem::new("", "range", "a sum is beyond the range of numbers")));
+        }
+        Ok(rows.records)
+    }
+}

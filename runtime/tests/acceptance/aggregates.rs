@@ -1,0 +1,229 @@
+//! AGG-*: numbers over records.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::fixture::Status;
+use crate::server::Server;
+
+/// A post with whatever is counted.
+#[entity(soft_delete(deleted_at), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Entry {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    pub category: Option<String>,
+    pub live: Option<bool>,
+    #[field(default = 0)]
+    pub score: i64,
+    pub ratio: Option<f64>,
+    pub due_at: Option<Timestamp>,
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[operation(kind = "aggregate", compute(total = count(), score = sum(score)))]
+pub const STATS: Operation<Entry>;
+
+#[operation(kind = "aggregate", group_by = status, compute(total = count(), by_category = count_by(category)))]
+pub const BY_STATUS: Operation<Entry>;
+
+#[operation(
+    kind = "aggregate",
+    compute(
+        total = count(),
+        drafts = count(status == Status::Draft),
+        high_score = sum(score, where = score > param(over)),
+        by_category = count_by(category),
+        by_live = count_by(live),
+        by_score = count_by(score),
+    ),
+    filter = (category != param(without)),
+    optional_params(without, over),
+)]
+pub const DETAILS: Operation<Entry>;
+
+#[operation(
+    kind = "aggregate",
+    compute(n = count(), s = sum(ratio), a = avg(score), lo = min(ratio), hi = max(due_at), first = min(category), by = count_by(status)),
+    filter = (category == param(category)),
+)]
+pub const OF_CATEGORY: Operation<Entry>;
+
+#[operation(kind = "aggregate", group_by = category, compute(n = count(), mean = avg(score)))]
+pub const BY_CATEGORY: Operation<Entry>;
+
+macro_rules! periods {
+    ($($name:ident $period:ident),*) => {$(
+        #[operation(kind = "aggregate", group_by = $period(due_at), compute(n = count()))]
+        pub const $name: Operation<Entry>;
+    )*};
+}
+periods!(BY_YEAR year, BY_MONTH month, BY_WEEK week, BY_DAY day, BY_HOUR hour);
+
+pub static ENTRIES: Package = package!(
+    name = "entries",
+    entities = [entity(Entry, [STATS, BY_STATUS, DETAILS, OF_CATEGORY, BY_CATEGORY, BY_YEAR, BY_MONTH, BY_WEEK, BY_DAY, BY_HOUR])],
+);
+
+cases!(&crate::aggregates::ENTRIES =>
+    agg_01, agg_02, agg_03, agg_04, agg_05, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums);
+
+async fn seed(s: &Server, entries: &[Json]) {
+    for entry in entries {
+        let reply = s.post("/entries", entry.clone()).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+    }
+}
+
+async fn numbers(s: &Server, path: &str) -> Json {
+    let reply = s.get(path).await;
+    assert_eq!(reply.status, 200, "{path} {reply:?}");
+    reply.json()
+}
+
+async fn agg_01(s: &Server) {
+    seed(s, &[json!({"score": 2}), json!({"score": 3})]).await;
+    assert_eq!(numbers(s, "/entries/stats").await, json!({"total": 2, "score": 5}));
+}
+
+async fn agg_02(s: &Server) {
+    assert_eq!(numbers(s, "/entries/by-status").await, json!([]));
+    seed(s, &[json!({"status": "published", "category": "b"}), json!({"category": "a"}), json!({"category": "a"}), json!({})]).await;
+    assert_eq!(
+        numbers(s, "/entries/by-status").await,
+        json!([
+            {"status": "draft", "total": 3, "byCategory": {"a": 2}},
+            {"status": "published", "total": 1, "byCategory": {"b": 1}},
+        ])
+    );
+}
+
+async fn agg_03(s: &Server) {
+    seed(
+        s,
+        &[
+            json!({"category": "b", "score": 5, "live": true}),
+            json!({"category": "a", "score": -1, "status": "published", "live": false}),
+            json!({"category": "b", "score": 5}),
+            json!({"score": 10}),
+        ],
+    )
+    .await;
+    assert_eq!(
+        numbers(s, "/entries/details?over=4").await,
+        json!({
+            "total": 4, "drafts": 3, "highScore": 20, "byCategory": {"a": 1, "b": 2},
+            "byLive": {"false": 1, "true": 1}, "byScore": {"-1": 1, "10": 1, "5": 2},
+        })
+    );
+    // Code points order the keys.
+    let text = String::from_utf8(s.get("/entries/details").await.body.to_vec()).unwrap();
+    assert!(text.contains(r#""byScore":{"-1":1,"10":1,"5":2}"#), "{text}");
+    assert!(text.contains(r#""highScore":19"#), "{text}");
+    assert_eq!(numbers(s, "/entries/details?without=b").await["total"], 2);
+}
+
+async fn agg_04(s: &Server) {
+    assert_eq!(
+        numbers(s, "/entries/of-category?category=none").await,
+        json!({"n": 0, "s": 0.0, "a": null, "lo": null, "hi": null, "first": null, "by": {}})
+    );
+    assert_eq!(numbers(s, "/entries/stats").await, json!({"total": 0, "score": 0}));
+    s.get("/entries/of-category").await.problem("required", "query:category");
+}
+
+async fn agg_05(s: &Server) {
+    seed(s, &[json!({"dueAt": "2026-04-05T23:59:59.999Z"}), json!({"dueAt": "2026-04-06T00:00:00Z"})]).await;
+    assert_eq!(numbers(s, "/entries/by-week").await, json!([{"dueAt": "2026-03-30", "n": 1}, {"dueAt": "2026-04-06", "n": 1}]));
+}
+
+async fn periods_before_1970(s: &Server) {
+    let dates =
+        ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00Z", "2024-02-29T13:14:15Z", "9999-12-31T23:59:59.999Z"];
+    for date in dates {
+        seed(s, &[json!({"dueAt": date}), json!({"dueAt": date})]).await;
+    }
+    seed(s, &[json!({})]).await;
+    for (route, keys) in [
+        ("by-year", ["0001", "1969", "1970", "2024", "9999"]),
+        ("by-month", ["0001-01", "1969-12", "1970-01", "2024-02", "9999-12"]),
+        ("by-day", ["0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31"]),
+        ("by-hour", ["0001-01-01T00", "1969-12-31T23", "1970-01-01T00", "2024-02-29T13", "9999-12-31T23"]),
+    ] {
+        let mut expected = vec![json!({"dueAt": null, "n": 1})];
+        expected.extend(keys.iter().map(|key| json!({"dueAt": key, "n": 2})));
+        assert_eq!(numbers(s, &format!("/entries/{route}")).await, json!(expected));
+    }
+    let weeks = numbers(s, "/entries/by-week").await;
+    assert_eq!(weeks[2], json!({"dueAt": "1969-12-29", "n": 4}));
+}
+
+async fn null_is_a_group(s: &Server) {
+    seed(s, &[json!({"category": "b", "score": 1}), json!({"category": "", "score": 4}), json!({"score": 2}), json!({"category": "B"})])
+        .await;
+    assert_eq!(
+        numbers(s, "/entries/by-category").await,
+        json!([
+            {"category": null, "n": 1, "mean": 2.0},
+            {"category": "", "n": 1, "mean": 4.0},
+            {"category": "B", "n": 1, "mean": 0.0},
+            {"category": "b", "n": 1, "mean": 1.0},
+        ])
+    );
+}
+
+async fn deleted_records_do_not_count(s: &Server) {
+    seed(s, &[json!({"score": 2, "category": "x"}), json!({"score": 3, "category": "x"})]).await;
+    let id = s.get("/entries").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(s.delete(&format!("/entries/{id}")).await.status, 204);
+    assert_eq!(numbers(s, "/entries/stats").await["total"], 1);
+    assert_eq!(numbers(s, "/entries/by-status").await[0]["byCategory"], json!({"x": 1}));
+    assert_eq!(numbers(s, "/entries/by-category").await[0]["n"], 1);
+}
+
+async fn in_code(s: &Server) {
+    seed(s, &[json!({"score": 2, "category": "x", "ratio": 0.5, "dueAt": "2026-04-05T00:00:00Z"})]).await;
+    let entries = s.running().adapter::<Entry>().unwrap();
+    let cx = Cx::system("a test");
+    let StatsRow { total, score } = entries.stats(&cx).await.unwrap();
+    assert_eq!((total, score), (1, 2));
+    let groups = entries.by_status(&cx).await.unwrap();
+    assert_eq!((groups.len(), groups[0].status, groups[0].by_category["x"]), (1, Status::Draft, 1));
+    let of = entries.of_category(&cx, "x".to_owned()).await.unwrap();
+    assert_eq!((of.n, of.s, of.a, of.lo, of.first.as_deref()), (1, 0.5, Some(2.0), Some(0.5), Some("x")));
+    assert_eq!(of.hi, Some(Timestamp::parse("2026-04-05T00:00:00Z").unwrap()));
+    let periods = [
+        entries.by_year(&cx).await.unwrap()[0].due_at.clone(),
+        entries.by_month(&cx).await.unwrap()[0].due_at.clone(),
+        entries.by_day(&cx).await.unwrap()[0].due_at.clone(),
+        entries.by_hour(&cx).await.unwrap()[0].due_at.clone(),
+    ];
+    assert_eq!(periods.map(Option::unwrap), ["2026", "2026-04", "2026-04-05", "2026-04-05T00"]);
+    let weeks = entries.by_week(&cx).await.unwrap();
+    assert_eq!(weeks[0].due_at.as_deref(), Some("2026-03-30"));
+}
+
+async fn refusals(s: &Server) {
+    assert_eq!(s.get("/entries/stats?limit=1").await.code(), (400, "unknown_parameter"));
+    assert_eq!(s.raw("POST", "/entries/stats", &[], "").await.status, 405);
+    s.get("/entries/details?over=x").await.problem("type", "query:over");
+}
+
+async fn sums(s: &Server) {
+    const MOST: i64 = (1 << 53) - 1;
+    // Beyond what a field may hold, but not beyond whole numbers.
+    seed(s, &[json!({"score": MOST}), json!({"score": MOST}), json!({"ratio": 1e308}), json!({"ratio": 1e308})]).await;
+    let text = String::from_utf8(s.get("/entries/stats").await.body.to_vec()).unwrap();
+    assert_eq!(text, format!("{{\"total\":4,\"score\":{}}}", MOST * 2));
+    for entry in s.walk("/entries").await {
+        let patched = s.patch(&format!("/entries/{}", entry["id"].as_str().unwrap()), json!({"category": "x"})).await;
+        assert_eq!(patched.status, 200);
+    }
+    // JSON has no number for this sum.
+    s.get("/entries/of-category?category=x").await.problem("range", "");
+}
