@@ -16,6 +16,7 @@ mod operations;
 mod policy;
 mod search;
 mod server;
+mod tenancy;
 mod transactions;
 mod unreachable;
 mod visibility;

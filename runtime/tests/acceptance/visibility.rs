@@ -1,45 +1,20 @@
-//! Who sees a record: soft delete, expiry, tenants, data scope, parents, values of the context.
+//! Records that are there and not seen: soft delete and expiry.
 
+use linchpin::entity::ListQuery;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::cases;
-use crate::server::{Reply, Server};
-use crate::visibility_fixture::{Account, Comment, Note, NoteCreate, Session, comment};
+use crate::server::Server;
+use crate::tenancy::{call, id, made};
+use crate::visibility_fixture::{Flagged, Note, NoteCreate, Session, SessionCreate, Status};
 
 cases!(&crate::visibility_fixture::SEEN =>
-    crud_28, crud_29, crud_30, look_12, pol_02, pol_03, pol_04, pol_05, ext_01, ext_04,
+    crud_28, crud_29, crud_30, look_12,
     deleted_records_are_missing_everywhere, deleting_is_a_change, the_mark_is_not_for_clients, a_key_stays_reserved,
     deleted_records_are_for_the_application, expired_records_are_missing_everywhere, expired_records_never_block,
-    expiry_is_put_off_by_every_change, the_sweeper_removes_what_has_expired, tenants_share_nothing, uniques_are_per_tenant,
-    cursors_belong_to_their_caller, records_of_no_tenant_are_their_own, scopes_that_are_lifted, parents_are_in_the_path,
-    the_application_itself, the_document_says_who_writes,
+    expired_records_never_block_a_transaction, expiry_is_put_off_by_every_change, the_sweeper_removes_what_has_expired,
 );
-
-/// A request as a caller.
-async fn call(s: &Server, token: &str, method: &str, path: &str, body: Json) -> Reply {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let mut headers = vec![("content-type", "application/json")];
-    if !token.is_empty() {
-        headers.push(("authorization", token));
-    }
-    s.raw(method, path, &headers, &body).await
-}
-
-async fn made(s: &Server, token: &str, path: &str, body: Json) -> Json {
-    let reply = call(s, token, "POST", path, body).await;
-    assert_eq!(reply.status, 201, "{reply:?}");
-    reply.json()
-}
-
-fn id(record: &Json) -> &str {
-    record["id"].as_str().unwrap()
-}
-
-fn slugs(reply: &Reply) -> Vec<String> {
-    assert_eq!(reply.status, 200, "{reply:?}");
-    reply.json()["items"].as_array().unwrap().iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect()
-}
 
 async fn note(s: &Server, slug: &str) -> String {
     let record = made(s, "", "/notes", json!({"slug": slug, "title": "T"})).await;
@@ -55,9 +30,9 @@ async fn crud_28(s: &Server) {
     assert_eq!(s.patch(&path, json!({})).await.status, 404);
     assert_eq!(s.delete(&path).await.status, 404);
     // It is still stored.
-    let notes: <Note as linchpin::entity::Entity>::Adapter = s.running().adapter::<Note>().unwrap();
+    let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("look").at(s.now());
-    let all = notes.list(&system, linchpin::entity::ListQuery::new().include_deleted()).await.unwrap();
+    let all = notes.list(&system, ListQuery::new().include_deleted()).await.unwrap();
     assert_eq!((all.items.len(), all.items[0].deleted_at), (1, Some(s.now())));
 }
 
@@ -71,18 +46,6 @@ async fn crud_29(s: &Server) {
     note(s, "a").await;
     let refused = s.post("/notes", json!({"slug": "a", "title": "T"})).await;
     assert_eq!(refused.problems(), [("slug".to_owned(), "unique".to_owned())]);
-}
-
-async fn crud_30(s: &Server) {
-    made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
-    s.advance(500);
-    assert_eq!(s.patch("/sessions/x", json!({"note": "n"})).await.status, 200);
-    s.advance(999);
-    assert_eq!(s.get("/sessions/x").await.status, 200, "visible for one more second");
-    s.advance(1);
-    assert_eq!(s.get("/sessions/x").await.code(), (404, "not_found"), "expiry <= now");
-    s.advance(2000);
-    assert_eq!(s.get("/sessions/x").await.status, 404);
 }
 
 async fn look_12(s: &Server) {
@@ -115,7 +78,7 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
     assert_eq!(s.post("/notes/take", json!({"slug": "c"})).await.json(), Json::Null);
     assert_eq!(s.get(&taken).await.status, 404);
     let notes = s.running().adapter::<Note>().unwrap();
-    let all = linchpin::entity::ListQuery::new().include_deleted().limit(3);
+    let all = ListQuery::new().include_deleted().limit(3);
     assert_eq!(notes.list(&Cx::system("count"), all).await.unwrap().items.len(), 3);
     // An upsert makes a new record beside a deleted one, and changes a live one.
     let ensured = s.post("/notes/ensure", json!({"slug": "a", "title": "again"})).await;
@@ -139,14 +102,14 @@ async fn deleting_is_a_change(s: &Server) {
     assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"2\"")], "").await.code(), (412, "precondition_failed"));
     assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"1\"")], "").await.status, 204);
     assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"2\"")], "").await.code(), (404, "not_found"));
-    let records = s.running().adapter::<crate::visibility_fixture::Flagged>().unwrap();
-    let all = records.list(&Cx::system("look"), linchpin::entity::ListQuery::new().include_deleted()).await.unwrap();
-    assert_eq!((all.items[0].version, all.items[0].status), (2, crate::visibility_fixture::Status::Gone));
+    let records = s.running().adapter::<Flagged>().unwrap();
+    let all = records.list(&Cx::system("look"), ListQuery::new().include_deleted()).await.unwrap();
+    assert_eq!((all.items[0].version, all.items[0].status), (2, Status::Gone));
     let path = note(s, "a").await;
     s.advance(50);
     s.delete(&path).await;
     let notes = s.running().adapter::<Note>().unwrap();
-    let all = notes.list(&Cx::system("look"), linchpin::entity::ListQuery::new().include_deleted()).await.unwrap();
+    let all = notes.list(&Cx::system("look"), ListQuery::new().include_deleted()).await.unwrap();
     assert_eq!(all.items[0].updated_at, s.now());
 }
 
@@ -188,7 +151,7 @@ async fn deleted_records_are_for_the_application(s: &Server) {
     s.delete(&note(s, "a").await).await;
     note(s, "b").await;
     let notes = s.running().adapter::<Note>().unwrap();
-    let query = || linchpin::entity::ListQuery::new();
+    let query = || ListQuery::new();
     let system = Cx::system("test");
     assert_eq!(notes.list(&system, query()).await.unwrap().items.len(), 1, "not by itself");
     let first = notes.list(&system, query().include_deleted().limit(1)).await.unwrap();
@@ -198,6 +161,18 @@ async fn deleted_records_are_for_the_application(s: &Server) {
     assert_eq!(notes.list(&system, query().limit(1).cursor(&cursor)).await.unwrap_err().code(), linchpin::Code::InvalidCursor);
     let actor = Cx::actor(Actor::user("u"));
     assert_eq!(notes.list(&actor, query().include_deleted()).await.unwrap_err().code(), linchpin::Code::Forbidden);
+}
+
+async fn crud_30(s: &Server) {
+    made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
+    s.advance(500);
+    assert_eq!(s.patch("/sessions/x", json!({"note": "n"})).await.status, 200);
+    s.advance(999);
+    assert_eq!(s.get("/sessions/x").await.status, 200, "visible for one more second");
+    s.advance(1);
+    assert_eq!(s.get("/sessions/x").await.code(), (404, "not_found"), "expiry <= now");
+    s.advance(2000);
+    assert_eq!(s.get("/sessions/x").await.status, 404);
 }
 
 async fn expired_records_are_missing_everywhere(s: &Server) {
@@ -246,6 +221,30 @@ async fn expired_records_never_block(s: &Server) {
     assert_eq!((login.status, &login.json()["id"]), (200, &json!("y")));
 }
 
+async fn expired_records_never_block_a_transaction(s: &Server) {
+    made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
+    s.advance(1000);
+    let sessions = s.running().adapter::<Session>().unwrap();
+    let input = |id: &str, code: &str| SessionCreate { id: id.into(), code: code.into(), hits: None, note: None };
+    let cx = Cx::system("test").at(s.now());
+    cx.transaction(async |cx| {
+        sessions.create(cx, input("y", "1")).await?;
+        sessions.create(cx, input("x", "2")).await
+    })
+    .await
+    .unwrap();
+    // A refused one undoes what it removed and made, and the next finds nothing of it.
+    s.advance(500);
+    let later = cx.clone().at(s.now());
+    let undone = later.transaction(async |cx| {
+        sessions.create(cx, input("z", "3")).await?;
+        sessions.create(cx, input("x", "4")).await
+    });
+    assert_eq!(undone.await.unwrap_err().code(), linchpin::Code::Conflict);
+    assert_eq!(s.get("/sessions/z").await.status, 404);
+    assert_eq!(s.get("/sessions").await.json()["items"].as_array().unwrap().len(), 2);
+}
+
 async fn expiry_is_put_off_by_every_change(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     for _ in 0..3 {
@@ -282,277 +281,43 @@ async fn the_sweeper_removes_what_has_expired(s: &Server) {
     assert_eq!(s.get("/sessions/live").await.status, 200);
 }
 
-async fn pol_02(s: &Server) {
-    let (a, b) = (s.token("a", &[]), s.token("b", &[]));
-    let record = made(s, &b, "/tasks", json!({"slug": "s", "title": "T"})).await;
-    let path = format!("/tasks/{}", id(&record));
-    for (method, below, body) in [
-        ("GET", "", Json::Null),
-        ("PATCH", "", json!({"title": "mine"})),
-        ("PATCH", "", json!({})),
-        ("DELETE", "", Json::Null),
-        ("POST", "/publish", Json::Null),
-        ("POST", "/view", Json::Null),
-        ("PATCH", "/retitle", json!({"title": "mine"})),
-        ("POST", "/add-tag", json!({"tag": "mine"})),
-    ] {
-        let reply = call(s, &a, method, &format!("{path}{below}"), body).await;
-        assert_eq!(reply.code(), (404, "not_found"), "{method} {below}");
-    }
-    assert_eq!(call(s, &a, "GET", "/tasks/task-by-slug/s", Json::Null).await.json(), Json::Null);
-    assert_eq!(call(s, &a, "POST", "/tasks/publish-all", json!({"title": "T"})).await.json(), json!(0));
-    assert_eq!(call(s, &a, "POST", "/tasks/task-take", json!({"slug": "s"})).await.json(), json!(false));
-    assert_eq!(call(s, &a, "POST", "/tasks/task-ensure", json!({"slug": "s", "title": "mine"})).await.code(), (409, "conflict"));
-    assert_eq!(call(s, &b, "GET", &path, Json::Null).await.json(), record, "unchanged");
-    // Anonymous callers are asked who they are, on every route, before anything else.
-    for (method, path) in [("GET", "/tasks"), ("POST", "/tasks"), ("GET", &path), ("PATCH", &path), ("DELETE", &path)] {
-        assert_eq!(s.raw(method, path, &[], "{").await.code(), (401, "unauthorized"), "{method} {path}");
-    }
-}
+/// The app sweeps by itself, with its own clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_app_sweeps_by_itself() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
-async fn pol_03(s: &Server) {
-    let a = s.token("a", &[]);
-    for owner in ["a", "b"] {
-        let reply = call(s, &a, "POST", "/tasks", json!({"slug": "s", "title": "T", "ownerId": owner})).await;
-        reply.problem("read_only", "ownerId");
-    }
-    let record = made(s, &a, "/tasks", json!({"slug": "s", "title": "T"})).await;
-    assert_eq!(record["ownerId"], "a");
-    let path = format!("/tasks/{}", id(&record));
-    for owner in [json!("a"), json!("b"), Json::Null] {
-        call(s, &a, "PATCH", &path, json!({"ownerId": owner})).await.problem("read_only", "ownerId");
-    }
-    call(s, &a, "POST", "/tasks/task-ensure", json!({"slug": "s", "title": "T", "ownerId": "a"})).await.problem("unknown_field", "ownerId");
-}
-
-async fn pol_04(s: &Server) {
-    let (a, b) = (s.token("a", &[]), s.token("victim", &[]));
-    made(s, &b, "/tasks", json!({"slug": "s", "title": "T"})).await;
-    let reply = call(s, &a, "GET", "/tasks/mine?actor.id=victim", Json::Null).await;
-    assert_eq!(reply.code(), (400, "unknown_parameter"));
-    assert_eq!(call(s, &a, "GET", "/tasks/mine", Json::Null).await.json()["items"], json!([]));
-    assert_eq!(slugs(&call(s, &b, "GET", "/tasks/mine", Json::Null).await), ["s"]);
-}
-
-async fn pol_05(s: &Server) {
-    let (one, two, nobody) = (s.token_in("a", "t1"), s.token_in("b", "t2"), s.token("c", &[]));
-    for (token, slug) in [(&one, "x"), (&one, "y"), (&two, "x")] {
-        made(s, token, "/accounts", json!({"slug": slug, "title": "T"})).await;
-    }
-    assert_eq!(slugs(&call(s, &one, "GET", "/accounts?sort=title", Json::Null).await), ["x", "y"]);
-    assert_eq!(call(s, &one, "POST", "/accounts/open-all", json!({"title": "T"})).await.json(), json!(2));
-    let theirs = call(s, &two, "GET", "/accounts", Json::Null).await.json()["items"][0].clone();
-    assert_eq!((&theirs["status"], &theirs["tenantId"]), (&json!("draft"), &json!("t2")));
-    // A known caller without a tenant, and nobody at all, whatever they ask for and however badly.
-    for (method, path) in [("GET", "/accounts"), ("POST", "/accounts"), ("GET", "/accounts/x"), ("POST", "/accounts/open-all")] {
-        let known = s.raw(method, path, &[("authorization", &nobody)], "{").await;
-        assert_eq!(known.code(), (403, "forbidden"), "{method} {path}");
-        assert_eq!(s.raw(method, path, &[], "{").await.code(), (401, "unauthorized"), "{method} {path}");
-    }
-}
-
-async fn tenants_share_nothing(s: &Server) {
-    let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
-    let theirs = made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    let path = format!("/accounts/{}", id(&theirs));
-    for tenant in ["t1", "t2"] {
-        let reply = call(s, &one, "POST", "/accounts", json!({"slug": "s", "title": "T", "tenantId": tenant})).await;
-        reply.problem("read_only", "tenantId");
-    }
-    assert_eq!(call(s, &one, "PATCH", "/accounts/x/rename", json!({"title": "mine"})).await.status, 404);
-    assert_eq!(call(s, &one, "DELETE", &path, Json::Null).await.status, 404);
-    let reply = call(s, &one, "PATCH", "/accounts/rename", json!({"slug": "x", "title": "mine"})).await;
-    assert_eq!(reply.code(), (404, "not_found"), "matched by a unique of another tenant");
-    assert_eq!(call(s, &one, "POST", "/accounts/close-all", json!({"slug": "x"})).await.json(), json!(0));
-    let enrolled = call(s, &one, "POST", "/accounts/enrol", json!({"slug": "x", "title": "mine"})).await.json();
-    assert_eq!((&enrolled["created"], &enrolled["entity"]["tenantId"]), (&json!(true), &json!("t1")));
-    let again = call(s, &one, "POST", "/accounts/enrol", json!({"slug": "x", "title": "more"})).await.json();
-    assert_eq!((&again["created"], &again["entity"]["id"]), (&json!(false), &enrolled["entity"]["id"]));
-    assert_eq!(call(s, &two, "GET", &path, Json::Null).await.json(), theirs);
-}
-
-async fn uniques_are_per_tenant(s: &Server) {
-    let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
-    made(s, &one, "/accounts", json!({"slug": "x", "title": "T", "serial": "1"})).await;
-    let refused = call(s, &one, "POST", "/accounts", json!({"slug": "x", "title": "T"})).await;
-    assert_eq!((refused.code(), refused.problems()), ((409, "conflict"), vec![("slug".to_owned(), "unique".to_owned())]));
-    made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    // But for those across tenants.
-    let refused = call(s, &two, "POST", "/accounts", json!({"slug": "y", "title": "T", "serial": "1"})).await;
-    assert_eq!((refused.code(), refused.problems()), ((409, "conflict"), vec![("serial".to_owned(), "unique".to_owned())]));
-    let replies = s.parallel(25, |_| call(s, &one, "POST", "/accounts", json!({"slug": "race", "title": "T"}))).await;
-    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 1);
-    assert_eq!(replies.iter().filter(|r| r.status == 409).count(), 24);
-}
-
-async fn cursors_belong_to_their_caller(s: &Server) {
-    let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
-    for token in [&one, &two] {
-        for slug in ["x", "y", "z"] {
-            made(s, token, "/accounts", json!({"slug": slug, "title": "T"})).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sweep.db");
+    let clock = Arc::new(AtomicI64::new(1_000_000));
+    let reading = Arc::clone(&clock);
+    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database(format!("sqlite:{}", file.display()));
+    let running = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&crate::visibility_fixture::SEEN)
+        .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+        .sweep_every(std::time::Duration::from_millis(20))
+        .start()
+        .await
+        .unwrap();
+    let sessions = running.adapter::<Session>().unwrap();
+    let cx = |at: i64| Cx::system("test").at(Timestamp::from_millis(at));
+    let input = |id: &str| SessionCreate { id: id.into(), code: id.into(), hits: None, note: None };
+    sessions.create(&cx(1_000_000), input("old")).await.unwrap();
+    sessions.create(&cx(1_000_900), input("young")).await.unwrap();
+    let stored = || -> Vec<String> {
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        let mut all = connection.prepare("SELECT id FROM sessions ORDER BY id").unwrap();
+        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(stored(), ["old", "young"], "nothing has expired yet");
+    clock.store(1_001_000, Ordering::SeqCst);
+    for _ in 0..200 {
+        if stored() == ["young"] {
+            return running.stop().await.unwrap();
         }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    for path in ["/accounts?limit=1", "/accounts/accounts-by-title?title=T&limit=1"] {
-        let cursor = call(s, &two, "GET", path, Json::Null).await.json()["nextCursor"].as_str().unwrap().to_owned();
-        let path = format!("{path}&cursor={cursor}");
-        assert_eq!(call(s, &two, "GET", &path, Json::Null).await.status, 200);
-        assert_eq!(call(s, &one, "GET", &path, Json::Null).await.code(), (400, "invalid_cursor"));
-    }
-    let (a, b) = (s.token("a", &[]), s.token("b", &[]));
-    for (token, slug) in [(&a, "1"), (&a, "2"), (&b, "3"), (&b, "4")] {
-        made(s, token, "/tasks", json!({"slug": slug, "title": "T"})).await;
-    }
-    let cursor = call(s, &b, "GET", "/tasks?limit=1", Json::Null).await.json()["nextCursor"].as_str().unwrap().to_owned();
-    assert_eq!(call(s, &a, "GET", &format!("/tasks?limit=1&cursor={cursor}"), Json::Null).await.code(), (400, "invalid_cursor"));
-}
-
-async fn ext_04(s: &Server) {
-    let (one, nobody) = (s.token_in("a", "t1"), s.token("c", &[]));
-    let theirs = made(s, &one, "/sheets", json!({"slug": "theirs"})).await;
-    let open = made(s, &nobody, "/sheets", json!({"slug": "open"})).await;
-    assert_eq!((&theirs["tenantId"], &open["tenantId"]), (&json!("t1"), &Json::Null));
-    // Anonymous callers read what belongs to no tenant.
-    assert_eq!(slugs(&s.get("/sheets").await), ["open"]);
-    assert_eq!(s.get(&format!("/sheets/{}", id(&open))).await.status, 200);
-    assert_eq!(s.get(&format!("/sheets/{}", id(&theirs))).await.code(), (404, "not_found"));
-    assert_eq!(s.get("/sheets/sheet-taken?slug=theirs").await.json(), json!({"exists": false}));
-    assert_eq!(s.get("/sheets/sheet-taken?slug=open").await.json(), json!({"exists": true}));
-    // And write nothing.
-    let path = format!("/sheets/{}", id(&open));
-    for (method, path) in [("POST", "/sheets"), ("PATCH", &path), ("DELETE", &path), ("POST", &format!("{path}/sheet-view"))] {
-        assert_eq!(s.raw(method, path, &[], "{").await.code(), (401, "unauthorized"), "{method} {path}");
-    }
-}
-
-async fn records_of_no_tenant_are_their_own(s: &Server) {
-    let (one, nobody) = (s.token_in("a", "t1"), s.token("c", &[]));
-    let theirs = made(s, &one, "/sheets", json!({"slug": "x"})).await;
-    let open = made(s, &nobody, "/sheets", json!({"slug": "x"})).await;
-    assert_eq!(call(s, &nobody, "POST", "/sheets", json!({"slug": "x"})).await.problems(), [("slug".to_owned(), "unique".to_owned())]);
-    assert_eq!(slugs(&call(s, &nobody, "GET", "/sheets", Json::Null).await), ["x"]);
-    assert_eq!(call(s, &nobody, "GET", &format!("/sheets/{}", id(&theirs)), Json::Null).await.status, 404);
-    assert_eq!(call(s, &one, "GET", &format!("/sheets/{}", id(&open)), Json::Null).await.status, 404);
-    for (token, record) in [(&nobody, &open), (&one, &theirs)] {
-        let ensured = call(s, token, "POST", "/sheets/sheet-ensure", json!({"slug": "x", "views": 7})).await.json();
-        assert_eq!((&ensured["created"], &ensured["entity"]["id"]), (&json!(false), &record["id"]));
-    }
-}
-
-async fn scopes_that_are_lifted(s: &Server) {
-    let (a, b) = (s.token("a", &[]), s.token("b", &[]));
-    for (token, slug) in [(&a, "1"), (&b, "2")] {
-        made(s, token, "/tasks", json!({"slug": slug, "title": "T"})).await;
-    }
-    assert_eq!(slugs(&call(s, &a, "GET", "/tasks/anybodys?title=T", Json::Null).await), ["1", "2"]);
-    assert_eq!(slugs(&call(s, &a, "GET", "/tasks?title=T", Json::Null).await), ["1"], "and no other route");
-}
-
-async fn parents_are_in_the_path(s: &Server) {
-    let here = "/teams/7/documents/d%201/comments";
-    let created = s.post(here, json!({"text": "hello"})).await;
-    assert_eq!(created.status, 201, "{created:?}");
-    let record = created.json();
-    assert_eq!((&record["teamId"], &record["docId"]), (&json!(7), &json!("d 1")));
-    let path = format!("{here}/{}", id(&record));
-    assert_eq!(created.header("location"), path);
-    assert_eq!(s.get(&path).await.json(), record);
-    assert_eq!(s.post(&format!("{path}/like"), json!({})).await.json()["likes"], 1);
-    assert_eq!(s.get(&format!("{here}/saying?text=hello")).await.json()["items"].as_array().unwrap().len(), 1);
-    s.post(here, json!({"text": "t", "docId": "d 1"})).await.problem("read_only", "docId");
-    for elsewhere in ["/teams/8/documents/d%201", "/teams/7/documents/d2", "/teams/07/documents/d%201", "/teams/x/documents/d%201"] {
-        let at = format!("{elsewhere}/comments/{}", id(&record));
-        for (method, below) in [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/like")] {
-            assert_eq!(call(s, "", method, &format!("{at}{below}"), Json::Null).await.code(), (404, "not_found"), "{method} {at}");
-        }
-    }
-    assert_eq!(s.get("/teams/8/documents/d%201/comments").await.json()["items"], json!([]));
-    assert_eq!(s.get("/teams/x/documents/d%201/comments").await.code(), (404, "not_found"), "no team can be called so");
-    assert_eq!(s.get("/comments").await.status, 404);
-    // From code, the call says which.
-    let comments = s.running().adapter::<Comment>().unwrap();
-    let actor = Cx::actor(Actor::user("u"));
-    let inside = actor.clone().within(comment::team_id, 7).within(comment::doc_id, "d 1");
-    assert_eq!(comments.get(&inside, id(&record)).await.unwrap().unwrap().likes, 1);
-    assert!(comments.get(&inside.within(comment::doc_id, "other"), id(&record)).await.unwrap().is_none());
-    assert_eq!(comments.get(&actor, id(&record)).await.unwrap_err().code(), linchpin::Code::Internal);
-    assert!(comments.get(&Cx::system("any"), id(&record)).await.unwrap().is_some());
-}
-
-async fn ext_01(s: &Server) {
-    let a = s.token("a", &[]);
-    call(s, &a, "POST", "/articles", json!({"title": "T", "authorId": "a"})).await.problem("read_only", "authorId");
-    let record = made(s, &a, "/articles", json!({"title": "T"})).await;
-    assert_eq!(record["authorId"], "a");
-    let path = format!("/articles/{}", id(&record));
-    call(s, &a, "PATCH", &path, json!({"authorId": "b"})).await.problem("read_only", "authorId");
-    // Everybody may read it: it is a default, no scope.
-    assert_eq!(call(s, &s.token("b", &[]), "GET", &path, Json::Null).await.status, 200);
-    // Null is no value of a context, not even for an optional field: known callers are refused before their body is read.
-    assert_eq!(s.raw("POST", "/visits", &[("authorization", &a)], "{").await.code(), (403, "forbidden"));
-    let visits = s.running().adapter::<crate::visibility_fixture::Visit>().unwrap();
-    let input = || crate::visibility_fixture::VisitCreate {};
-    let with_session = Actor { session_id: Some("s1".into()), ..Actor::user("a") };
-    assert_eq!(visits.create(&Cx::actor(with_session), input()).await.unwrap().session_id.as_deref(), Some("s1"));
-    assert_eq!(visits.create(&Cx::actor(Actor::anonymous()), input()).await.unwrap_err().code(), linchpin::Code::Unauthorized);
-    // The application itself has no context: null where that is allowed.
-    assert_eq!(visits.create(&Cx::system("seed"), input()).await.unwrap().session_id, None);
-    let articles = s.running().adapter::<crate::visibility_fixture::Article>().unwrap();
-    let input = crate::visibility_fixture::ArticleCreate { title: "T".into() };
-    assert_eq!(articles.create(&Cx::system("seed"), input).await.unwrap_err().code(), linchpin::Code::Forbidden);
-}
-
-async fn the_application_itself(s: &Server) {
-    let (one, two) = (s.token_in("a", "t1"), s.token_in("b", "t2"));
-    let theirs = made(s, &one, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    made(s, &two, "/accounts", json!({"slug": "x", "title": "T"})).await;
-    let accounts = s.running().adapter::<Account>().unwrap();
-    let system = Cx::system("test").at(s.now());
-    assert_eq!(accounts.list(&system, linchpin::entity::ListQuery::new()).await.unwrap().items.len(), 2);
-    assert_eq!(accounts.get(&system, id(&theirs)).await.unwrap().unwrap().tenant_id, "t1");
-    // What is unique within a tenant names no record for it: nothing is changed by guess.
-    let error = accounts.rename(&system, "x", "new").await.unwrap_err();
-    assert_eq!(error.code(), linchpin::Code::Internal, "{error}");
-    assert_eq!(accounts.count(&system, id(&theirs)).await.unwrap().views, 1);
-    assert!(accounts.account_by_slug(&system, "x").await.unwrap().is_some());
-    // It has no tenant to create for; on behalf of an actor it has.
-    let input = || crate::visibility_fixture::AccountCreate { slug: "y".into(), title: "T".into(), ..account() };
-    assert_eq!(accounts.create(&system, input()).await.unwrap_err().code(), linchpin::Code::Forbidden);
-    let actor = Actor { tenant_id: Some("t1".into()), ..Actor::user("job") };
-    assert_eq!(accounts.create(&Cx::actor(actor), input()).await.unwrap().tenant_id, "t1");
-    // Deleted is deleted for it as well.
-    accounts.delete(&system, id(&theirs), None).await.unwrap();
-    assert!(accounts.get(&system, id(&theirs)).await.unwrap().is_none());
-}
-
-fn account() -> crate::visibility_fixture::AccountCreate {
-    crate::visibility_fixture::AccountCreate {
-        slug: String::new(),
-        serial: None,
-        title: String::new(),
-        status: None,
-        views: None,
-        tags: None,
-        lines: None,
-    }
-}
-
-async fn the_document_says_who_writes(s: &Server) {
-    let document = s.get("/openapi.json").await.json();
-    let schemas = &document["components"]["schemas"];
-    assert_eq!(schemas["Account"]["properties"]["tenantId"]["readOnly"], true);
-    assert_eq!(schemas["Task"]["properties"]["ownerId"]["readOnly"], true);
-    assert_eq!(schemas["Note"]["properties"]["deletedAt"]["readOnly"], true);
-    assert_eq!(schemas["Article"]["properties"]["authorId"]["readOnly"], true);
-    for (name, field) in
-        [("AccountCreate", "tenantId"), ("TaskUpdate", "ownerId"), ("NoteUpdate", "deletedAt"), ("ArticleCreate", "authorId")]
-    {
-        assert!(schemas[name]["properties"][field].is_null(), "{name}.{field}");
-    }
-    assert!(!document.to_string().contains("linchpin_expiry"));
-    let create = &document["paths"]["/teams/{teamId}/documents/{docId}/comments"]["post"];
-    let names: Vec<_> = create["parameters"].as_array().unwrap().iter().map(|p| (&p["name"], &p["schema"]["type"])).collect();
-    assert_eq!(names, [(&json!("teamId"), &json!("integer")), (&json!("docId"), &json!("string"))]);
-    for status in ["401", "403"] {
-        assert!(document["paths"]["/accounts"]["get"]["responses"][status].is_object(), "{status}");
-    }
+    panic!("still stored: {:?}", stored());
 }

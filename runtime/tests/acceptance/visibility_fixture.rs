@@ -258,6 +258,36 @@ pub const SHEET_VIEW: Operation<Sheet>;
 #[operation(kind = "upsert", match(slug), set(views), returns = "created")]
 pub const SHEET_ENSURE: Operation<Sheet>;
 
+/// Everybody reads, the owner writes.
+#[entity(
+    scope(owner_id = ctx(actor.id), apply_to(create, update, delete, board_view)),
+    unique(slug),
+    routes(list(auth = none), get(auth = none)),
+)]
+#[derive(Clone, Debug)]
+pub struct Board {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    pub slug: String,
+    #[field(default = 0)]
+    pub views: i64,
+}
+
+#[operation(kind = "increment", field = views)]
+pub const BOARD_VIEW: Operation<Board>;
+
+/// Of tenants that are numbers, and whose number nobody sees.
+#[entity(tenant(tenant), unique(slug))]
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(private)]
+    pub tenant: i64,
+    pub slug: String,
+}
+
 /// Lives below a document of a team.
 #[entity(
     parent_path = "teams/{team_id}/documents/{doc_id}",
@@ -332,6 +362,8 @@ pub static SEEN: Package = package!(
             ]
         ),
         entity(Sheet, [SHEET_TAKEN, SHEET_VIEW, SHEET_ENSURE]),
+        entity(Board, [BOARD_VIEW]),
+        entity(Ledger, []),
         entity(Comment, [LIKE, SAYING]),
         entity(Article, []),
         entity(Visit, []),
