@@ -351,12 +351,16 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
         }
         Plan::Aggregate { filter, compute, .. } => {
             filter.sources(&mut note);
-            compute.iter().for_each(|compute| compute.filter.sources(&mut note));
+            for compute in compute {
+                compute.filter.sources(&mut note);
+            }
         }
         Plan::Exists { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
             filter.sources(&mut note);
-            set.iter().for_each(|assign| assign.value.sources(&mut note));
+            for assign in set {
+                assign.value.sources(&mut note);
+            }
         }
     }
     if matches!(plan, Plan::Upsert { .. }) { most.max(desc.fields.len()) } else { most }

@@ -101,6 +101,8 @@ async fn pol_05(s: &Server) {
     assert_eq!(call(s, &one, "POST", "/accounts/open-all", json!({"title": "T"})).await.json(), json!(2));
     let theirs = call(s, &two, "GET", "/accounts", Json::Null).await.json()["items"][0].clone();
     assert_eq!((&theirs["status"], &theirs["tenantId"]), (&json!("draft"), &json!("t2")));
+    assert_eq!(call(s, &one, "GET", "/accounts/stats", Json::Null).await.json()["n"], 2);
+    assert_eq!(call(s, &one, "GET", "/accounts/search?q=T", Json::Null).await.json().as_array().unwrap().len(), 2);
     // A known caller without a tenant, and nobody at all, whatever they ask for and however badly.
     for (method, path) in [("GET", "/accounts"), ("POST", "/accounts"), ("GET", "/accounts/x"), ("POST", "/accounts/open-all")] {
         let known = s.raw(method, path, &[("authorization", &nobody)], "{").await;

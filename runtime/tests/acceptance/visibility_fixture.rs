@@ -218,6 +218,12 @@ pub const UNTAG: Operation<Account>;
 #[operation(kind = "array_set", field = tags, value = input(tags))]
 pub const RETAG: Operation<Account>;
 
+#[operation(kind = "aggregate", compute(n = count(), seen = sum(views)))]
+pub const STATS: Operation<Account>;
+
+#[operation(kind = "search", fields(title))]
+pub const SEARCH: Operation<Account>;
+
 #[operation(kind = "collection", field = lines, operations(list, add, remove, update, set), max_items = 5)]
 pub const LINES: Operation<Account>;
 
@@ -355,6 +361,8 @@ pub static SEEN: Package = package!(
                 UNTAG,
                 RETAG,
                 LINES,
+                STATS,
+                SEARCH,
                 OPEN_ALL,
                 CLOSE_ALL,
                 ENROL,
