@@ -224,7 +224,9 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
     let name = |prefix: &str, n: u8| text(&format!("{prefix}{n}"));
     let draft = |values: Vec<(usize, Value)>| {
         let mut draft = Draft::new(table.desc);
-        values.into_iter().for_each(|(field, value)| draft.values[field] = Some(value));
+        for (field, value) in values {
+            draft.values[field] = Some(value);
+        }
         draft
     };
     let call = async |spec: &'static OpSpec, args: Vec<Value>| {
