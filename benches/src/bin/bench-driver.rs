@@ -95,15 +95,18 @@ async fn prepare(port: u16, file: &str, what: &str, salt: usize) -> Result<(Vec<
     Ok((ids, deep, token))
 }
 
+/// Ids, cursor, token, and how many requests have been taken.
+type Taken = (Vec<String>, String, String, Cell<usize>);
+
 async fn count(port: u16, file: &str, what: &str, requests: usize) -> Result<(), Box<dyn std::error::Error>> {
     let (ids, deep, token) = prepare(port, file, what, 0).await?;
-    let shared = Rc::new((ids, deep, token, what.to_owned(), Cell::new(0)));
-    let one = |shared: Rc<(Vec<String>, String, String, String, Cell<usize>)>| async move {
-        let (ids, deep, token, what, taken) = &*shared;
+    let (shared, what) = (Rc::new((ids, deep, token, Cell::new(0))), what.to_owned());
+    let one = |shared: Rc<Taken>, what: String| async move {
+        let (ids, deep, token, taken) = &*shared;
         let mut connection = Connection::open(port).await?;
         while taken.get() < requests {
             let n = taken.replace(taken.get() + 1);
-            let Some(request) = next(what, n, 0, ids, deep, token)? else { break };
+            let Some(request) = next(&what, n, 0, ids, deep, token)? else { break };
             let (status, _) = connection.send(&request).await?;
             if !(200..300).contains(&status) {
                 return Err(format!("request {n} of {what} was answered {status}").into());
@@ -111,7 +114,7 @@ async fn count(port: u16, file: &str, what: &str, requests: usize) -> Result<(),
         }
         Ok::<(), Box<dyn std::error::Error>>(())
     };
-    let tasks: Vec<_> = (0..CONNECTIONS).map(|_| tokio::task::spawn_local(one(Rc::clone(&shared)))).collect();
+    let tasks: Vec<_> = (0..CONNECTIONS).map(|_| tokio::task::spawn_local(one(Rc::clone(&shared), what.clone()))).collect();
     for task in tasks {
         task.await??;
     }

@@ -99,7 +99,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// `unavailable` when the store cannot begin one at present; `internal` when it has none at all.
     #[cfg(feature = "server")]
-    fn begin(&self) -> Pin<Box<dyn Future<Output = Result<Box<dyn Transaction>>> + Send + '_>> {
+    fn begin(&self) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
         Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
     }

@@ -124,7 +124,9 @@ impl AssignValue {
             Self::RemoveItem { id, .. } => note(id),
             Self::ChangeItem { id, members, .. } => {
                 note(id);
-                members.iter().for_each(|(_, source)| note(source));
+                for (_, source) in members {
+                    note(source);
+                }
             }
         }
     }

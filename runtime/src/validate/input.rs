@@ -143,7 +143,7 @@ pub fn read_whole(
     let mut reader = Reader { problems, now };
     Ok(match (whole, &json) {
         (Whole::Item, Json::Object(members)) => reader.one_item(fields, members),
-        (Whole::Patch, Json::Object(members)) => reader.item_patch(fields, key, members),
+        (Whole::Patch, Json::Object(members)) => Some(reader.item_patch(fields, key, members)),
         (Whole::Items, json @ Json::Array(_)) => reader.value(field, json, Path::Root("")),
         (Whole::Items, _) => return Err(Error::invalid(Problem::new("", NOT_LIST.code, "must be a list of objects"))),
         _ => return Err(Error::invalid(Problem::new("", NOT_OBJECT.code, NOT_OBJECT.message))),

@@ -89,7 +89,7 @@ impl Reader<'_> {
     }
 
     /// Members of an item from a whole body. The one that tells items apart stays as it is.
-    pub(super) fn item_patch(&mut self, fields: &'static [FieldDesc], key: &str, members: &[(Cow<'_, str>, Json<'_>)]) -> Option<Value> {
+    pub(super) fn item_patch(&mut self, fields: &'static [FieldDesc], key: &str, members: &[(Cow<'_, str>, Json<'_>)]) -> Value {
         let mut values: Vec<(&str, Value)> = Vec::with_capacity(members.len());
         for (name, json) in members {
             let path = Path::Root(name);
@@ -103,7 +103,7 @@ impl Reader<'_> {
                 Some(field) => values.extend(self.value(field, json, path).map(|value| (field.wire, value))),
             }
         }
-        Some(crate::json::object(values))
+        crate::json::object(values)
     }
 
     /// Appends one item with its defaults, members sorted by name.

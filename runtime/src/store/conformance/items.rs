@@ -17,7 +17,7 @@ enum Change {
     Add(Value, String, Option<i64>),
     Remove(Value),
     /// Of an item that must be there.
-    Change(Value, Vec<(&'static str, String)>),
+    Patch(Value, Vec<(&'static str, String)>),
     Clear,
 }
 
@@ -38,7 +38,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         4 => (any_id(), any_member(), proptest::option::of(0_i64..4)).prop_map(|(id, note, bound)| Change::Add(id, note, bound)),
         2 => any_id().prop_map(Change::Remove),
         3 => (any_id(), proptest::sample::subsequence(vec!["note", "rank"], 1..3), any_member(), any_member())
-            .prop_map(|(id, names, a, b)| Change::Change(id, names.into_iter().zip([a, b]).collect())),
+            .prop_map(|(id, names, a, b)| Change::Patch(id, names.into_iter().zip([a, b]).collect())),
         1 => Just(Change::Clear),
     ]
 }
@@ -59,7 +59,7 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
             args.push(id.clone());
             (item(true), AssignValue::RemoveItem { key: "id", id: arg(1) })
         }
-        Change::Change(id, members) => {
+        Change::Patch(id, members) => {
             args.push(id.clone());
             args.extend(members.iter().map(|(_, text)| Value::Json(text.clone())));
             let members = members.iter().enumerate().map(|(i, (name, _))| (*name, arg(2 + i))).collect();

@@ -119,7 +119,7 @@ impl Store for Memory {
         }))
     }
 
-    fn begin(&self) -> Pin<Box<dyn Future<Output = Result<Box<dyn Transaction>>> + Send + '_>> {
+    fn begin(&self) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async move {
             let alone = Arc::clone(&self.gate).write_owned().await;
             self.open()?;

@@ -23,8 +23,16 @@ const WHOLE: Duration = Duration::from_secs(30);
 
 /// What the caller asks of the writer thread.
 enum Command {
-    Run { statement: Arc<Statement>, args: Vec<Value>, rows: Rows, answer: oneshot::Sender<Result<Rows>> },
+    Run(Box<Run>),
     Commit(oneshot::Sender<Result<()>>),
+}
+
+/// One statement.
+struct Run {
+    statement: Arc<Statement>,
+    args: Vec<Value>,
+    rows: Rows,
+    answer: oneshot::Sender<Result<Rows>>,
 }
 
 /// The writer's end of a transaction.
@@ -72,8 +80,9 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
     loop {
         let patience = SILENCE.min(end.saturating_duration_since(Instant::now()));
         match commands.recv_timeout(patience) {
-            Ok(Command::Run { statement, args, rows, answer }) => {
-                let (outcome, panicked) = run(connection, &statement, args, rows);
+            Ok(Command::Run(run)) => {
+                let Run { statement, args, rows, answer } = *run;
+                let (outcome, panicked) = perform(connection, &statement, args, rows);
                 // A full disk or a failing one has ended the whole transaction, not just the statement.
                 let lost = panicked || connection.is_autocommit();
                 drop(answer.send(outcome));
@@ -95,7 +104,7 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
     }
 }
 
-fn run(connection: &Connection, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+fn perform(connection: &Connection, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
     match native(statement) {
         Ok(native) if !matches!(native.runs, Runs::Writer) => (reader::read(connection, statement.entity, native, &args, rows), false),
         _ => writer::run(connection, statement, args, rows),
@@ -114,7 +123,7 @@ impl Conversation {
 impl Transaction for Conversation {
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
         let statement = Arc::clone(statement);
-        Box::pin(self.ask(|answer| Command::Run { statement, args, rows, answer }))
+        Box::pin(self.ask(|answer| Command::Run(Box::new(Run { statement, args, rows, answer }))))
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
