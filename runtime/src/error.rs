@@ -167,6 +167,20 @@ impl Error {
         error
     }
 
+    /// A start-up error; its text is for the person who starts the app.
+    #[cfg(feature = "server")]
+    pub(crate) fn at_startup(cause: crate::StartupError) -> Self {
+        let mut error = Self::new(Code::Internal, cause.to_string());
+        error.0.source = Some(Box::new(cause));
+        error
+    }
+
+    /// Why the app did not start, where a program can tell.
+    #[cfg(feature = "server")]
+    pub fn startup(&self) -> Option<&crate::StartupError> {
+        self.0.source.as_ref()?.downcast_ref()
+    }
+
     /// 409 `conflict`: a unique of these wire names is taken. The value is never named.
     pub fn unique<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
         let details = fields.into_iter().map(|f| Problem::new(f, "unique", "is already taken")).collect();

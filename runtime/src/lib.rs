@@ -27,8 +27,8 @@ pub mod __private;
 
 #[cfg(feature = "server")]
 pub use app::{
-    App, Command, Config, Database, Durability, Environment, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx, RunCommand, Running,
-    SigningSecret,
+    App, Command, Config, Database, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx,
+    RunCommand, Running, SigningSecret, StartupError,
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;

@@ -8,6 +8,8 @@ use crate::operation::OpSpec;
 pub struct Package {
     /// Unique within an app.
     pub name: &'static str,
+    /// The version of the crate that declares it.
+    pub version: &'static str,
     /// Prefix of every route; `/` by default.
     pub mount: &'static str,
     /// The entities.

@@ -14,6 +14,7 @@ pub enum Status {
 #[entity(
     namespace = "blog",
     unique(slug),
+    index(created_at),
     index(status, created_at),
     sort = desc(created_at),
     routes(auth = "userAuth", get(auth = none), list(auth = none), delete(roles = ["admin"])),

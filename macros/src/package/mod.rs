@@ -58,7 +58,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         use #krate::__private as __lp;
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
         #asserts
-        __lp::Package { name: #name, mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*] }
+        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*] }
     }}
 }
 

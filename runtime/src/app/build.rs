@@ -12,7 +12,7 @@ use crate::entity::{Entity, EntityDesc};
 use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
-use crate::store::{Store, memory::Memory};
+use crate::store::{Store, granted, memory::Memory};
 use crate::{Error, Package, Result, Timestamp};
 
 /// An application: a config, plugins and packages.
@@ -30,6 +30,9 @@ pub struct App {
     pub(super) packages: Vec<&'static Package>,
     pub(super) clock: Clock,
     pub(super) overrides: Vec<Replacement>,
+    pub(super) title: Option<String>,
+    pub(super) version: Option<String>,
+    store: Option<Arc<dyn Store>>,
     sweep_every: Duration,
     hooks: Vec<Hook>,
 }
@@ -104,6 +107,9 @@ impl App {
             packages: Vec::new(),
             clock: Arc::new(Timestamp::system_now),
             overrides: Vec::new(),
+            title: None,
+            version: None,
+            store: None,
             sweep_every: SWEEP,
             hooks: Vec::new(),
         }
@@ -121,6 +127,35 @@ impl App {
     pub fn package(mut self, package: &'static Package) -> Self {
         self.packages.push(package);
         self
+    }
+
+    /// The title of the API in its OpenAPI document: the name of the first package unless it is given here.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// The version of the API in its OpenAPI document: that of the first package's crate unless it is given here.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// A store of one's own, for tests and experiments, in place of the one that the configuration names.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// What the OpenAPI document says of the API.
+    pub(super) fn info(&self) -> crate::openapi::Info {
+        let first = self.packages.first();
+        let title = self.title.clone().unwrap_or_else(|| first.map_or("API", |p| p.name).to_owned());
+        let version = self.version.clone().unwrap_or_else(|| first.map_or("0.0.0", |p| p.version).to_owned());
+        crate::openapi::Info::new(title, version)
     }
 
     /// Replaces the clock that gives each call its `now`.
@@ -195,23 +230,23 @@ impl App {
 
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
-        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks } = self;
+        let info = self.info();
+        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks, store: own_store, .. } = self;
         let config = config.checked()?;
         let secrets = config.signing_secrets()?;
         let plugins = checks::ordered(plugins, &packages)?;
         let entries = || packages.iter().flat_map(|p| p.entities);
 
-        let (name, supports): (&str, fn(&str) -> bool) = match config.database {
-            Database::Memory => ("memory", |_| true),
-            Database::Sqlite(_) => ("sqlite", |_| true),
+        let name = match (&own_store, &config.database) {
+            (Some(store), _) => store.name(),
+            (None, Database::Memory) => "memory",
+            (None, Database::Sqlite(_)) => "sqlite",
         };
-        let mut gaps: Vec<_> = entries().filter_map(|e| capabilities::gaps(e.desc, e.operations, name, supports)).collect();
-        if !gaps.is_empty() {
-            return Err(startup(capabilities::text(&mut gaps)));
-        }
+        let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
+        capabilities::check(entries(), name, supports)?;
         checks::routes(&packages, &overrides)?;
 
-        let store: Arc<dyn Store> = connect(&config)?;
+        let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
             let descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
@@ -248,7 +283,8 @@ impl App {
                 plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
             }
             let auth = checks::known_names(post.registrar.auth.take(), &endpoints)?;
-            own_routes(&mut routes, &config, &endpoints, &store);
+            own_routes(&mut routes, &config, &info, &endpoints, &store);
+            routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
             if !routes.problems.is_empty() {
                 return Err(startup(routes.problems.join("\n")));
             }
@@ -260,6 +296,7 @@ impl App {
             state.auth = auth;
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             state.clock = clock;
+            state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
             state.extra = routes.router;
             state.extra_paths = routes.paths;
             http::service(endpoints, state)
@@ -312,7 +349,7 @@ fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
 }
 
 /// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`.
-fn own_routes(routes: &mut RoutesCx, config: &Config, endpoints: &[Endpoint], store: &Arc<dyn Store>) {
+fn own_routes(routes: &mut RoutesCx, config: &Config, info: &crate::openapi::Info, endpoints: &[Endpoint], store: &Arc<dyn Store>) {
     use axum::routing::get;
     routes.route("/health/live", get(|| async { "ok" }));
     let store = Arc::clone(store);
@@ -321,9 +358,10 @@ fn own_routes(routes: &mut RoutesCx, config: &Config, endpoints: &[Endpoint], st
         async move { ready(&*store).await.map(|()| "ok") }
     };
     routes.route("/health/ready", get(ready));
-    let info = crate::openapi::Info::new("API", env!("CARGO_PKG_VERSION"));
-    routes.merge(crate::openapi::openapi_router(crate::openapi::document(&info, endpoints)));
-    if config.docs_on() {
+    if config.openapi {
+        routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints)));
+    }
+    if config.openapi && config.docs_on() {
         routes.merge(crate::openapi::docs_router());
     }
 }

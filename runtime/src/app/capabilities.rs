@@ -2,36 +2,69 @@
 
 use std::fmt::Write;
 
-use crate::entity::{EntityDesc, SourceLine};
-use crate::operation::OpSpec;
+use crate::entity::SourceLine;
+use crate::package::EntityEntry;
+use crate::store::{STORES, granted};
+use crate::{Error, Result};
+
+/// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartupError {
+    /// Entities cannot run on their configured store.
+    Capabilities(Vec<EntityGap>),
+}
+
+impl std::fmt::Display for StartupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self::Capabilities(gaps) = self;
+        f.write_str(&text(gaps))
+    }
+}
+
+impl std::error::Error for StartupError {}
 
 /// An entity that cannot run on its store.
-#[derive(Debug)]
-pub(crate) struct EntityGap {
-    entity: &'static str,
-    store: String,
-    named: &'static [&'static str],
-    missing: Vec<Gap>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityGap {
+    /// The entity's name.
+    pub entity: &'static str,
+    /// The store that the configuration gives it.
+    pub store: String,
+    /// The stores it names, if it names any; this one may not be among them.
+    pub named: &'static [&'static str],
+    /// What it needs and the store lacks.
+    pub missing: Vec<Gap>,
 }
 
 /// A missing capability with one that requires it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Gap {
-    capability: &'static str,
-    required_by: String,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gap {
+    /// Its name in the matrix.
+    pub capability: &'static str,
+    /// What needs it, and where that is declared.
+    pub required_by: String,
+    /// Why the store lacks it.
+    pub reason: String,
+}
+
+/// Refuses entities that cannot run on the store, all at once.
+///
+/// # Errors
+/// A start-up error whose text lists every gap.
+pub(crate) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>, store: &str, supports: impl Fn(&str) -> bool) -> Result<()> {
+    let mut gaps: Vec<EntityGap> = entries.filter_map(|entry| gaps(entry, store, &supports)).collect();
+    gaps.sort_by_key(|gap| gap.entity);
+    if gaps.is_empty() { Ok(()) } else { Err(Error::at_startup(StartupError::Capabilities(gaps))) }
 }
 
 /// Everything `entity` needs that the store lacks.
-pub(crate) fn gaps(
-    desc: &'static EntityDesc,
-    operations: &[&'static OpSpec],
-    store: &str,
-    supports: impl Fn(&str) -> bool,
-) -> Option<EntityGap> {
+fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Option<EntityGap> {
+    let desc = entry.desc;
     let mut missing = Vec::new();
     let mut need = |capability: &'static str, required_by: String| {
         if !supports(capability) {
-            missing.push(Gap { capability, required_by });
+            missing.push(Gap { capability, required_by, reason: reason(capability, store) });
         }
     };
     for unique in desc.uniques {
@@ -41,7 +74,7 @@ pub(crate) fn gaps(
     if desc.version.is_some() {
         need("atomic.version", format!("version at {}", at(desc.at)));
     }
-    for spec in operations {
+    for spec in entry.mounted() {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), at(spec.at)));
     }
     missing.sort();
@@ -53,14 +86,11 @@ fn at(line: SourceLine) -> String {
     format!("{}:{}", line.file, line.line)
 }
 
-/// The stores of this version. Both grant everything but handlers that a program has to supply.
-const OFFERED: [&str; 2] = ["memory", "sqlite"];
-
 impl EntityGap {
     /// Whether a store would satisfy all gaps of the entity.
     fn fits(&self, store: &str) -> bool {
         let named = self.named.is_empty() || self.named.contains(&store);
-        named && store != self.store && self.missing.iter().all(|gap| gap.capability != "custom.factory")
+        named && store != self.store && self.missing.iter().all(|gap| granted(store, gap.capability))
     }
 }
 
@@ -74,13 +104,12 @@ fn reason(capability: &str, store: &str) -> String {
 }
 
 /// The start-up error, for all entities at once.
-pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
-    gaps.sort_by_key(|g| g.entity);
+fn text(gaps: &[EntityGap]) -> String {
     let mut out = String::new();
     let (count, verb) = if gaps.len() == 1 { ("1 entity".to_owned(), "its") } else { (format!("{} entities", gaps.len()), "their") };
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{count} cannot run on {verb} configured store");
-    for gap in gaps.iter() {
+    for gap in gaps {
         let _ = write!(out, "\nentity `{}` on store `{}`:\n", gap.entity, gap.store);
         if !gap.named.is_empty() && !gap.named.contains(&gap.store.as_str()) {
             let _ = writeln!(out, "  the entity runs only on the stores it names: {}", gap.named.join(", "));
@@ -92,9 +121,9 @@ pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
                 last = missing.capability;
             }
             let _ = writeln!(out, "    required by {}", missing.required_by);
-            let _ = writeln!(out, "    reason: {}", reason(missing.capability, &gap.store));
+            let _ = writeln!(out, "    reason: {}", missing.reason);
         }
-        let fits: Vec<&str> = OFFERED.into_iter().filter(|store| gap.fits(store)).collect();
+        let fits: Vec<&str> = STORES.into_iter().filter(|store| gap.fits(store)).collect();
         if !fits.is_empty() {
             let _ = writeln!(out, "  help: use {}", fits.join(" or "));
         }
@@ -105,7 +134,7 @@ pub(crate) fn text(gaps: &mut [EntityGap]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{FieldDesc, Kind, UniqueDesc};
+    use crate::entity::{EntityDesc, FieldDesc, Kind, UniqueDesc};
 
     const FIELDS: &[FieldDesc] =
         &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)];
@@ -117,12 +146,16 @@ mod tests {
     static COUNTER: EntityDesc = BASE;
     static ELSEWHERE: EntityDesc = EntityDesc { name: "Audit", stores: &["postgres"], uniques: &[], ..BASE };
 
+    fn entry(desc: &'static EntityDesc) -> EntityEntry {
+        EntityEntry { desc, operations: &[], routes: &[] }
+    }
+
     #[test]
     fn the_text_names_what_is_missing_why_and_where_to_go() {
-        let gaps = |desc| gaps(desc, &[], "redis", |_| false);
-        let mut all: Vec<_> = [&COUNTER, &ELSEWHERE].into_iter().filter_map(gaps).collect();
+        let entries = [entry(&COUNTER), entry(&ELSEWHERE)];
+        let error = check(entries.iter(), "redis", |_| false).unwrap_err();
         assert_eq!(
-            text(&mut all),
+            error.message(),
             "2 entities cannot run on their configured store\n\
              \n\
              entity `Audit` on store `redis`:\n  \
@@ -134,6 +167,8 @@ mod tests {
                  reason: key-value wiring cannot reserve a value atomically\n  \
                help: use memory or sqlite\n"
         );
-        assert!(super::gaps(&COUNTER, &[], "memory", |_| true).is_none());
+        let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
+        assert_eq!((gaps.len(), gaps[1].missing[0].capability), (2, "unique.reservation"));
+        assert!(check(entries[..1].iter(), "memory", |capability| granted("memory", capability)).is_ok());
     }
 }

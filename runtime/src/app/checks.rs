@@ -110,6 +110,26 @@ pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -
     if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
 }
 
+/// Routes of plugins that nobody would ever reach: an entity's route has the same path.
+pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> {
+    let shape = |path: &str| -> Vec<String> {
+        let segments = path.split('/').filter(|s| !s.is_empty());
+        segments.map(|s| if s.starts_with('{') { "{}".to_owned() } else { s.to_owned() }).collect()
+    };
+    let found = paths.iter().filter_map(|path| {
+        let taken = endpoints.iter().find(|e| shape(&e.path) == shape(path))?;
+        let (method, at) = (taken.method.as_str(), taken.at);
+        Some(format!(
+            "duplicate route {path}: a plugin's route and {method} {} of {} ({}:{}); give the plugin's another path, or override the other",
+            taken.path,
+            entity_of(taken),
+            at.file,
+            at.line
+        ))
+    });
+    found.collect()
+}
+
 fn entity_of(endpoint: &Endpoint) -> &'static str {
     endpoint.table.as_ref().map_or("", |t| t.desc.name)
 }

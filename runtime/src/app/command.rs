@@ -27,7 +27,8 @@ impl App {
             for problem in error.details() {
                 eprintln!("  {}: {}", problem.path, problem.message);
             }
-            let mut cause = std::error::Error::source(error);
+            // The text of a start-up error says it all.
+            let mut cause = std::error::Error::source(error).filter(|_| error.startup().is_none());
             while let Some(error) = cause {
                 eprintln!("  because: {error}");
                 cause = error.source();
@@ -52,8 +53,8 @@ impl App {
                 Ok(())
             }
             "openapi" => {
+                let info = self.info();
                 let endpoints = self.routes()?;
-                let info = crate::openapi::Info::new("API", env!("CARGO_PKG_VERSION"));
                 println!("{}", crate::openapi::document(&info, &endpoints));
                 Ok(())
             }

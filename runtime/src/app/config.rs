@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::secret::SigningSecret;
 use super::suggest::did_you_mean;
+use crate::http::Cors;
 use crate::{Code, Error, Problem, Result};
 
 /// The environment's variables, each with what it sets.
@@ -17,6 +18,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ("LINCHPIN_SQLITE_DURABILITY", "full or normal"),
     ("LINCHPIN_ENVIRONMENT", "development or production"),
     ("LINCHPIN_DOCS", "true or false"),
+    ("LINCHPIN_OPENAPI", "true or false"),
+    ("LINCHPIN_CORS_ORIGINS", "origins whose pages may read answers, separated by commas"),
+    ("LINCHPIN_CORS_CREDENTIALS", "true or false"),
+    ("LINCHPIN_MAX_CONNECTIONS", "most connections at a time"),
     ("LINCHPIN_SHUTDOWN_SECONDS", "seconds a stop may take"),
     ("LINCHPIN_LOG", "a filter such as info or linchpin=debug"),
     ("LINCHPIN_LOG_FORMAT", "text or json"),
@@ -33,6 +38,10 @@ const VARIABLES: &[(&str, &str)] = &[
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>` or `memory:` | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
 /// | `LINCHPIN_DOCS` | `true` or `false`: whether `/docs` is served | `true`; `false` in production |
+/// | `LINCHPIN_OPENAPI` | `true` or `false`: whether `/openapi.json` is served, to anybody | `true` |
+/// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read answers, separated by commas | none |
+/// | `LINCHPIN_CORS_CREDENTIALS` | `security.cors.credentials`: whether their requests may carry cookies | `false` |
+/// | `LINCHPIN_MAX_CONNECTIONS` | most connections at a time; further ones wait | 10000, and no more than the process may open files |
 /// | `LINCHPIN_SHUTDOWN_SECONDS` | how long accepted requests may take once the app stops | 10 |
 /// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
 /// | `LINCHPIN_LOG_FORMAT` | `text` or `json` | `text` |
@@ -47,6 +56,9 @@ pub struct Config {
     pub(crate) durability: Durability,
     pub(crate) environment: Environment,
     pub(crate) docs: Option<bool>,
+    pub(crate) openapi: bool,
+    pub(crate) cors: Cors,
+    pub(crate) max_connections: usize,
     pub(crate) grace: Duration,
     pub(crate) log: String,
     pub(crate) log_json: bool,
@@ -99,6 +111,9 @@ impl Config {
             durability: Durability::Full,
             environment: Environment::Development,
             docs: None,
+            openapi: true,
+            cors: Cors::default(),
+            max_connections: 10_000,
             grace: Duration::from_secs(10),
             log: "info".to_owned(),
             log_json: false,
@@ -108,8 +123,10 @@ impl Config {
 
     /// [`Config::new`] with what the environment's `LINCHPIN_*` variables say.
     ///
+    /// A variable that is wrong or unknown is reported when the app starts, with every other mistake of the configuration.
+    ///
     /// # Errors
-    /// One error that lists every variable that is wrong or unknown.
+    /// None at present; the result leaves room for an environment that cannot be read at all.
     pub fn from_env() -> Result<Self> {
         Self::from_vars(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned()))))
     }
@@ -131,7 +148,7 @@ impl Config {
         if config.environment == Environment::Production && !seen_host {
             config.host = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         }
-        config.checked()
+        Ok(config)
     }
 
     fn variable(&mut self, name: &str, value: &str) {
@@ -163,6 +180,23 @@ impl Config {
                 _ => Some(wrong("must be `development` or `production`")),
             },
             "LINCHPIN_DOCS" => value.parse().map(|v| self.docs = Some(v)).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_OPENAPI" => value.parse().map(|v| self.openapi = v).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_CORS_ORIGINS" => {
+                for origin in value.split(',').map(str::trim).filter(|o| !o.is_empty()) {
+                    self.add_origin(name, origin);
+                }
+                None
+            }
+            "LINCHPIN_CORS_CREDENTIALS" => {
+                value.parse().map(|v| self.cors.credentials = v).err().map(|_| wrong("must be `true` or `false`"))
+            }
+            "LINCHPIN_MAX_CONNECTIONS" => match value.parse() {
+                Ok(most) if most > 0 => {
+                    self.max_connections = most;
+                    None
+                }
+                _ => Some(wrong("must be a number greater than 0")),
+            },
             "LINCHPIN_SHUTDOWN_SECONDS" => match value.parse() {
                 Ok(seconds) => {
                     self.grace = Duration::from_secs(seconds);
@@ -189,6 +223,22 @@ impl Config {
             }
         };
         self.problems.extend(problem);
+    }
+
+    fn add_origin(&mut self, name: &str, origin: &str) {
+        let problem = match url::Url::parse(origin) {
+            _ if origin == "*" => Some("must name origins: `*` would let every page read answers".to_owned()),
+            // What browsers send as `Origin` is compared byte for byte.
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == origin => None,
+            Ok(url) if matches!(url.scheme(), "http" | "https") => {
+                Some(format!("must be an origin such as `{}`, found `{origin}`", url.origin().ascii_serialization()))
+            }
+            _ => Some(format!("must be an origin such as `https://app.example.com`, found `{origin}`")),
+        };
+        match problem {
+            Some(message) => self.problems.push(Problem::new(name, "invalid", message)),
+            None => self.cors.origins.push(origin.to_owned()),
+        }
     }
 
     fn add_secret(&mut self, name: &str, secret: &str) {
@@ -260,6 +310,31 @@ impl Config {
         self
     }
 
+    /// Whether `/openapi.json` is served; it is public.
+    #[must_use]
+    pub fn openapi(mut self, on: bool) -> Self {
+        self.openapi = on;
+        self
+    }
+
+    /// `security.cors`: the exact origins whose pages may read answers, and whether their requests may carry cookies.
+    #[must_use]
+    pub fn cors<O: AsRef<str>>(mut self, origins: impl IntoIterator<Item = O>, credentials: bool) -> Self {
+        for origin in origins {
+            self.add_origin("security.cors.origins", origin.as_ref());
+        }
+        self.cors.credentials = credentials;
+        self
+    }
+
+    /// Most connections at a time; further ones wait until one ends. 10,000 by default, and never more than the process may
+    /// open files.
+    #[must_use]
+    pub fn max_connections(mut self, most: usize) -> Self {
+        self.max_connections = most.max(1);
+        self
+    }
+
     /// How long a stop waits for requests it has accepted; 10 s by default.
     #[must_use]
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
@@ -317,7 +392,7 @@ mod tests {
     use super::*;
 
     fn vars(list: &[(&str, &str)]) -> Result<Config> {
-        Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+        Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))).and_then(Config::checked)
     }
 
     #[test]
@@ -328,13 +403,24 @@ mod tests {
             ("LINCHPIN_SIGNING_SECRET", "hush-hush"),
             ("LINCHPIN_DATABASE_URL", "postgres://u:pw@h/db"),
             ("LINCHPIN_DOCS", "maybe"),
+            ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
+            ("LINCHPIN_MAX_CONNECTIONS", "0"),
             ("OTHER", "ignored"),
         ];
         let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
-        for name in ["LINCHPIN_PORT", "LINCHPIN_PROT", "LINCHPIN_SIGNING_SECRET", "LINCHPIN_DATABASE_URL", "LINCHPIN_DOCS"] {
+        for name in [
+            "LINCHPIN_PORT",
+            "LINCHPIN_PROT",
+            "LINCHPIN_SIGNING_SECRET",
+            "LINCHPIN_DATABASE_URL",
+            "LINCHPIN_DOCS",
+            "LINCHPIN_CORS_ORIGINS",
+            "LINCHPIN_MAX_CONNECTIONS",
+        ] {
             assert!(error.contains(name), "{name} in {error}");
         }
         assert!(error.contains("did you mean `LINCHPIN_PORT`?"), "{error}");
+        assert!(error.contains("such as `https://bad.example`"), "{error}");
         assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
     }
 

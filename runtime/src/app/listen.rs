@@ -14,11 +14,16 @@ use tower_service::Service;
 use super::checks::startup;
 use super::config::Config;
 use super::running::{Built, Running};
+use super::stream::Impatient;
 use crate::Result;
 use crate::resource::sweep;
 
 /// How long a client may take to send its headers, and how long a connection may idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may leave an answer unread.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Descriptors that connections leave to the store, to files and to the log.
+const RESERVE: usize = 64;
 /// Most bytes of a request's head; more is answered 431, and so are more than 100 headers.
 const MAX_HEAD: usize = 64 << 10;
 
@@ -35,10 +40,11 @@ impl Built {
         };
         let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
         let adapters = self.adapters.clone();
+        let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let (stop, stopped) = watch::channel(false);
         let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&self.adapters.tables(), clock, every));
         let task = tokio::spawn(async move {
-            accept(listener, service, stopped, self.grace).await;
+            accept(listener, service, stopped, self.grace, most).await;
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
                 // Aborted or not: it must not run any more when the store is closed.
@@ -50,16 +56,30 @@ impl Built {
     }
 }
 
-async fn accept(listener: TcpListener, service: crate::http::HttpService, mut stopped: watch::Receiver<bool>, grace: Duration) {
+async fn accept(
+    listener: TcpListener,
+    service: crate::http::HttpService,
+    mut stopped: watch::Receiver<bool>,
+    grace: Duration,
+    most: usize,
+) {
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD);
     let mut connections = JoinSet::new();
+    let mut told_full = false;
     loop {
+        let full = connections.len() >= most;
+        if full && !std::mem::replace(&mut told_full, true) {
+            tracing::warn!(most, "as many connections are open as may be; further ones wait");
+        }
         let stream = tokio::select! {
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => match accepted {
+            Some(_) = connections.join_next() => {
+                told_full &= connections.len() + most / 10 >= most;
+                continue;
+            }
+            accepted = listener.accept(), if !full => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of file descriptors, say: waiting a little lets connections end.
@@ -75,9 +95,14 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
         let service = service.clone();
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
             let mut service = service.clone();
-            async move { Ok::<_, Infallible>(service.call(request).await.unwrap_or_else(|never| match never {})) }
+            async move {
+                if let Some(refused) = crate::http::refused_host(&request) {
+                    return Ok(refused);
+                }
+                Ok::<_, Infallible>(service.call(request).await.unwrap_or_else(|never| match never {}))
+            }
         });
-        let connection = http.serve_connection(TokioIo::new(stream), answer).with_upgrades();
+        let connection = http.serve_connection(TokioIo::new(Impatient::new(stream, UNREAD_TIMEOUT)), answer).with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
         connections.spawn(async move {
             tokio::pin!(connection);
@@ -102,6 +127,12 @@ async fn accept(listener: TcpListener, service: crate::http::HttpService, mut st
     }
     // Nothing may still run when plugins are torn down and the store is closed.
     connections.shutdown().await;
+}
+
+/// How many files the process may open, where the system tells.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
 }
 
 /// Returns once the app is to stop; also when its handle was dropped.

@@ -9,9 +9,11 @@ mod listen;
 mod plugin;
 mod running;
 mod secret;
+mod stream;
 mod suggest;
 
 pub use build::{App, Route};
+pub use capabilities::{EntityGap, Gap, StartupError};
 pub use config::{Config, Database, Durability, Environment};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx, RunCommand};
 pub use running::Running;

@@ -95,23 +95,59 @@ impl Running {
     /// # Errors
     /// As [`Running::stop`]; or signals cannot be heard.
     pub async fn until_signal(self) -> Result<()> {
-        signal().await?;
-        tracing::info!("stopping");
-        self.stop().await
+        let mut signals = Signals::new()?;
+        signals.next().await;
+        tracing::info!("stopping; a second signal stops at once");
+        tokio::select! {
+            done = self.stop() => done,
+            status = signals.next() => {
+                tracing::warn!("stopped without finishing what was accepted");
+                // The status that a shell gives a process ended by this signal.
+                std::process::exit(status)
+            }
+        }
     }
+}
+
+/// The signals that ask an app to stop.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
-async fn signal() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::internal)?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        done = tokio::signal::ctrl_c() => done.map_err(Error::internal),
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hear = |kind| signal(kind).map_err(Error::internal);
+        Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+    }
+
+    /// Waits for one; answers the exit status that stands for it.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => 143,
+            _ = self.interrupt.recv() => 130,
+        }
     }
 }
 
+/// The signals that ask an app to stop.
 #[cfg(not(unix))]
-async fn signal() -> Result<()> {
-    tokio::signal::ctrl_c().await.map_err(Error::internal)
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    #[allow(clippy::unnecessary_wraps)] // as on other systems
+    fn new() -> Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> i32 {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
 }

@@ -20,6 +20,7 @@ mod extra;
 mod extract;
 #[cfg(feature = "server")]
 mod guard;
+mod host;
 #[cfg(feature = "server")]
 mod input;
 #[cfg(feature = "server")]
@@ -55,6 +56,7 @@ pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, end
 pub use extra::call_handler;
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
+pub(crate) use host::refused as refused_host;
 pub use policy::{AuthDesc, PolicyDesc};
 #[cfg(feature = "server")]
 pub use request_id::RequestId;

@@ -4,6 +4,7 @@
 //! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. Nothing above
 //! this module knows which store ran.
 
+mod capabilities;
 #[cfg(all(test, feature = "server"))]
 mod conformance;
 pub mod layout;
@@ -23,6 +24,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+pub use capabilities::{STORES, granted};
 pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
 pub use rows::{Projection, Row, Rows};
 #[cfg(feature = "server")]

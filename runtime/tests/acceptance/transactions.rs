@@ -142,14 +142,14 @@ async fn transfers(s: &Server) {
     let bank = accounts(s).await;
     let one = |i: usize| {
         let bank = &bank;
-        let (from, to) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        let (from, to) = if i.is_multiple_of(2) { ("a", "b") } else { ("b", "a") };
         async move {
             bank.cx
                 .transaction(async |cx| {
                     bank.accounts.take(cx, from).await?;
                     tokio::task::yield_now().await;
                     bank.accounts.give(cx, to).await?;
-                    if i % 5 == 0 { Err(changed_my_mind()) } else { Ok(()) }
+                    if i.is_multiple_of(5) { Err(changed_my_mind()) } else { Ok(()) }
                 })
                 .await
         }

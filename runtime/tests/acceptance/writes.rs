@@ -104,7 +104,7 @@ pub const PUT_TITLE: Operation<Article>;
 /// A code that can be used once.
 #[entity(sort = asc(rank), routes(auth = none))]
 #[derive(Clone, Debug)]
-pub struct Code {
+pub struct Voucher {
     #[field(primary, default = uuid)]
     pub id: String,
     #[field(filterable)]
@@ -115,10 +115,10 @@ pub struct Code {
 }
 
 #[operation(kind = "consume", filter = (code == param(code)), returns = "entity", expiry = expires_at)]
-pub const REDEEM: Operation<Code>;
+pub const REDEEM: Operation<Voucher>;
 
 #[operation(kind = "consume", filter = (code == param(code)), returns = "boolean", expiry = expires_at)]
-pub const SPEND: Operation<Code>;
+pub const SPEND: Operation<Voucher>;
 
 /// A setting under a key of the client's choice.
 #[entity(check = small, version, routes(auth = none))]
@@ -166,7 +166,7 @@ pub static WRITES: Package = package!(
                 PUT_TITLE,
             ]
         ),
-        entity(Code, [REDEEM, SPEND]),
+        entity(Voucher, [REDEEM, SPEND]),
         entity(Setting, [PUT_SETTING]),
     ],
 );
@@ -452,44 +452,44 @@ async fn ups_checked(s: &Server) {
 }
 
 async fn code(s: &Server, body: Json) -> String {
-    let reply = s.post("/codes", body).await;
+    let reply = s.post("/vouchers", body).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     reply.json()["id"].as_str().unwrap().to_owned()
 }
 
 async fn cons_01(s: &Server) {
     let id = code(s, json!({"code": "k"})).await;
-    let first = s.post("/codes/redeem", json!({"code": "k"})).await;
+    let first = s.post("/vouchers/redeem", json!({"code": "k"})).await;
     assert_eq!((first.status, &first.json()["id"]), (200, &json!(id)));
-    let second = s.post("/codes/redeem", json!({"code": "k"})).await;
+    let second = s.post("/vouchers/redeem", json!({"code": "k"})).await;
     assert_eq!((second.status, second.json()), (200, Json::Null));
-    assert_eq!(s.get(&format!("/codes/{id}")).await.status, 404);
+    assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 404);
 }
 
 async fn cons_02(s: &Server) {
     code(s, json!({"code": "k"})).await;
-    assert_eq!(&s.post("/codes/spend", json!({"code": "k"})).await.body[..], b"true");
-    assert_eq!(&s.post("/codes/spend", json!({"code": "k"})).await.body[..], b"false");
+    assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"true");
+    assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"false");
 }
 
 async fn cons_03(s: &Server) {
     let id = code(s, json!({"code": "k", "expiresAt": "2026-03-04T05:06:07.008Z"})).await;
-    assert_eq!(s.post("/codes/redeem", json!({"code": "k"})).await.json(), Json::Null);
-    assert_eq!(s.get(&format!("/codes/{id}")).await.status, 200);
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json(), Json::Null);
+    assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 200);
     let valid = code(s, json!({"code": "k", "rank": 9, "expiresAt": "2026-03-04T05:06:07.009Z"})).await;
-    assert_eq!(s.post("/codes/redeem", json!({"code": "k"})).await.json()["id"], json!(valid), "an expired one hides none");
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(valid), "an expired one hides none");
 }
 
 async fn cons_04(s: &Server) {
     code(s, json!({"code": "k", "rank": 2})).await;
     let first = code(s, json!({"code": "k", "rank": 1})).await;
-    assert_eq!(s.post("/codes/redeem", json!({"code": "k"})).await.json()["id"], json!(first));
-    assert_eq!(s.walk("/codes").await.len(), 1);
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(first));
+    assert_eq!(s.walk("/vouchers").await.len(), 1);
 }
 
 async fn cons_05(s: &Server) {
     code(s, json!({"code": "k"})).await;
-    let replies = s.parallel(25, |_| s.post("/codes/redeem", json!({"code": "k"}))).await;
+    let replies = s.parallel(25, |_| s.post("/vouchers/redeem", json!({"code": "k"}))).await;
     assert_eq!(replies.iter().filter(|r| r.json() != Json::Null).count(), 1);
 }
 
@@ -498,7 +498,7 @@ async fn cons_many(s: &Server) {
     for rank in 0..10 {
         code(s, json!({"code": "k", "rank": rank})).await;
     }
-    let replies = s.parallel(25, |_| s.post("/codes/redeem", json!({"code": "k"}))).await;
+    let replies = s.parallel(25, |_| s.post("/vouchers/redeem", json!({"code": "k"}))).await;
     let mut taken: Vec<String> = replies.iter().filter_map(|r| r.json()["id"].as_str().map(str::to_owned)).collect();
     taken.sort();
     taken.dedup();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::unused_async, missing_docs, unreachable_pub)] // tests; plugins' methods are async
 
 mod fixture;
+mod gate;
 mod lifecycle;
 mod plugins;
 mod serving;

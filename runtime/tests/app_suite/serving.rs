@@ -133,3 +133,68 @@ async fn unreadable_requests_are_answered() {
     }
     app.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn pages_of_named_origins_may_read_answers() {
+    let config = config().cors(["https://app.example"], true);
+    let app = App::new(config).package(&NOTES).start().await.unwrap();
+    let preflight = "origin: https://app.example\r\naccess-control-request-method: POST\r\n";
+    let answer = exchange(app.address(), "OPTIONS", "/notes", preflight, "").await.to_lowercase();
+    assert!(answer.contains("access-control-allow-origin: https://app.example\r\n"), "{answer}");
+    assert!(answer.contains("access-control-allow-credentials: true"), "{answer}");
+    let missing = get(app.address(), "/notes/none", "origin: https://app.example\r\n").await.to_lowercase();
+    assert!(status(&missing.to_uppercase()) == "404" && missing.contains("access-control-allow-origin: https://app.example"), "{missing}");
+    let other = get(app.address(), "/notes", "origin: https://evil.example\r\n").await.to_lowercase();
+    assert!(!other.contains("access-control-allow-origin"), "{other}");
+    app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_document_carries_the_apps_own_title_and_version() {
+    let plain = notes().start().await.unwrap();
+    let answer = get(plain.address(), "/openapi.json", "").await;
+    assert!(answer.contains(r#""title":"notes""#) && answer.contains(r#""version":"1.2.3""#), "{}", &answer[..400]);
+    plain.stop().await.unwrap();
+    let named = notes().title("Notes of ours").version("9").start().await.unwrap();
+    let answer = get(named.address(), "/openapi.json", "").await;
+    assert!(answer.contains(r#""title":"Notes of ours""#) && answer.contains(r#""version":"9""#));
+    named.stop().await.unwrap();
+    let closed = App::new(config().openapi(false)).package(&NOTES).start().await.unwrap();
+    assert_eq!(status(&get(closed.address(), "/openapi.json", "").await), "404");
+    closed.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let app = notes().start().await.unwrap();
+    for head in ["", "host: a\r\nhost: b\r\n"] {
+        let mut stream = tokio::net::TcpStream::connect(app.address()).await.unwrap();
+        stream.write_all(format!("GET /notes HTTP/1.1\r\nconnection: close\r\n{head}\r\n").as_bytes()).await.unwrap();
+        let answer = rest(&mut stream).await;
+        assert!(status(&answer) == "400" && answer.contains("header:Host"), "{answer}");
+    }
+    app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_their_turn() {
+    let app = App::new(config().max_connections(2)).package(&NOTES).start().await.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut stream = tokio::net::TcpStream::connect(app.address()).await.unwrap();
+        // Held open between requests.
+        stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).await.unwrap();
+        held.push(stream);
+    }
+    let waiting = tokio::spawn({
+        let address = app.address();
+        async move { get(address, "/health/live", "").await }
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished(), "a third connection was served");
+    held.pop();
+    assert_eq!(status(&waiting.await.unwrap()), "200");
+    app.stop().await.unwrap();
+}

@@ -41,6 +41,7 @@ async fn routes_across_packages_are_compared() {
     assert!(text.contains("src/note.rs:3") && text.contains("src/twin.rs:9"), "{text}");
     // The same package below another mount is fine.
     static ELSEWHERE: Package = Package {
+        version: "1.2.3",
         name: "elsewhere",
         mount: "/v2",
         entities: &[linchpin::EntityEntry { desc: &TWIN, operations: &[], routes: &[] }],
@@ -120,4 +121,25 @@ async fn mistakes_of_code_in_the_config_are_reported_together() {
     let text = refused(App::new(config).start().await);
     assert!(text.contains("security.signing.secret: must be at least 32 bytes, has 5"), "{text}");
     assert!(text.contains("stores.default") && !text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn a_plugins_route_that_nobody_would_reach_is_refused() {
+    let app = notes().plugin(Routes(|cx: &mut linchpin::RoutesCx| {
+        cx.route("/notes/{slug}", axum::routing::get(|| async { "mine" }));
+        cx.route("/notes/of/{slug}", axum::routing::get(|| async { "fine" }));
+    }));
+    let text = refused(app.start().await);
+    assert!(text.starts_with("duplicate route /notes/{slug}: a plugin's route and GET /notes/{id} of Note (src/note.rs:3)"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[tokio::test]
+async fn mistakes_of_the_configuration_are_told_together() {
+    let config = linchpin::Config::from_vars([("LINCHPIN_PORT".to_owned(), "x".to_owned()), ("LINCHPIN_PROT".to_owned(), "1".to_owned())]);
+    let config = config.unwrap().signing_secret("short").cors(["*", "https://a.example/"], true);
+    let error = App::new(config).package(&NOTES).start().await.unwrap_err();
+    let found: Vec<_> = error.details().iter().map(|p| p.path.as_str()).collect();
+    let origins = "security.cors.origins";
+    assert_eq!(found, ["LINCHPIN_PORT", "LINCHPIN_PROT", "security.signing.secret", origins, origins]);
 }

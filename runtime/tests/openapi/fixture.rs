@@ -213,6 +213,7 @@ static FEED: ExtraRouteSpec = ExtraRouteSpec {
 
 /// The fixture's package.
 pub(crate) static PACKAGE: Package = Package {
+    version: "1.2.3",
     name: "blog",
     mount: "/",
     entities: &[

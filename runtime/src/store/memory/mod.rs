@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::table::Table;
-use super::{Plan, Reply, Rows, Statement, Store, Transaction};
+use super::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::{Error, Result, Value};
 
@@ -79,30 +79,7 @@ impl Store for Memory {
     }
 
     fn supports(&self, capability: &str) -> bool {
-        const GRANTED: [&str; 16] = [
-            "unique.reservation",
-            "atomic.version",
-            "atomic.transition",
-            "atomic.field-update",
-            "atomic.array",
-            "atomic.increment",
-            "atomic.upsert",
-            "atomic.consume",
-            "atomic.collection",
-            "collection.list",
-            "batch.write",
-            "batch.atomic",
-            "computed.write",
-            "computed.atomic",
-            "transaction",
-            "custom.factory",
-        ];
-        const OPERATIONS: [&str; 5] = ["lookup", "exists", "aggregate", "search", "derive"];
-        match capability.split_once('.') {
-            Some(("core", _)) => true,
-            Some(("operation", kind)) => OPERATIONS.contains(&kind),
-            _ => GRANTED.contains(&capability),
-        }
+        granted("memory", capability)
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {

@@ -31,12 +31,26 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
     {
         return Err(refused(path, format_args!("there is no folder {}", folder.display())));
     }
+    create(path).map_err(|error| refused(path, error))?;
     connect(path, durability).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => refused(path, "it is not a SQLite database, or one of a newer format"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => refused(path, "another process has locked it"),
         Some(ErrorCode::ReadOnly) => refused(path, "it is read-only, or of a newer format that may only be read"),
         _ => refused(path, error),
     })
+}
+
+/// Makes the file if there is none, for its owner alone: it holds what clients may not read. SQLite gives the files beside it
+/// the same mode.
+fn create(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {

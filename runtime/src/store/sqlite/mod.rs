@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
-use super::{Plan, Reply, Rows, Statement, Store, Transaction};
+use super::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -158,8 +158,8 @@ impl Store for SqliteStore {
         "sqlite"
     }
 
-    fn supports(&self, _capability: &str) -> bool {
-        true
+    fn supports(&self, capability: &str) -> bool {
+        granted("sqlite", capability)
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {

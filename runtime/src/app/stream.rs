@@ -1,0 +1,107 @@
+//! A connection whose client must keep reading: an answer that nobody takes would hold its memory and its descriptor for ever.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// A stream that fails when nothing could be written for a while.
+pub(super) struct Impatient<S> {
+    stream: S,
+    patience: Duration,
+    /// Runs while a write waits for the client.
+    waiting: Pin<Box<Sleep>>,
+    is_waiting: bool,
+}
+
+impl<S> Impatient<S> {
+    pub(super) fn new(stream: S, patience: Duration) -> Self {
+        Self { stream, patience, waiting: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+    }
+
+    /// Passes on what a write answered, and starts or stops the clock.
+    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.is_waiting = false;
+            return written;
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.waiting.as_mut().reset(Instant::now() + self.patience);
+        }
+        ready!(self.waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.watch(cx, written)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.watch(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.watch(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watch(cx, done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_given_up() {
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut stream = Impatient::new(ours, Duration::from_millis(50));
+        stream.write_all(b"12345678").await.unwrap();
+        let stuck = stream.write_all(b"9").await.unwrap_err();
+        assert_eq!(stuck.kind(), io::ErrorKind::TimedOut);
+        let mut read = [0; 8];
+        theirs.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"12345678");
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_not() {
+        let (ours, mut theirs) = tokio::io::duplex(4);
+        let mut stream = Impatient::new(ours, Duration::from_millis(200));
+        let reader = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            let mut chunk = [0; 4];
+            while seen.len() < 40 {
+                tokio::time::sleep(Duration::from_millis(40)).await;
+                let n = theirs.read(&mut chunk).await.unwrap();
+                seen.extend_from_slice(&chunk[..n]);
+            }
+            seen
+        });
+        stream.write_all(&[7; 40]).await.unwrap();
+        assert_eq!(reader.await.unwrap(), [7; 40]);
+    }
+}

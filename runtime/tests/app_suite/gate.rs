@@ -1,0 +1,110 @@
+//! CAP-01: a store that lacks things, before it is asked anything.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use linchpin::entity::{EntityDesc, SourceLine, UniqueDesc, VersionDesc};
+use linchpin::operation::{AssignSpec, Increment, OpSpec, Transition};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store};
+use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
+
+use crate::fixture::{NOTE_BASE, config, package};
+
+/// Reads and writes, and nothing in one step. Whoever touches it fails the test.
+struct Plain;
+
+impl Store for Plain {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        capability.starts_with("core.") || capability.starts_with("operation.")
+    }
+
+    fn prepare(&self, _: &'static EntityDesc, _: Plan) -> Result<Arc<Statement>> {
+        panic!("prepared")
+    }
+
+    fn run<'a>(&'a self, _: &'a Arc<Statement>, _: Vec<Value>, _: Rows) -> Reply<'a> {
+        panic!("run")
+    }
+
+    fn install<'a>(&'a self, _: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        panic!("connected")
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        panic!("asked")
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        panic!("closed")
+    }
+}
+
+static COUNTER: EntityDesc = EntityDesc {
+    name: "Counter",
+    storage_name: "counters",
+    path: "counters",
+    uniques: &[UniqueDesc { fields: &[1], global: false }],
+    at: SourceLine { file: "src/counter.rs", line: 6 },
+    ..NOTE_BASE
+};
+static REPORT: EntityDesc = EntityDesc {
+    name: "Report",
+    storage_name: "reports",
+    path: "reports",
+    version: Some(VersionDesc { field: 1, required_on_write: false }),
+    at: SourceLine { file: "src/report.rs", line: 2 },
+    ..NOTE_BASE
+};
+
+const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
+static BUMP: OpSpec = OpSpec {
+    at: SourceLine { file: "src/counter.rs", line: 14 },
+    ..OpSpec::new("bump", &Increment { field: 1, by: linchpin::entity::Bound::Int(1), matches: BY_ID })
+};
+static FILE: OpSpec = OpSpec {
+    at: SourceLine { file: "src/counter.rs", line: 20 },
+    ..OpSpec::new("file", &Transition { field: 1, from: &[], to: || Value::Null, matches: BY_ID, set: &[], boolean: false })
+};
+
+static COUNTERS: Package = package(
+    "counters",
+    &[
+        EntityEntry { desc: &REPORT, operations: &[], routes: &[] },
+        EntityEntry { desc: &COUNTER, operations: &[&FILE, &BUMP], routes: &[] },
+    ],
+);
+
+#[tokio::test]
+async fn cap_01_lists_every_gap_and_touches_nothing() {
+    let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain)).start().await.unwrap_err();
+    assert_eq!(
+        error.message(),
+        "2 entities cannot run on their configured store\n\
+         \n\
+         entity `Counter` on store `redis`:\n  \
+           missing `atomic.increment`\n    \
+             required by operation `bump` (increment) at src/counter.rs:14\n    \
+             reason: standard key-value wiring reads, changes and writes in separate steps\n  \
+           missing `atomic.transition`\n    \
+             required by operation `file` (transition) at src/counter.rs:20\n    \
+             reason: standard key-value wiring reads, changes and writes in separate steps\n  \
+           missing `unique.reservation`\n    \
+             required by unique (text) at src/counter.rs:6\n    \
+             reason: key-value wiring cannot reserve a value atomically\n  \
+           help: use memory or sqlite\n\
+         \n\
+         entity `Report` on store `redis`:\n  \
+           missing `atomic.version`\n    \
+             required by version at src/report.rs:2\n    \
+             reason: standard key-value wiring reads, changes and writes in separate steps\n  \
+           help: use memory or sqlite\n"
+    );
+    let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
+    let found: Vec<_> = gaps.iter().map(|gap| (gap.entity, gap.missing.len())).collect();
+    assert_eq!(found, [("Counter", 3), ("Report", 1)]);
+}
