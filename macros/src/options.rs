@@ -172,6 +172,11 @@ impl Opt {
         true
     }
 
+    /// Whether it has a list in parentheses.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(&self.value, OptValue::List(_))
+    }
+
     /// Whether it is a list with nothing in it.
     pub(crate) fn is_empty_list(&self) -> bool {
         matches!(&self.value, OptValue::List(tokens) if tokens.is_empty())

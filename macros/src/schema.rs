@@ -46,13 +46,18 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    /// The entity's model. Its own problems are not repeated here: `#[entity]` reports them.
-    pub(crate) fn entity(&self) -> Option<EntityModel> {
-        let mut d = Diagnostics::new();
-        let model = EntityModel::parse(self.entity_args.clone(), self.entity_item.clone(), &mut d);
-        d.ignore();
-        model
+    /// The entity's declaration: its arguments and its item.
+    pub(crate) fn declaration(&self) -> (TokenStream, TokenStream) {
+        (self.entity_args.clone(), self.entity_item.clone())
     }
+}
+
+/// The model of a declaration. Its own problems are not repeated here: `#[entity]` reports them.
+pub(crate) fn model(args: TokenStream, item: TokenStream) -> Option<EntityModel> {
+    let mut d = Diagnostics::new();
+    let model = EntityModel::parse(args, item, &mut d);
+    d.ignore();
+    model
 }
 
 impl Parse for Handed {

@@ -37,6 +37,12 @@ pub(crate) struct Param {
     pub(crate) wire: String,
     /// The field whose type it has.
     pub(crate) field: usize,
+    /// Whose field that is: a position in the scope's siblings, or the operation's own entity.
+    pub(crate) owner: Option<usize>,
+    /// What the field holds.
+    pub(crate) kind: Kind,
+    /// The type in words.
+    pub(crate) described: String,
     pub(crate) via: Via,
     /// A list of the field's type.
     pub(crate) list: bool,
@@ -55,14 +61,16 @@ impl Params {
     /// Notes a use of a parameter and answers its position.
     ///
     /// Uses must agree on type and source. It is required when one use requires it, and null when all uses allow it.
-    pub(crate) fn add(&mut self, used: Param, model: &EntityModel, d: &mut Diagnostics) -> Option<usize> {
+    pub(crate) fn add(&mut self, mut used: Param, model: &EntityModel, d: &mut Diagnostics) -> Option<usize> {
+        used.described = describe(&used, model);
+        used.kind = model.fields[used.field].kind;
         let Some(index) = self.0.iter().position(|p| p.name == used.name) else {
             self.0.push(used);
             return Some(self.0.len() - 1);
         };
         let first = &mut self.0[index];
         let name = &used.name;
-        let (one, other) = (describe(first, model), describe(&used, model));
+        let (one, other) = (&first.described, &used.described);
         if one != other {
             d.error(&used.ident, format!("parameter `{name}` is used as {one} and as {other}")).help("give one of them another name");
             return None;
@@ -109,6 +117,9 @@ impl Param {
             wire: names::camel(&name),
             name,
             field,
+            owner: None,
+            kind: Kind::Other,
+            described: String::new(),
             via,
             list: false,
             element: false,

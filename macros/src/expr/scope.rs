@@ -27,9 +27,21 @@ pub(crate) struct Scope<'a> {
     /// The entity as the user names it.
     pub(crate) entity: &'a Path,
     pub(crate) params: Params,
+    /// Other entities that the declaration names.
+    pub(crate) siblings: &'a [Sibling],
+    /// In which of them expressions are resolved at present.
+    inside: Option<usize>,
     /// Checks of types that only rustc knows.
     pub(crate) asserts: Vec<TokenStream>,
     pub(crate) d: &'a mut Diagnostics,
+}
+
+/// Another entity that a declaration names.
+#[derive(Debug)]
+pub(crate) struct Sibling {
+    /// As the user names it.
+    pub(crate) path: Path,
+    pub(crate) model: EntityModel,
 }
 
 /// A resolved source.
@@ -89,8 +101,25 @@ pub(crate) enum Role {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, d: &'a mut Diagnostics) -> Self {
-        Self { model, entity, params: Params::default(), asserts: Vec::new(), d }
+    pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, siblings: &'a [Sibling], d: &'a mut Diagnostics) -> Self {
+        Self { model, entity, params: Params::default(), siblings, inside: None, asserts: Vec::new(), d }
+    }
+
+    /// Resolves expressions over the fields of another entity; `None` stands for the operation's own.
+    pub(crate) fn within<T>(&mut self, sibling: Option<usize>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = (self.model, self.entity, self.inside);
+        if let Some((index, sibling)) = sibling.and_then(|index| Some((index, self.siblings.get(index)?))) {
+            (self.model, self.entity, self.inside) = (&sibling.model, &sibling.path, Some(index));
+        }
+        let done = work(self);
+        (self.model, self.entity, self.inside) = outer;
+        done
+    }
+
+    /// Which entity a path names: the operation's own, or one of the siblings.
+    pub(crate) fn named(&self, path: &Path) -> Option<usize> {
+        let text = path.to_token_stream().to_string();
+        self.siblings.iter().position(|sibling| sibling.path.to_token_stream().to_string() == text)
     }
 
     /// The field of this name; an unknown one is reported.
@@ -164,6 +193,7 @@ impl<'a> Scope<'a> {
             return None;
         }
         param.list = list;
+        param.owner = self.inside;
         match role {
             Role::Match => {}
             Role::Body { required, nullable } => {

@@ -35,7 +35,7 @@ fn read(expr: &str) -> Result<String, Vec<String>> {
     let (model, entity) = (entity(), syn::parse_quote!(Note));
     let mut d = Diagnostics::new();
     let filter = Filter::parse(&expr, &mut d);
-    let mut scope = Scope::new(&model, &entity, &mut d);
+    let mut scope = Scope::new(&model, &entity, &[], &mut d);
     let tokens = filter.and_then(|f| scope.filter(&f, &[])).map(|f| quote!(#f).to_string().replace(' ', "").replace("__lp::", ""));
     let problems = d.into_texts();
     tokens.filter(|_| problems.is_empty()).ok_or(problems)

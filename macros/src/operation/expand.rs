@@ -32,7 +32,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let Declared { attrs, vis, ident, ty, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
     let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
-    let params: Vec<TokenStream> = model.scope.params.iter().map(param).collect();
+    let params: Vec<TokenStream> = model.scope.params.iter().map(|p| param(p, model)).collect();
     let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
     let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
     let policy = self::policy(policy);
@@ -65,7 +65,7 @@ pub(super) fn policy(policy: &Policy) -> Option<TokenStream> {
     })
 }
 
-fn param(param: &Param) -> TokenStream {
+fn param(param: &Param, model: &Model<'_>) -> TokenStream {
     let (wire, field) = (&param.wire, index(param.field));
     let place = match param.place {
         Place::Id => quote!(in_id),
@@ -77,7 +77,11 @@ fn param(param: &Param) -> TokenStream {
     let nullable = param.nullable.then(|| quote!(.nullable()));
     let list = param.list.then(|| quote!(.list()));
     let element = param.element.then(|| quote!(.element()));
-    quote!(__lp::#place(#wire, #field) #optional #nullable #list #element)
+    let of = param.owner.and_then(|owner| model.siblings.get(owner)).map(|sibling| {
+        let path = &sibling.path;
+        quote!(.of(<#path as __lp::Entity>::DESC))
+    });
+    quote!(__lp::#place(#wire, #field) #of #optional #nullable #list #element)
 }
 
 fn method(model: &Model<'_>) -> TokenStream {
@@ -96,6 +100,7 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Count => ("run_count", quote!(u64)),
         Returns::Nothing => ("run_unit", quote!(())),
         Returns::Upserted => ("run_upserted", quote!(#krate::entity::Upserted<#entity>)),
+        Returns::Other(other) => ("run_other", quote!(#other)),
         Returns::Numbers(Numbers { name, grouped: false, .. }) => ("run_row", quote!(#name)),
         Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
     };
@@ -160,7 +165,7 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
     for (param, marker) in model.scope.params.iter().zip(&model.scope.markers) {
         let name = argument_ident(param);
-        let value = match model.entity.fields[param.field].kind {
+        let value = match param.kind {
             _ if param.element => quote!(::std::string::String),
             Kind::String => quote!(::std::string::String),
             Kind::Boolean => quote!(bool),

@@ -7,6 +7,7 @@ mod args;
 mod capability;
 mod check;
 mod expand;
+mod gather;
 mod item;
 mod kinds;
 mod methods;
@@ -43,12 +44,20 @@ pub(crate) fn expand_with_schema(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let Some(handed) = d.take(syn::parse2::<Handed>(input)) else { return d.finish() };
     let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else { return d.finish() };
-    let Some(entity) = handed.entity() else {
-        // The entity's own macro has reported why.
-        d.ignore();
-        return expand::poisoned(&declared);
+    let entities = match gather::step(handed, &declared, &mut d) {
+        Some(gather::Step::Done(entities)) => entities,
+        Some(gather::Step::Ask(next)) => {
+            d.ignore();
+            return next;
+        }
+        Some(gather::Step::Broken) => {
+            // The entity's own macro has reported why.
+            d.ignore();
+            return expand::poisoned(&declared);
+        }
+        None => return d.finish(),
     };
-    let model = Model::parse(&declared, handed.args, &entity, &mut d);
+    let model = Model::parse(&declared, entities.args, &entities.own, &entities.siblings, &mut d);
     let sound = d.is_empty();
     let errors = d.finish();
     let item = match &model {

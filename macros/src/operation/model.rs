@@ -9,7 +9,7 @@ use super::path::{Method, RouteArgs, Segment};
 use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
-use crate::expr::Scope;
+use crate::expr::{Scope, Sibling};
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -23,6 +23,7 @@ pub(crate) struct Model<'a> {
     pub(crate) routes: Vec<(Method, Vec<Segment>)>,
     pub(crate) scope: Parts,
     pub(crate) unscoped: Option<syn::LitStr>,
+    pub(crate) siblings: &'a [Sibling],
 }
 
 /// What resolving left behind.
@@ -35,7 +36,13 @@ pub(crate) struct Parts {
 
 impl<'a> Model<'a> {
     /// Reads, resolves and checks. `None` when not even the kind's shape is known; all problems are in `d`.
-    pub(crate) fn parse(declared: &'a Declared, args: TokenStream, entity: &'a EntityModel, d: &mut Diagnostics) -> Option<Self> {
+    pub(crate) fn parse(
+        declared: &'a Declared,
+        args: TokenStream,
+        entity: &'a EntityModel,
+        siblings: &'a [Sibling],
+        d: &mut Diagnostics,
+    ) -> Option<Self> {
         let args = Args::parse(args, d);
         let (name, kebab) = check::name_of(&declared.ident, d);
         if !name.starts_with(|c: char| c.is_alphabetic()) {
@@ -45,7 +52,7 @@ impl<'a> Model<'a> {
         let (kind, at) = kinds::find(&args, declared, d)?;
         args.check(kind.name(), kind.options(), kind.required(), kind.later(), &at, d);
         capability::check(kind, &name, entity, &at, d);
-        let mut scope = Scope::new(entity, &declared.entity, d);
+        let mut scope = Scope::new(entity, &declared.entity, siblings, d);
         let plan = kind.resolve(&args, &name, &mut scope);
         if kind.name() != "collection" {
             args.route.refuse_others(scope.d);
@@ -56,10 +63,14 @@ impl<'a> Model<'a> {
         if let Some(plan) = &plan {
             reach::check(&args, plan, &name, declared, entity, scope.d);
         }
-        let Scope { params, asserts, .. } = &scope;
-        let markers = params.iter().map(|p| crate::expr::marker(&scope, p.field, &quote::ToTokens::to_token_stream(&p.ident))).collect();
-        let scope = Parts { params: params.iter().cloned().collect(), markers, asserts: asserts.clone() };
+        let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
+        let marker = |p: &crate::expr::Param| {
+            let at = quote::ToTokens::to_token_stream(&p.ident);
+            scope.within(p.owner, |scope| crate::expr::marker(scope, p.field, &at))
+        };
+        let markers = params.iter().map(marker).collect();
+        let scope = Parts { params, markers, asserts: scope.asserts };
         let unscoped = args.unscoped.map(|(_, reason)| reason);
-        Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped })
+        Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped, siblings })
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
     for param in scope.params.iter_mut() {
         let segment = Segment::Param(param.wire.clone());
         let is_segment = in_path.iter().any(|path| path.contains(&segment));
-        let is_primary = model.fields[param.field].has(Flag::Primary);
+        let is_primary = param.owner.is_none() && model.fields[param.field].has(Flag::Primary);
         param.place = match param.via {
             Via::Input if method == Method::Get => {
                 misplaced.push(param.ident.clone());

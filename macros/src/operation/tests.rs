@@ -63,6 +63,11 @@ fn an_aggregate() {
 }
 
 #[test]
+fn a_computed_aggregate() {
+    check("op_computed_aggregate", include_str!("../../tests/snapshot/op_computed_aggregate.rs"));
+}
+
+#[test]
 fn an_increment() {
     check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
 }
@@ -93,5 +98,5 @@ fn the_first_step_calls_the_macro_of_the_entity() {
 #[test]
 fn the_specifications_spelling_is_known() {
     let text = expand("#[operation(kind = \"computedAggregate\")] const A: Operation<Note>;").to_string();
-    assert!(text.contains("`computed_aggregate` is not supported yet"), "{text}");
+    assert!(text.contains("computed_aggregate needs `source`"), "{text}");
 }

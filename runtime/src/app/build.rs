@@ -256,13 +256,17 @@ impl App {
             let mut tables = Vec::new();
             for entry in entries() {
                 let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
-                // Planning now turns a statement the store refuses into a start-up error.
-                for spec in entry.mounted() {
-                    table.executor(spec)?;
-                }
                 tables.push(table);
             }
             let adapters = Adapters::new(tables);
+            // Planning now turns a statement the store refuses into a start-up error.
+            for entry in entries() {
+                if let Some(table) = adapters.table(entry.desc.storage_name) {
+                    for spec in entry.mounted() {
+                        table.executor(spec)?;
+                    }
+                }
+            }
             for hook in hooks {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }

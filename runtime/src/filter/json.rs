@@ -277,7 +277,7 @@ impl Reader<'_> {
         let Some(index) = index else {
             return Err(FilterError::new(path, format!("unknown parameter `{name}`")));
         };
-        let declared = self.entity.fields.get(self.params[index].field).map(|f| f.kind);
+        let declared = Some(self.params[index].field_of(self.entity).kind);
         if declared.is_some_and(|kind| same_type(kind, field.kind)) {
             Ok(Source::Param(index))
         } else {

@@ -135,7 +135,7 @@ impl OperationPlan {
             let at = format!("path:{}", param.name);
             match text {
                 Some(text) => {
-                    let field = if param.element { &ELEMENT } else { &table.desc.fields[param.field] };
+                    let field = if param.element { &ELEMENT } else { param.field_of(table.desc) };
                     read.args[index] = query::scalar(field, &text, &at, &mut problems);
                 }
                 None => problems.push(Problem::new(at, "format", "must be percent-encoded UTF-8")),
@@ -224,7 +224,7 @@ impl OperationPlan {
             },
             Some(Key::Value(index)) => {
                 let param = &self.spec.params[index];
-                let field = &table.desc.fields[param.field];
+                let field = param.field_of(table.desc);
                 if param.list {
                     let Some(items) = query::comma_list(pair, problems) else { return };
                     let values = items.iter().map(|item| query::scalar(field, item, &pair.path(), problems));
@@ -239,7 +239,7 @@ impl OperationPlan {
 
     /// The argument that a call gives for a field.
     pub(super) fn argument<'a>(&self, read: &'a OperationInput, field: usize) -> Option<&'a Value> {
-        let index = self.spec.params.iter().position(|p| p.field == field)?;
+        let index = self.spec.params.iter().position(|p| p.field == field && p.entity.is_none())?;
         read.args.get(index)?.as_ref()
     }
 

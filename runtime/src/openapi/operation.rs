@@ -149,7 +149,7 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     }
     let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
     for param in spec.params.iter().filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p)) {
-        let Some(field) = field_of(endpoint, param.field) else { continue };
+        let Some(field) = endpoint.table.as_ref().map(|table| param.field_of(table.desc)) else { continue };
         let mut value = if param.element { schema::element(field) } else { schema::value(field) };
         if param.list {
             value = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), Json::Object(value))]);
@@ -203,6 +203,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
         Action::Delete => ("204", json!({ "description": "Removed.", "headers": header_map(&[]) })),
         Action::Operation(spec, _) => {
             let output = format!("{entity}{}Output", names::pascal(spec.name));
+            let entity = spec.kind.answers().map_or(entity, |other| names.schema(other));
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),

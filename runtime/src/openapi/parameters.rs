@@ -2,7 +2,6 @@
 
 use serde_json::{Value as Json, json};
 
-use super::errors::field_of;
 use super::operation::Parts;
 use super::schema;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, ScopeFrom};
@@ -24,8 +23,8 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
         Action::Operation(spec, _) => {
             for param in spec.params {
                 let in_query = matches!(param.place, Place::Query | Place::Segment) && !in_path(endpoint, param);
-                if let (true, Some(field)) = (in_query, field_of(endpoint, param.field)) {
-                    out.extend(query(param, field));
+                if in_query {
+                    out.extend(query(param, param.field_of(table.desc)));
                 }
             }
             let in_query = matches!(endpoint.method, Method::Get | Method::Delete);
@@ -63,7 +62,7 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
                 .params
                 .iter()
                 .find(|p| p.name == name && !p.element)
-                .and_then(|p| field_of(endpoint, p.field))
+                .map(|p| p.field_of(table.desc))
                 .map_or_else(|| json!({ "type": "string" }), |field| Json::Object(schema::bare(field))),
             _ => json!({ "type": "string" }),
         }

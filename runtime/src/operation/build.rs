@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
-use crate::entity::SourceLine;
+use crate::entity::{EntityDesc, SourceLine};
 use crate::http::PolicyDesc;
 
 #[doc(hidden)]
@@ -57,7 +57,13 @@ impl ParamSpec {
     /// A required parameter.
     #[doc(hidden)]
     pub const fn new(name: &'static str, field: usize, place: Place) -> Self {
-        Self { name, field, place, required: true, nullable: false, list: false, element: false }
+        Self { name, field, entity: None, place, required: true, nullable: false, list: false, element: false }
+    }
+
+    /// The same, of the type of another entity's field.
+    #[must_use]
+    pub const fn of(self, entity: &'static EntityDesc) -> Self {
+        Self { entity: Some(entity), ..self }
     }
 
     /// The same, when it may be left out.

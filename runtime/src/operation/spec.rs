@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::entity::{Entity, SourceLine};
+use crate::entity::{Entity, EntityDesc, FieldDesc, SourceLine};
 use crate::filter::{FilterSpec, SourceSpec};
 use crate::http::PolicyDesc;
 
@@ -72,6 +72,8 @@ pub struct ParamSpec {
     pub name: &'static str,
     /// Position of the field whose type it has.
     pub field: usize,
+    /// Whose field that is, when it is another entity's.
+    pub entity: Option<&'static EntityDesc>,
     /// Where HTTP carries it.
     pub place: Place,
     /// Whether leaving it out is a problem.
@@ -82,6 +84,13 @@ pub struct ParamSpec {
     pub list: bool,
     /// Whether it is one element of the field, which is a list of strings.
     pub element: bool,
+}
+
+impl ParamSpec {
+    /// The field whose type it has; `own` is the entity of the operation.
+    pub fn field_of(&self, own: &EntityDesc) -> &'static FieldDesc {
+        &self.entity.map_or(own.fields, |entity| entity.fields)[self.field]
+    }
 }
 
 /// Where HTTP carries a parameter.
@@ -204,6 +213,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
 
     /// What it lays down for a list of items, for all that write the list.
     fn bounds(&self) -> Option<super::ItemBounds> {
+        None
+    }
+
+    /// Whose records it answers, when they are not those of its own entity.
+    fn answers(&self) -> Option<&'static EntityDesc> {
         None
     }
 

@@ -102,6 +102,18 @@ pub async fn run_record<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, 
     }
 }
 
+/// Runs an operation that answers a record of another entity. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_other<E: Entity, T: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<T> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::Record(rows) => one(rows),
+        _ => Err(unexpected(spec)),
+    }
+}
+
 /// Runs an operation that answers a record or nothing. For generated methods.
 ///
 /// # Errors
@@ -308,7 +320,11 @@ impl Adapters {
     #[doc(hidden)]
     pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
         // Storage names are unique within an app: start-up checks that.
-        Self { tables: Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect()) }
+        let tables: Arc<HashMap<_, Arc<Table>>> = Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect());
+        for table in tables.values() {
+            table.link(&tables);
+        }
+        Self { tables }
     }
 
     /// The adapter of `E`.

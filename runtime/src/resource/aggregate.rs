@@ -1,9 +1,9 @@
 //! Numbers over the records of a table.
 
-use super::Table;
 use super::page::lift;
-use crate::filter::Filter;
-use crate::store::{Compute, Group, Plan, Rows};
+use super::{Form, Table};
+use crate::filter::{Filter, Source};
+use crate::store::{Assign, AssignValue, Compute, Group, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
 
 impl Table {
@@ -47,5 +47,28 @@ impl Table {
             return Err(Error::invalid(Problem::new("", "range", "a sum is beyond the range of numbers")));
         }
         Ok(rows.records)
+    }
+
+    /// Takes the record that matches for the transaction of `cx`: its key, when it is visible.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn lock(&self, cx: &Cx, route: &str, matches: Filter) -> Result<Option<Value>> {
+        let rows = self.first(cx, route, matches, Vec::new(), &Form::Records).await?;
+        Ok(rows.records.into_iter().next().map(|mut record| std::mem::take(&mut record[self.desc.primary])))
+    }
+
+    /// Writes one field of a record, as every mutation does: dates and versions follow.
+    ///
+    /// # Errors
+    /// As the store says.
+    pub(crate) async fn write_field(&self, cx: &Cx, route: &str, key: Value, field: usize, value: Value, form: &Form) -> Result<Rows> {
+        let statement = self.shape(route, &[b'w', field as u8], || {
+            let value = AssignValue::Set(Source::Arg { index: 1, nullable: true });
+            let set = self.touch(vec![Assign { field, value }], 2);
+            Plan::Update { filter: Filter::eq_arg(self.desc.primary, 0), set, pick: None }
+        })?;
+        let args = vec![key, value, Value::Date(cx.now())];
+        self.execute(cx, &statement, args, self.rows(form)).rows().await
     }
 }

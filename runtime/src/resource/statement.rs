@@ -58,6 +58,11 @@ impl Statements {
         self.store.name()
     }
 
+    /// Whether both go to one store.
+    pub(super) fn shares_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// Whether calls differ in what they see.
     pub(super) fn is_guarded(&self) -> bool {
         self.guard.is_some()

@@ -1,7 +1,7 @@
 //! One mounted entity: what it is, its statements, its planned operations.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 
@@ -30,6 +30,8 @@ pub struct Table {
     ctx_defaults: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
+    /// The tables of the app, this one among them. Weak: they hold each other otherwise.
+    siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
 }
 
 impl std::fmt::Debug for Table {
@@ -82,6 +84,7 @@ impl Table {
             statements,
             ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
+            siblings: OnceLock::new(),
         })
     }
 
@@ -92,6 +95,30 @@ impl Table {
             self.validator.bound_items(bounds);
         }
         self
+    }
+
+    /// Makes the tables of an app known to each other; only the first call does anything.
+    pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>) {
+        // A table belongs to one app for good.
+        drop(self.siblings.set(Arc::downgrade(tables)));
+    }
+
+    /// The table of another entity of the app. Its statements run under its own guard.
+    ///
+    /// # Errors
+    /// `internal` when no package of the app lists the entity, or the app has gone.
+    pub fn sibling(&self, entity: &'static EntityDesc) -> Result<Arc<Self>> {
+        let tables = self.siblings.get().and_then(Weak::upgrade);
+        let found = tables.as_ref().and_then(|tables| tables.get(entity.storage_name)).map(Arc::clone);
+        found.ok_or_else(|| {
+            let (own, other) = (self.desc.name, entity.name);
+            Error::internal(format!("`{own}` works with `{other}`, which is in no package of this app"))
+        })
+    }
+
+    /// Whether two tables share a store, so that one transaction holds both.
+    pub fn shares_store(&self, other: &Self) -> bool {
+        self.statements.shares_store(&other.statements)
     }
 
     /// Rows in the wanted form.

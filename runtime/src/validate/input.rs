@@ -117,7 +117,7 @@ pub fn read_param_members(
                 None
             }
             Some(json) => {
-                let field = &entity.fields[param.field];
+                let field = param.field_of(entity);
                 let mut reader = Reader { problems, now };
                 if param.list { list(&mut reader, field, json, path) } else { reader.plain(field, json, path) }
             }

@@ -6,6 +6,7 @@
 
 mod aggregates;
 mod collections;
+mod computed;
 mod crud;
 mod fixture;
 mod ids;

@@ -118,14 +118,27 @@ static ERROR: EntityDesc = EntityDesc {
     ..POST
 };
 
-static ID: ParamSpec = ParamSpec { name: "id", field: 0, place: Place::Id, required: true, nullable: false, list: false, element: false };
+static ID: ParamSpec =
+    ParamSpec { name: "id", field: 0, entity: None, place: Place::Id, required: true, nullable: false, list: false, element: false };
 static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
 const OPERATION: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
     name: "publish",
     kind: &PUBLISH_KIND,
-    params: &[ID, ParamSpec { name: "dueAt", field: 14, place: Place::Body, required: true, nullable: true, list: false, element: false }],
+    params: &[
+        ID,
+        ParamSpec {
+            name: "dueAt",
+            field: 14,
+            entity: None,
+            place: Place::Body,
+            required: true,
+            nullable: true,
+            list: false,
+            element: false,
+        },
+    ],
     routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("publish")] }],
     policy: PolicyDesc { auth: Some(AuthDesc::Named("userAuth")), roles: Some(&["editor", "admin"]), ..PolicyDesc::INHERIT },
     doc: "Publishes.\n\nOnly drafts can be.",
@@ -147,10 +160,26 @@ static BUMP: OpSpec = OpSpec {
     routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("bump")] }],
     ..OPERATION
 };
-static SLUG: ParamSpec =
-    ParamSpec { name: "slug", field: 1, place: Place::Segment, required: false, nullable: false, list: false, element: false };
-static OWNER: ParamSpec =
-    ParamSpec { name: "owner", field: 11, place: Place::Segment, required: false, nullable: true, list: false, element: false };
+static SLUG: ParamSpec = ParamSpec {
+    name: "slug",
+    field: 1,
+    entity: None,
+    place: Place::Segment,
+    required: false,
+    nullable: false,
+    list: false,
+    element: false,
+};
+static OWNER: ParamSpec = ParamSpec {
+    name: "owner",
+    field: 11,
+    entity: None,
+    place: Place::Segment,
+    required: false,
+    nullable: true,
+    list: false,
+    element: false,
+};
 static BY_SLUG: OpSpec = OpSpec {
     name: "by_slug",
     kind: &Lookup {
@@ -182,7 +211,16 @@ static BY_OWNER: OpSpec = OpSpec {
     },
     params: &[
         OWNER,
-        ParamSpec { name: "states", field: 4, place: Place::Query, required: true, nullable: false, list: true, element: false },
+        ParamSpec {
+            name: "states",
+            field: 4,
+            entity: None,
+            place: Place::Query,
+            required: true,
+            nullable: false,
+            list: true,
+            element: false,
+        },
     ],
     routes: &[
         RouteSpec { method: Method::Get, segments: &[Seg::Lit("by-owner")] },

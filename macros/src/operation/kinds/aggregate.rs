@@ -200,7 +200,7 @@ pub(super) struct Measure {
     /// `sum`.
     pub(super) function: &'static str,
     pub(super) field: usize,
-    at: Ident,
+    pub(super) at: Ident,
     pub(super) only: Option<Resolved>,
 }
 
@@ -295,16 +295,20 @@ impl Output {
     }
 
     fn tokens(&self) -> TokenStream {
-        let Measure { function, field, only, .. } = &self.measure;
-        let (wire, field) = (names::camel(&self.name.unraw().to_string()), expr::index(*field));
-        let only = only.as_ref().map(|only| quote!(.only(#only)));
-        match *function {
-            "count" => quote!(__lp::Output::count(#wire) #only),
-            "count_by" => quote!(__lp::Output::count_by(#wire, #field)),
-            other => {
-                let function = Ident::new(&names::pascal(other), Span::call_site());
-                quote!(__lp::Output::of(#wire, __lp::Function::#function, #field) #only)
-            }
+        tokens(&self.measure, &names::camel(&self.name.unraw().to_string()))
+    }
+}
+
+/// The descriptor of a measure under a name.
+pub(super) fn tokens(Measure { function, field, only, .. }: &Measure, wire: &str) -> TokenStream {
+    let field = expr::index(*field);
+    let only = only.as_ref().map(|only| quote!(.only(#only)));
+    match *function {
+        "count" => quote!(__lp::Output::count(#wire) #only),
+        "count_by" => quote!(__lp::Output::count_by(#wire, #field)),
+        other => {
+            let function = Ident::new(&names::pascal(other), Span::call_site());
+            quote!(__lp::Output::of(#wire, __lp::Function::#function, #field) #only)
         }
     }
 }

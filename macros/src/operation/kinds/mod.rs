@@ -4,6 +4,7 @@ mod aggregate;
 mod array;
 mod batch;
 mod collection;
+mod computed_aggregate;
 mod consume;
 mod exists;
 mod field_update;
@@ -40,10 +41,11 @@ const KINDS: &[&dyn Kind] = &[
     &collection::Collection,
     &search::Search,
     &aggregate::Aggregate,
+    &computed_aggregate::ComputedAggregate,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["computed_aggregate", "derive", "custom", "restore"];
+const LATER: &[&str] = &["derive", "custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -112,6 +114,8 @@ pub(crate) enum Returns {
     Nothing,
     Upserted,
     Numbers(Numbers),
+    /// A record of another entity.
+    Other(syn::Path),
 }
 
 /// The struct of what an aggregate computes.
@@ -138,6 +142,15 @@ impl Plan {
     /// For messages.
     pub(crate) fn effect(&self) -> &'static str {
         if self.reads() { "only reads" } else { "changes a record" }
+    }
+}
+
+/// Other entities that a declaration names; what cannot be read is reported later.
+pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
+    let kind = args.kind.as_ref().map(|kind| names::snake(&kind.value()));
+    match kind.as_deref() {
+        Some("computed_aggregate") => computed_aggregate::entities(args, d),
+        _ => Vec::new(),
     }
 }
 

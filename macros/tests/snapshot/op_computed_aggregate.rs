@@ -1,0 +1,11 @@
+/// Writes how many records are older.
+#[operation(
+    kind = "computed_aggregate",
+    source = Note,
+    source_filter = (owner_id == param(owner_id)),
+    compute = count(),
+    target_match(id = param(id)),
+    materialize_to = views,
+    atomic,
+)]
+pub const RECOUNT: Operation<Note>;

@@ -1,0 +1,202 @@
+//! `computed_aggregate`: writes a number over the records of one entity into a record of another.
+
+use super::{Answer, AssignSpec, Kind, Output};
+use crate::Code;
+use crate::entity::EntityDesc;
+use crate::filter::FilterSpec;
+
+/// Options of a computed aggregate.
+#[derive(Debug)]
+pub struct ComputedAggregate {
+    /// Over whose records.
+    pub source: &'static EntityDesc,
+    /// Over which of them.
+    pub filter: FilterSpec,
+    /// What is computed.
+    pub compute: &'static [Output],
+    /// Whether an object of all members is written; else the one value.
+    pub object: bool,
+    /// Whose record is written; the operation's own entity when absent.
+    pub target: Option<&'static EntityDesc>,
+    /// Which record: pins the primary key or a whole unique.
+    pub matches: &'static [AssignSpec],
+    /// The field that is written.
+    pub field: usize,
+}
+
+#[doc(hidden)]
+impl ComputedAggregate {
+    /// Computes one value over the records of `source` that match.
+    pub const fn new(source: &'static EntityDesc, filter: FilterSpec, compute: &'static [Output]) -> Self {
+        Self { source, filter, compute, object: false, target: None, matches: &[], field: 0 }
+    }
+
+    /// Writes it to a field of the record that matches.
+    #[must_use]
+    pub const fn into(self, field: usize, matches: &'static [AssignSpec]) -> Self {
+        Self { field, matches, ..self }
+    }
+
+    /// That record is another entity's.
+    #[must_use]
+    pub const fn target(self, target: &'static EntityDesc) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    /// Writes an object of all members.
+    #[must_use]
+    pub const fn object(self) -> Self {
+        Self { object: true, ..self }
+    }
+}
+
+impl Kind for ComputedAggregate {
+    fn name(&self) -> &'static str {
+        "computed_aggregate"
+    }
+
+    fn capability(&self) -> &'static str {
+        "computed.write"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    fn by_id(&self) -> bool {
+        false
+    }
+
+    fn answers(&self) -> Option<&'static EntityDesc> {
+        self.target
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
+    }
+
+    #[cfg(feature = "server")]
+    fn plan(
+        &'static self,
+        spec: &'static super::OpSpec,
+        table: &crate::resource::Table,
+    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
+        Ok(Box::new(run::Run::new(self, spec, table)))
+    }
+}
+
+#[cfg(feature = "server")]
+mod run {
+    use std::sync::Arc;
+
+    use super::ComputedAggregate;
+    use crate::entity::Kind;
+    use crate::filter::Filter;
+    use crate::operation::OpSpec;
+    use crate::operation::bind;
+    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
+    use crate::store::{Compute, Function, Rows};
+    use crate::validate::MAX_INTEGER;
+    use crate::{Cx, Error, Problem, Result, Value};
+
+    pub(super) struct Run {
+        kind: &'static ComputedAggregate,
+        spec: &'static OpSpec,
+        filter: Filter,
+        matches: Filter,
+        compute: Vec<Compute>,
+    }
+
+    impl Run {
+        pub(super) fn new(kind: &'static ComputedAggregate, spec: &'static OpSpec, _: &Table) -> Self {
+            let compute = kind.compute.iter().map(|output| Compute {
+                function: output.function.unwrap_or(Function::Count),
+                field: output.field,
+                filter: output.filter.as_ref().map_or(Filter::TRUE, Filter::from),
+            });
+            Self { kind, spec, filter: (&kind.filter).into(), matches: bind::equalities(kind.matches), compute: compute.collect() }
+        }
+
+        async fn write(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
+            bind::check(self.spec, own, call, &[])?;
+            bind::check_operands(self.spec, &self.filter, &call.args)?;
+            let source = own.sibling(self.kind.source)?;
+            let other = self.kind.target.map(|target| own.sibling(target)).transpose()?;
+            // A route of another entity knows nothing of this operation; it counts as an update of its record.
+            let (target, route) = other.as_deref().map_or((own, self.spec.name), |other| (other, "update"));
+            if !source.shares_store(target) {
+                return Err(Error::internal(format!("`{}` and `{}` live in different stores", source.desc.name, target.desc.name)));
+            }
+            target.refuse_ambiguous(call.cx, self.kind.matches)?;
+            let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
+            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+            // What is written would be out of date if records came between looking and writing.
+            call.cx
+                .transaction(async |cx| self.write_in(cx, call, &source, target, route, filter, matches).await)
+                .await
+                .map(Outcome::Record)
+        }
+
+        #[allow(clippy::too_many_arguments)] // two tables with what each is asked
+        async fn write_in(
+            &self,
+            cx: &Cx,
+            call: &Call<'_>,
+            source: &Table,
+            target: &Table,
+            route: &str,
+            filter: Filter,
+            matches: Filter,
+        ) -> Result<Rows> {
+            // Taken first, so that of several that write it the last has seen what the others saw.
+            let key = target.lock(cx, route, matches).await?.ok_or_else(Error::not_found)?;
+            let compute =
+                self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
+            let compute = compute.collect::<Result<_>>()?;
+            let row = source.aggregate(cx, "list", filter, Vec::new(), compute, 1).await?.pop().unwrap_or_default();
+            let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
+            self.check(target, &value)?;
+            let form = match call.form {
+                Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
+                form => form.clone(),
+            };
+            let rows = target.write_field(cx, route, key, self.kind.field, value, &form).await?;
+            if rows.count == 0 { Err(Error::not_found()) } else { Ok(rows) }
+        }
+
+        /// All members as one object.
+        fn object(&self, row: &[Value]) -> Value {
+            let mut json = Vec::new();
+            for (n, (output, value)) in self.kind.compute.iter().zip(row).enumerate() {
+                json.push(if n == 0 { b'{' } else { b',' });
+                crate::json::write_str(output.name, &mut json);
+                json.push(b':');
+                crate::json::write_value(value.as_ref(), &mut json);
+            }
+            json.push(b'}');
+            // What was written is JSON made of valid strings.
+            Value::Json(String::from_utf8_lossy(&json).into_owned())
+        }
+
+        /// Whether the field may hold what was computed.
+        fn check(&self, target: &Table, value: &Value) -> Result<()> {
+            let field = &target.desc.fields[self.kind.field];
+            let mut problems = Vec::new();
+            match (field.kind, value) {
+                (Kind::Integer, Value::Int(n)) if n.unsigned_abs() > MAX_INTEGER.unsigned_abs() => {
+                    problems.push(Problem::new(field.wire, "range", "what was computed is beyond what the field holds"));
+                }
+                (_, Value::Null) if field.optional => {}
+                (_, Value::Null) => problems.push(Problem::new(field.wire, "null_not_allowed", "nothing was computed")),
+                _ => target.validator.check(self.kind.field, value, field.wire, &mut problems),
+            }
+            if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+        }
+    }
+
+    impl Executor for Run {
+        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+            Box::pin(async move { self.write(table, &call).await })
+        }
+    }
+}
