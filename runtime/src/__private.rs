@@ -15,15 +15,15 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
-    Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Exists, FieldUpdate, Increment,
-    Lookup, Method, OpSpec, Operation, Output, ParamSpec, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole, assert_apart,
-    assert_unique,
+    Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
+    Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole,
+    assert_apart, assert_unique,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use crate::resource::{
-    Adapter, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_row, run_rows,
-    run_unit, run_upserted,
+    Adapter, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row,
+    run_rows, run_unit, run_upserted, run_values,
 };
 pub use crate::store::{Function, Row, Truncate};
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};

@@ -25,8 +25,9 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let mut options = options::parse(tokens, d);
-        options::repeated(&options, &[], d);
         let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| opt.text("kind = \"transition\"", d));
+        let derives = kind.as_ref().is_some_and(|kind| kind.value() == "derive");
+        options::repeated(&options, if derives { &["source"] } else { &[] }, d);
         let route = match options.iter().find(|opt| opt.name() == "route") {
             Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),
             None => RouteArgs::default(),
@@ -42,6 +43,11 @@ impl Args {
     /// Whether the option `kind` is written at all, readable or not.
     pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
         self.options.iter().find(|opt| opt.name() == name)
+    }
+
+    /// Every option of this name.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &Opt> {
+        self.options.iter().filter(move |opt| opt.name() == name)
     }
 
     /// Reports options that the kind does not have, and required ones that are missing.

@@ -100,6 +100,8 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Count => ("run_count", quote!(u64)),
         Returns::Nothing => ("run_unit", quote!(())),
         Returns::Upserted => ("run_upserted", quote!(#krate::entity::Upserted<#entity>)),
+        Returns::Records(other) => ("run_records", quote!(::std::vec::Vec<#other>)),
+        Returns::Values(value) => ("run_values", quote!(::std::vec::Vec<#value>)),
         Returns::Other(other) => ("run_other", quote!(#other)),
         Returns::Numbers(Numbers { name, grouped: false, .. }) => ("run_row", quote!(#name)),
         Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),

@@ -31,6 +31,7 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
         }
         (Outcome::Numbers { json, .. }, Answer::Numbers) => Ok(response::json(StatusCode::OK, json)),
         (Outcome::Numbers { json, .. }, Answer::Groups) => Ok(response::json(StatusCode::OK, array(json))),
+        (Outcome::List(rows), Answer::Derived) => Ok(response::json(StatusCode::OK, array(rows.json))),
         (Outcome::List(rows), Answer::List) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
         (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
             (false, true) => response::empty(StatusCode::NOT_FOUND),

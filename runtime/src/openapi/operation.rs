@@ -207,6 +207,17 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
+                Answer::Derived => {
+                    let items = spec.kind.derived().and_then(crate::operation::Derive::items);
+                    let flat = spec.kind.derived().is_some_and(|derive| derive.flatten);
+                    let item = match items {
+                        Some((_, Some(_))) if flat => json!({ "type": "string" }),
+                        Some((of, Some(field))) => Json::Object(schema::bare(&of.fields[field])),
+                        Some((of, None)) => reference("schemas", names.schema(of)),
+                        None => json!({}),
+                    };
+                    json!({ "type": "array", "items": item })
+                }
                 Answer::Numbers | Answer::Groups => {
                     let one = spec.kind.aggregate().map_or_else(|| json!({}), |aggregate| schema::numbers(table.desc, aggregate));
                     components.schemas.insert(output.clone(), one);
@@ -243,6 +254,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Record => ("The changed record.", record),
                 Answer::RecordOrNull => ("The record, or null.", record),
                 Answer::Page => ("A page of records.", header_map(&[])),
+                Answer::Derived => ("The items.", header_map(&[])),
                 Answer::Numbers => ("The numbers.", header_map(&[])),
                 Answer::Groups => ("The numbers of each group, in the order of the keys.", header_map(&[])),
                 Answer::List => ("The records.", header_map(&[])),

@@ -216,6 +216,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// What it is made of, for a kind that merges other entities' records.
+    fn derived(&self) -> Option<&super::Derive> {
+        None
+    }
+
     /// Whose records it answers, when they are not those of its own entity.
     fn answers(&self) -> Option<&'static EntityDesc> {
         None
@@ -250,6 +255,8 @@ pub enum Answer {
     Page,
     /// A bare array of records, at most `limit` of them.
     List,
+    /// An array of what other entities hold.
+    Derived,
     /// An object of numbers.
     Numbers,
     /// An array of such objects, one per group.

@@ -199,6 +199,43 @@ pub async fn run_rows<E: Entity, R: NumbersRow>(
     }
 }
 
+/// Runs an operation that answers records of another entity. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_records<E: Entity, T: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<Vec<T>> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::List(rows) => rows.records.iter().map(|values| T::read(&Borrowed(values)).map_err(Error::internal)).collect(),
+        _ => Err(unexpected(spec)),
+    }
+}
+
+/// Runs an operation that answers values. For generated methods.
+///
+/// # Errors
+/// Those of the operation.
+#[doc(hidden)]
+pub async fn run_values<E: Entity, T: FieldType>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<Vec<T>> {
+    match call(adapter, spec, cx, args, PageArgs::default()).await? {
+        Outcome::List(rows) => {
+            let first = |values: &[Value]| T::from_value(crate::store::Row::value(values, 0)).map_err(Error::internal);
+            rows.records.iter().map(|values| first(values)).collect()
+        }
+        _ => Err(unexpected(spec)),
+    }
+}
+
 /// Runs an operation that answers a boolean. For generated methods.
 ///
 /// # Errors

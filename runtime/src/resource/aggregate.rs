@@ -71,4 +71,25 @@ impl Table {
         let args = vec![key, value, Value::Date(cx.now())];
         self.execute(cx, &statement, args, self.rows(form)).rows().await
     }
+
+    /// Every record that its list shows and that matches, in the default order.
+    ///
+    /// # Errors
+    /// `validation_failed` with `too_many` for more records than `most`.
+    pub(crate) async fn every(&self, cx: &Cx, filter: Filter, most: u32) -> Result<Vec<Box<[Value]>>> {
+        let mut args = Vec::new();
+        let mut shape = vec![b'e'];
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let order = self.order(self.desc.sort.field, self.desc.sort.desc);
+        args.push(Value::Int(i64::from(most) + 1));
+        let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
+        let statement = self.shape("list", &shape, || Plan::Select { filter, order, after: None, limit })?;
+        let rows = self.rows(&Form::Records).limit(most as usize, Vec::new());
+        let rows = self.execute(cx, &statement, args, rows).rows().await?;
+        if rows.more {
+            let text = format!("more than {most} records of `{}` match: ask for fewer", self.desc.name);
+            return Err(Error::invalid(Problem::new("", "too_many", text)));
+        }
+        Ok(rows.records)
+    }
 }

@@ -22,8 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use adapter::{
-    Adapter, Adapters, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_row,
-    run_rows, run_unit, run_upserted,
+    Adapter, Adapters, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records,
+    run_row, run_rows, run_unit, run_upserted, run_values,
 };
 pub use cursor::CursorKey;
 pub use draft::Draft;

@@ -8,6 +8,7 @@ mod aggregates;
 mod collections;
 mod computed;
 mod crud;
+mod derives;
 mod fixture;
 mod ids;
 mod isolation;

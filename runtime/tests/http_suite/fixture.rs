@@ -239,7 +239,7 @@ static RETIRE: OpSpec = OpSpec {
 };
 
 pub static BLOG: Package = Package {
-        version: "1.2.3",
+    version: "1.2.3",
     name: "blog",
     mount: "/",
     entities: &[

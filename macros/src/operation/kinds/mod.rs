@@ -6,6 +6,7 @@ mod batch;
 mod collection;
 mod computed_aggregate;
 mod consume;
+mod derive;
 mod exists;
 mod field_update;
 mod increment;
@@ -42,10 +43,11 @@ const KINDS: &[&dyn Kind] = &[
     &search::Search,
     &aggregate::Aggregate,
     &computed_aggregate::ComputedAggregate,
+    &derive::Derive,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["derive", "custom", "restore"];
+const LATER: &[&str] = &["custom", "restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -116,6 +118,10 @@ pub(crate) enum Returns {
     Numbers(Numbers),
     /// A record of another entity.
     Other(syn::Path),
+    /// Records of an entity, perhaps another one.
+    Records(syn::Path),
+    /// Values of a type.
+    Values(TokenStream),
 }
 
 /// The struct of what an aggregate computes.
@@ -150,6 +156,7 @@ pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
     let kind = args.kind.as_ref().map(|kind| names::snake(&kind.value()));
     match kind.as_deref() {
         Some("computed_aggregate") => computed_aggregate::entities(args, d),
+        Some("derive") => derive::entities(args, d),
         _ => Vec::new(),
     }
 }
