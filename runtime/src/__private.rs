@@ -170,10 +170,10 @@ pub fn item_patch_arg(patch: impl ItemPatch) -> Option<Value> {
     Some(crate::json::object(members))
 }
 
-/// A member of an item's patch, when it is there.
-pub fn put_member<T: FieldType>(name: &'static str, value: Option<T>, put: &mut dyn FnMut(&'static str, Value)) {
+/// A member of an item's patch, when it is there. Items are JSON, so that is all that is asked of its type.
+pub fn put_member<T: serde::Serialize>(name: &'static str, value: Option<T>, put: &mut dyn FnMut(&'static str, Value)) {
     if let Some(value) = value {
-        put(name, value.into_value());
+        put(name, Value::Json(serde_json::to_value(value).unwrap_or_default().to_string()));
     }
 }
 

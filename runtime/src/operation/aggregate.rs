@@ -133,6 +133,9 @@ mod run {
     use crate::store::{Compute, Function, Group, Truncate};
     use crate::{Result, Value};
 
+    /// Numbers by value, for each group.
+    type Counts = Vec<(Vec<Value>, BTreeMap<String, i64>)>;
+
     pub(super) struct Run {
         kind: &'static Aggregate,
         spec: &'static OpSpec,
@@ -182,19 +185,12 @@ mod run {
         }
 
         /// How many records have each value, per key: one statement.
-        async fn count_by(
-            &self,
-            table: &Table,
-            call: &Call<'_>,
-            filter: &Filter,
-            keys: &[Group],
-            field: usize,
-        ) -> Result<Vec<(Vec<Value>, BTreeMap<String, i64>)>> {
+        async fn count_by(&self, table: &Table, call: &Call<'_>, filter: &Filter, keys: &[Group], field: usize) -> Result<Counts> {
             let present = Filter::cond(field, Op::Ne, Operand::One(Source::Value(Value::Null)));
             let filter = filter.clone().and(present);
             let groups = keys.iter().copied().chain([Group { field, truncate: None }]).collect();
             let count = vec![Compute { function: Function::Count, field: 0, filter: Filter::TRUE }];
-            let mut found: Vec<(Vec<Value>, BTreeMap<String, i64>)> = Vec::new();
+            let mut found: Counts = Vec::new();
             for row in table.aggregate(call.cx, self.spec.name, filter, groups, count, MOST_GROUPS).await? {
                 let [key @ .., value, Value::Int(number)] = &row[..] else { continue };
                 // In the order of the keys: those of one group follow each other.
@@ -211,7 +207,7 @@ mod run {
         }
 
         /// A row of the answer: the key as it is shown, then every member.
-        fn row(&self, row: Box<[Value]>, counts: &mut [Vec<(Vec<Value>, BTreeMap<String, i64>)>]) -> Vec<Value> {
+        fn row(&self, row: Box<[Value]>, counts: &mut [Counts]) -> Vec<Value> {
             let mut values = row.into_iter();
             let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
             let mut out = Vec::with_capacity(self.names.len());

@@ -15,7 +15,7 @@ fn beyond() -> Error {
 
 /// The groups of some records, in the order of their keys.
 pub(super) struct Groups<'a> {
-    groups: &'a [Group],
+    by: &'a [Group],
     compute: &'a [Compute],
     args: &'a [Value],
     found: BTreeMap<Vec<Key>, Vec<Sum>>,
@@ -27,7 +27,7 @@ impl<'a> Groups<'a> {
         if groups.is_empty() {
             found.insert(Vec::new(), vec![Sum::default(); compute.len()]);
         }
-        Self { groups, compute, args, found }
+        Self { by: groups, compute, args, found }
     }
 
     /// Counts a record in.
@@ -36,7 +36,7 @@ impl<'a> Groups<'a> {
             (Value::Date(at), Some(to)) => Value::Date(at.truncated(to)),
             (value, _) => value.clone(),
         };
-        let keys = self.groups.iter().map(|group| Key(key(group))).collect();
+        let keys = self.by.iter().map(|group| Key(key(group))).collect();
         let sums = self.found.entry(keys).or_insert_with(|| vec![Sum::default(); self.compute.len()]);
         for (compute, sum) in self.compute.iter().zip(sums) {
             if matches(&compute.filter, record, self.args) {
