@@ -17,6 +17,8 @@ pub(crate) struct Policy {
     pub(crate) max_body: Option<u64>,
     /// In milliseconds.
     pub(crate) timeout: Option<u64>,
+    /// What its events are called.
+    pub(crate) event: Option<LitStr>,
 }
 
 /// Who may call.
@@ -29,7 +31,7 @@ pub(crate) enum Auth {
 }
 
 /// The keys that [`Policy::option`] reads.
-pub(crate) const KEYS: &[&str] = &["auth", "roles", "disabled", "max_body", "timeout"];
+pub(crate) const KEYS: &[&str] = &["auth", "roles", "disabled", "max_body", "timeout", "event"];
 
 /// Keys of the policy that come later.
 pub(crate) const LATER: &[&str] = &[
@@ -44,7 +46,6 @@ pub(crate) const LATER: &[&str] = &[
     "base",
     "input",
     "output",
-    "event",
     "summary",
     "description",
     "deprecated",
@@ -62,6 +63,7 @@ impl Policy {
             "disabled" => self.disabled = opt.flag(d),
             "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
             "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
+            "event" => self.event = event(opt, d),
             _ => return false,
         }
         true
@@ -69,7 +71,8 @@ impl Policy {
 
     /// Whether nothing is declared.
     pub(crate) fn is_inherit(&self) -> bool {
-        self.auth.is_none() && self.roles.is_none() && !self.disabled && self.max_body.is_none() && self.timeout.is_none()
+        let limits = self.max_body.is_some() || self.timeout.is_some();
+        self.auth.is_none() && self.roles.is_none() && !self.disabled && !limits && self.event.is_none()
     }
 
     /// The descriptor; `__lp` is in scope.
@@ -82,7 +85,9 @@ impl Policy {
         let disabled = self.disabled.then(|| quote!(.disable()));
         let max_body = self.max_body.map(Literal::u64_unsuffixed).map(|bytes| quote!(.max_body(#bytes)));
         let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
-        quote!(__lp::PolicyDesc::INHERIT #auth #roles #disabled #max_body #timeout)
+        // A literal, so that a reference to it is static.
+        let event = self.event.as_ref().map(|name| quote!(.event(&__lp::EventDesc { name: Some(#name), payload: None, records: false })));
+        quote!(__lp::PolicyDesc::INHERIT #auth #roles #disabled #max_body #timeout #event)
     }
 }
 
@@ -113,6 +118,20 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
             None
         }
     }
+}
+
+fn event(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
+    const EXAMPLE: &str = "event = \"posts.published\"";
+    let name = opt.text(EXAMPLE, d)?;
+    let text = name.value();
+    let part =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
+    if text.len() > 127 || !text.split('.').all(part) {
+        d.error(&name, "the name of an event is made of small letters, digits, `-` and `_`, with dots between its parts")
+            .help(format!("`{EXAMPLE}`"));
+        return None;
+    }
+    Some(name)
 }
 
 fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {

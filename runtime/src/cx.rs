@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "server")]
+use std::sync::OnceLock;
 
+#[cfg(feature = "server")]
+use crate::Uuid;
 use crate::entity::{Entity, EntityDesc, Field, FieldType};
 use crate::filter::CtxPath;
 #[cfg(feature = "server")]
@@ -103,6 +107,12 @@ pub struct Cx {
     request_id: Arc<str>,
     #[cfg(feature = "server")]
     transaction: Option<Arc<TxScope>>,
+    /// Where the first event of the call is noted, for its answer.
+    #[cfg(feature = "server")]
+    emitted: Option<Arc<OnceLock<Uuid>>>,
+    /// The operation that other routes' statements run for.
+    #[cfg(feature = "server")]
+    operation: Option<&'static str>,
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     within: Option<Arc<[Parent]>>,
 }
@@ -131,6 +141,10 @@ impl Cx {
             request_id: "".into(),
             #[cfg(feature = "server")]
             transaction: None,
+            #[cfg(feature = "server")]
+            emitted: None,
+            #[cfg(feature = "server")]
+            operation: None,
             within: None,
         }
     }
@@ -143,6 +157,10 @@ impl Cx {
             request_id,
             #[cfg(feature = "server")]
             transaction: None,
+            #[cfg(feature = "server")]
+            emitted: None,
+            #[cfg(feature = "server")]
+            operation: None,
             within: None,
         }
     }
@@ -251,12 +269,46 @@ impl Cx {
         let transaction = Arc::new(TxScope::default());
         let inner = Self { transaction: Some(Arc::clone(&transaction)), ..self.clone() };
         match work(&inner).await {
-            Ok(value) => transaction.commit().await.map(|()| value),
+            Ok(value) => {
+                transaction.commit().await?;
+                // Only now have its events happened.
+                if let Some(first) = transaction.first_event() {
+                    self.note_event(first);
+                }
+                Ok(value)
+            }
             Err(error) => {
                 transaction.rollback().await;
                 Err(error)
             }
         }
+    }
+
+    /// Where the id of the call's first event will stand.
+    #[cfg(feature = "server")]
+    pub(crate) fn watch(&mut self) -> Arc<OnceLock<Uuid>> {
+        Arc::clone(self.emitted.get_or_insert_default())
+    }
+
+    /// Notes an event of the call; the first one counts.
+    #[cfg(feature = "server")]
+    pub(crate) fn note_event(&self, id: Uuid) {
+        if let Some(place) = &self.emitted {
+            // Set already: it is not the first.
+            let _ = place.set(id);
+        }
+    }
+
+    /// The same call on behalf of an operation: what it changes by way of other routes are that operation's events.
+    #[cfg(feature = "server")]
+    pub(crate) fn for_operation(&self, name: &'static str) -> Self {
+        Self { operation: Some(name), ..self.clone() }
+    }
+
+    /// The operation that the call runs for, when its statements are other routes'.
+    #[cfg(feature = "server")]
+    pub(crate) fn operation(&self) -> Option<&'static str> {
+        self.operation
     }
 
     /// The transaction that calls with this context belong to.

@@ -7,6 +7,8 @@ mod auth;
 mod cx;
 pub mod entity;
 mod error;
+#[cfg(feature = "server")]
+pub mod event;
 pub mod filter;
 pub mod http;
 mod json;
@@ -38,6 +40,8 @@ pub use axum;
 pub use cx::{Actor, ActorKind, Cx};
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
+#[cfg(feature = "server")]
+pub use event::{ActorRef, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
 pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route};
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};

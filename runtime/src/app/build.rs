@@ -9,6 +9,7 @@ use super::config::{Config, Database};
 use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
+use crate::event::{Event, EventSink, Hub};
 use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
@@ -35,6 +36,7 @@ pub struct App {
     store: Option<Arc<dyn Store>>,
     sweep_every: Duration,
     hooks: Vec<Hook>,
+    events: Hub,
 }
 
 /// An override: whose route, which one, and what runs instead.
@@ -112,6 +114,7 @@ impl App {
             store: None,
             sweep_every: SWEEP,
             hooks: Vec::new(),
+            events: Hub::default(),
         }
     }
 
@@ -207,6 +210,36 @@ impl App {
         self
     }
 
+    /// Adds a consumer of the events of every entity, under a name of its own that it keeps from start to start: what it has
+    /// not had when the program ends, it is given after the next start.
+    ///
+    /// Without a consumer, a subscription or a route that names an `event`, nothing is recorded.
+    #[must_use]
+    pub fn event_sink(mut self, name: impl Into<String>, sink: impl EventSink) -> Self {
+        self.events.sink(name.into(), Arc::new(sink));
+        self
+    }
+
+    /// Adds a consumer of the events of `E`, one at a time, under a name of its own as for [`App::event_sink`]. An event whose
+    /// handling fails is offered again, before any that follows.
+    #[must_use]
+    pub fn on_event<E, F, Fut>(mut self, name: impl Into<String>, handle: F) -> Self
+    where
+        E: Entity,
+        F: Fn(Event<E>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.events.handler(name.into(), handle);
+        self
+    }
+
+    /// Replaces how long delivered events are kept in the store: 7 days.
+    #[must_use]
+    pub fn keep_events(mut self, keep: Duration) -> Self {
+        self.events.keep(keep);
+        self
+    }
+
     /// Starts everything and listens; the app serves until the returned handle is stopped or dropped.
     ///
     /// # Errors
@@ -231,7 +264,7 @@ impl App {
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
         let info = self.info();
-        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks, store: own_store, .. } = self;
+        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks, mut events, store: own_store, .. } = self;
         let config = config.checked()?;
         let secrets = config.signing_secrets()?;
         let plugins = checks::ordered(plugins, &packages)?;
@@ -258,7 +291,7 @@ impl App {
                 let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
                 tables.push(table);
             }
-            let adapters = Adapters::new(tables);
+            let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone());
             // Planning now turns a statement the store refuses into a start-up error.
             for entry in entries() {
                 if let Some(table) = adapters.table(entry.desc.storage_name) {
@@ -267,6 +300,9 @@ impl App {
                     }
                 }
             }
+            let entries: Vec<_> = entries().collect();
+            // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
+            events.activate(&entries, &tables, &store).await?;
             for hook in hooks {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
@@ -286,6 +322,8 @@ impl App {
             for plugin in teardown.plugins() {
                 plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
             }
+            events.adopt(std::mem::take(&mut post.registrar.consumers));
+            events.activate(&entries, &tables, &store).await?;
             let auth = checks::known_names(post.registrar.auth.take(), &endpoints)?;
             own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
@@ -299,6 +337,7 @@ impl App {
             state.resolver = middleware.resolver;
             state.auth = auth;
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
+            teardown.events = events;
             state.clock = clock;
             state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
             state.extra = routes.router;

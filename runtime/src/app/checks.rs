@@ -12,7 +12,7 @@ use crate::store::{Store, memory::Memory};
 use crate::{Code, Error, Package, Result};
 
 /// A start-up error; its text is for the person who starts the app.
-pub(super) fn startup(text: impl Into<String>) -> Error {
+pub(crate) fn startup(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }
 

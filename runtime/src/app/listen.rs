@@ -42,13 +42,21 @@ impl Built {
         let adapters = self.adapters.clone();
         let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let (stop, stopped) = watch::channel(false);
+        let clock = self.sweep.as_ref().map_or_else(
+            || std::sync::Arc::new(crate::Timestamp::system_now) as crate::http::Clock,
+            |(clock, _)| std::sync::Arc::clone(clock),
+        );
         let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&self.adapters.tables(), clock, every));
+        let relay = std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {
             accept(listener, service, stopped, self.grace, most).await;
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
                 // Aborted or not: it must not run any more when the store is closed.
                 drop(sweeper.await);
+            }
+            if let Some(relay) = relay {
+                relay.stop().await;
             }
             self.undo().await;
         });

@@ -14,6 +14,7 @@ mod suggest;
 
 pub use build::{App, Route};
 pub use capabilities::{EntityGap, Gap, StartupError};
+pub(crate) use checks::startup;
 pub use config::{Config, Database, Durability, Environment};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx, RunCommand};
 pub use running::Running;

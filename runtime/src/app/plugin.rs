@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::event::{Consumer, EventSink};
 use crate::http::{ActorResolver, Clock, RouteAuth};
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Error, Result};
@@ -199,9 +200,16 @@ impl PostCx {
 #[derive(Debug, Default)]
 pub struct Registrar {
     pub(super) auth: Option<RouteAuth>,
+    pub(super) consumers: Vec<Consumer>,
 }
 
 impl Registrar {
+    /// Adds a consumer of the events of every entity; see [`App::event_sink`](crate::App::event_sink). The name should begin
+    /// with the plugin's.
+    pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
+        self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
+    }
+
     /// Registers what `auth` and `roles` mean.
     ///
     /// # Errors

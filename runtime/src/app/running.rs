@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::plugin::Plugin;
 use crate::entity::Entity;
+use crate::event::Hub;
 use crate::http::{Clock, Endpoint, HttpService};
 use crate::resource::Adapters;
 use crate::store::Store;
@@ -16,19 +17,30 @@ use crate::{Error, Result};
 
 /// An app that is ready to listen, and the way back.
 pub(crate) struct Built {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     plugins: Vec<Box<dyn Plugin>>,
     pub(super) adapters: Adapters,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(super) service: Option<HttpService>,
     /// The clock and the period of the sweeper.
     pub(super) sweep: Option<(Clock, Duration)>,
+    /// What listens to events.
+    pub(super) events: Hub,
     pub(super) grace: Duration,
 }
 
 impl Built {
     pub(super) fn new(store: Arc<dyn Store>, grace: Duration) -> Self {
-        Self { store, plugins: Vec::new(), adapters: Adapters::default(), endpoints: Vec::new(), service: None, sweep: None, grace }
+        Self {
+            store,
+            plugins: Vec::new(),
+            adapters: Adapters::default(),
+            endpoints: Vec::new(),
+            service: None,
+            sweep: None,
+            events: Hub::default(),
+            grace,
+        }
     }
 
     pub(super) fn add(&mut self, plugin: Box<dyn Plugin>) -> &dyn Plugin {

@@ -3,7 +3,7 @@
 //! The order of checks is the contract's: actor, auth, roles, body, unknown parameters, content type, syntax, validation,
 //! precondition, statement. A request that fails one of them has changed nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::LOCATION;
@@ -25,7 +25,7 @@ use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
 use crate::resource::{Call, Draft, Outcome};
 use crate::validate::{Mode, parse_scalar, read_draft};
-use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
+use crate::{Actor, Code, Cx, Error, Problem, Result, Uuid, Value};
 
 /// The actor behind a request.
 pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
@@ -56,9 +56,13 @@ pub(super) async fn run(
         (app.auth.require_role)(&actor, policy.roles)?;
     }
     let mut cx = Cx::new(actor, (app.clock)(), id.shared());
+    let emitted = mounted.emits.then(|| cx.watch());
     let (on, plan) = match &mounted.plan {
         Plan::Entity(on, plan) => (on, plan),
-        Plan::Extra(router) => return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await,
+        Plan::Extra(router) => {
+            let response = Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await?;
+            return Ok(announce(response, emitted));
+        }
     };
     if on.guarded {
         cx = within(on, params, cx)?;
@@ -68,14 +72,26 @@ pub(super) async fn run(
     // What most requests do not need is boxed, so that the future of a read by key stays small.
     let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
-    match plan {
+    let response = match plan {
         EntityPlan::Get => asked.get(on).await,
         EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
         EntityPlan::Create(births) => Box::pin(asked.create(on, births)).await,
         EntityPlan::Update => Box::pin(asked.update(on)).await,
         EntityPlan::Delete => Box::pin(asked.delete(on)).await,
         EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
+    }?;
+    Ok(announce(response, emitted))
+}
+
+/// Names the first event of a call in its answer.
+fn announce(mut response: Response<Body>, emitted: Option<Arc<OnceLock<Uuid>>>) -> Response<Body> {
+    // A uuid is a header value always.
+    if let Some(id) = emitted.as_ref().and_then(|place| place.get())
+        && let Ok(id) = HeaderValue::from_str(id.as_str())
+    {
+        response.headers_mut().insert("x-event-id", id);
     }
+    response
 }
 
 /// One request on its way to an endpoint: known, allowed, its body read.

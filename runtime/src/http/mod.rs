@@ -57,7 +57,7 @@ pub use extra::call_handler;
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 pub(crate) use host::refused as refused_host;
-pub use policy::{AuthDesc, PolicyDesc};
+pub use policy::{AuthDesc, EventDesc, PolicyDesc};
 #[cfg(feature = "server")]
 pub use request_id::RequestId;
 #[cfg(feature = "server")]

@@ -12,7 +12,7 @@ use super::operation::{Births, OperationPlan};
 use super::path;
 use super::router::HttpState;
 use crate::entity::ScopeFrom;
-use crate::operation::Answer;
+use crate::operation::{Answer, Method};
 use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
@@ -22,6 +22,8 @@ pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
     /// `None`: anybody.
     pub(super) check: Option<AuthCheck>,
+    /// Whether a call may make events.
+    pub(super) emits: bool,
     pub(super) plan: Plan,
 }
 
@@ -63,7 +65,8 @@ impl Mounted {
                 None => return Err(refuse(endpoint, &format!("asks for auth `{name}`, which nobody registered"))),
             },
         };
-        Ok(Self { check, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
+        let emits = endpoint.method != Method::Get && state.adapters.emit();
+        Ok(Self { check, emits, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
     }
 }
 

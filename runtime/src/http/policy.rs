@@ -22,11 +22,48 @@ pub struct PolicyDesc {
     pub max_body: Option<u64>,
     /// In milliseconds; default 30,000.
     pub timeout: Option<u64>,
+    /// What its events are called and hold.
+    pub event: Option<&'static EventDesc>,
+}
+
+/// The events of a route as declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventDesc {
+    /// Replaces the default name.
+    pub name: Option<&'static str>,
+    /// Positions of the only fields in the payload; all readable ones by default.
+    pub payload: Option<&'static [usize]>,
+    /// Of a batch: an event for each record.
+    pub records: bool,
+}
+
+#[doc(hidden)]
+impl EventDesc {
+    /// As by default.
+    pub const DEFAULT: Self = Self { name: None, payload: None, records: false };
+
+    /// With a name.
+    #[must_use]
+    pub const fn name(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    /// With a narrower payload.
+    #[must_use]
+    pub const fn payload(self, fields: &'static [usize]) -> Self {
+        Self { payload: Some(fields), ..self }
+    }
+
+    /// One event per record.
+    #[must_use]
+    pub const fn records(self) -> Self {
+        Self { records: true, ..self }
+    }
 }
 
 impl PolicyDesc {
     /// Inherits everything.
-    pub const INHERIT: Self = Self { auth: None, roles: None, disabled: false, max_body: None, timeout: None };
+    pub const INHERIT: Self = Self { auth: None, roles: None, disabled: false, max_body: None, timeout: None, event: None };
 
     /// With who may call.
     #[doc(hidden)]
@@ -63,6 +100,13 @@ impl PolicyDesc {
         Self { timeout: Some(millis), ..self }
     }
 
+    /// With events of their own.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn event(self, event: &'static EventDesc) -> Self {
+        Self { event: Some(event), ..self }
+    }
+
     /// These keys, with those of `defaults` where they are absent. `disabled` is never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
@@ -72,6 +116,7 @@ impl PolicyDesc {
             disabled: self.disabled,
             max_body: if self.max_body.is_some() { self.max_body } else { defaults.max_body },
             timeout: if self.timeout.is_some() { self.timeout } else { defaults.timeout },
+            event: if self.event.is_some() { self.event } else { defaults.event },
         }
     }
 }

@@ -144,7 +144,7 @@ mod run {
             call: &Call<'_>,
             source: &Table,
             target: &Table,
-            route: &str,
+            route: &'static str,
             filter: Filter,
             matches: Filter,
         ) -> Result<Rows> {

@@ -147,12 +147,14 @@ mod run {
 
         /// With a rule over the whole record, what is written depends on the record that is there.
         async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
+            // Whichever way it goes, the event is this operation's.
+            let cx = &call.cx.for_operation(self.spec.name);
             for _ in 0..CHANGES {
                 let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
-                let found = table.first(call.cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
+                let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
                 let Some(old) = found.records.first() else {
                     let values = new.iter().cloned().map(Some).collect();
-                    match table.create(call.cx, Draft { values, problems: Vec::new() }, call.form).await {
+                    match table.create(cx, Draft { values, problems: Vec::new() }, call.form).await {
                         Ok((mut rows, id)) => {
                             rows.created = true;
                             rows.last = vec![id];
@@ -168,7 +170,7 @@ mod run {
                 for field in given {
                     changes.values[*field] = Some(new[*field].clone());
                 }
-                match table.update(call.cx, id.clone(), changes, None, call.form).await {
+                match table.update(cx, id.clone(), changes, None, call.form).await {
                     Ok(mut rows) => {
                         rows.last = vec![id];
                         return Self::outcome(rows);

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs, Upserted};
+use crate::event::EventBus;
 use crate::operation::OpSpec;
 use crate::store::Rows;
 use crate::{Cx, Error, Result, Value};
@@ -344,6 +345,7 @@ fn page_of<E: Entity>(outcome: Outcome) -> Result<Page<E>> {
 #[derive(Clone, Default)]
 pub struct Adapters {
     tables: Arc<HashMap<&'static str, Arc<Table>>>,
+    events: EventBus,
 }
 
 impl std::fmt::Debug for Adapters {
@@ -361,7 +363,22 @@ impl Adapters {
         for table in tables.values() {
             table.link(&tables);
         }
-        Self { tables }
+        Self { tables, events: EventBus::default() }
+    }
+
+    /// With the bus of the app.
+    pub(crate) fn with_events(self, events: EventBus) -> Self {
+        Self { events, ..self }
+    }
+
+    /// Whether changes of any entity make events.
+    pub(crate) fn emit(&self) -> bool {
+        self.tables.values().any(|table| table.emits())
+    }
+
+    /// Where events can be listened to.
+    pub fn events(&self) -> &EventBus {
+        &self.events
     }
 
     /// The adapter of `E`.

@@ -16,7 +16,7 @@ impl Table {
     pub async fn aggregate(
         &self,
         cx: &Cx,
-        route: &str,
+        route: &'static str,
         filter: Filter,
         groups: Vec<Group>,
         compute: Vec<Compute>,
@@ -53,7 +53,7 @@ impl Table {
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub(crate) async fn lock(&self, cx: &Cx, route: &str, matches: Filter) -> Result<Option<Value>> {
+    pub(crate) async fn lock(&self, cx: &Cx, route: &'static str, matches: Filter) -> Result<Option<Value>> {
         let rows = self.first(cx, route, matches, Vec::new(), &Form::Records).await?;
         Ok(rows.records.into_iter().next().map(|mut record| std::mem::take(&mut record[self.desc.primary])))
     }
@@ -62,7 +62,15 @@ impl Table {
     ///
     /// # Errors
     /// As the store says.
-    pub(crate) async fn write_field(&self, cx: &Cx, route: &str, key: Value, field: usize, value: Value, form: &Form) -> Result<Rows> {
+    pub(crate) async fn write_field(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        key: Value,
+        field: usize,
+        value: Value,
+        form: &Form,
+    ) -> Result<Rows> {
         let statement = self.shape(route, &[b'w', field as u8], || {
             let value = AssignValue::Set(Source::Arg { index: 1, nullable: true });
             let set = self.touch(vec![Assign { field, value }], 2);

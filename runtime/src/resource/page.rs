@@ -56,7 +56,7 @@ impl Table {
     pub async fn page(
         &self,
         cx: &Cx,
-        route: &str,
+        route: &'static str,
         filter: Filter,
         order: Vec<Order>,
         limit: Option<u32>,
@@ -121,7 +121,7 @@ impl Table {
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub async fn first(&self, cx: &Cx, route: &str, filter: Filter, order: Vec<Order>, form: &Form) -> Result<Rows> {
+    pub async fn first(&self, cx: &Cx, route: &'static str, filter: Filter, order: Vec<Order>, form: &Form) -> Result<Rows> {
         let mut args = Vec::new();
         let mut shape = vec![b'f'];
         let filter = lift(filter, cx.now(), &mut args, &mut shape);

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use super::guard::{self, Guard, Reach, RouteGuard};
 use crate::entity::EntityDesc;
+use crate::event::Emitter;
 use crate::operation::OpSpec;
 use crate::store::{Plan, Reply, Rows, Statement, Store};
 use crate::{Code, Cx, Error, Result, Value};
@@ -23,6 +24,16 @@ pub struct Prepared {
     statement: Arc<Statement>,
     /// What the guard adds; `None` for an entity without one.
     guarded: Option<Arc<Guarded>>,
+    /// The route whose events it makes; `None` when it changes nothing.
+    event: Option<&'static str>,
+}
+
+/// Whose events a plan makes: those of the route, if it changes anything.
+fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
+    match plan {
+        Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => None,
+        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Some(route),
+    }
 }
 
 /// A statement under the guard of its entity: one form per reach, each made when it is first needed.
@@ -46,11 +57,13 @@ pub(super) struct Statements {
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
     /// What the guard is on each route, with a number for each that is different.
     routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
+    /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
+    emitter: OnceLock<Arc<Emitter>>,
 }
 
 impl Statements {
     pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Self {
-        Self { desc, store, guard: Guard::new(desc), shapes: RwLock::default(), routes: RwLock::default() }
+        Self { desc, store, guard: Guard::new(desc), shapes: RwLock::default(), routes: RwLock::default(), emitter: OnceLock::new() }
     }
 
     /// `memory`, `sqlite` and so on.
@@ -94,24 +107,36 @@ impl Statements {
     }
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
-    pub(super) fn prepare(&self, route: &str, plan: Plan) -> Result<Prepared> {
+    pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
+        let event = event(route, &plan);
         let Some(guard) = &self.guard else {
-            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None });
+            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event });
         };
         let (_, route) = self.route(guard, route);
         let base = guard::arity(self.desc, &plan);
         let statement = self.store.prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
         let guarded = Guarded { plan, route, base, others: Default::default(), eviction: OnceLock::new() };
-        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)) })
+        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)), event })
     }
 
-    /// A statement without a guard, for what the application itself does with records nobody sees any more.
-    pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
-        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None })
+    /// A statement without a guard, for what the application itself does with records nobody sees any more. It makes the
+    /// events of a route, or none.
+    pub(super) fn unguarded(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
+        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event })
+    }
+
+    /// From now on what changes records makes events. Doing so again changes nothing.
+    pub(super) fn emit(&self, emitter: Arc<Emitter>) {
+        self.emitter.get_or_init(|| emitter);
+    }
+
+    /// Whether what changes records makes events.
+    pub(super) fn emits(&self) -> bool {
+        self.emitter.get().is_some()
     }
 
     /// The statement of a shape that requests choose, prepared on first use.
-    pub(super) fn shape(&self, route: &str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+    pub(super) fn shape(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
         let Some(guard) = &self.guard else { return self.shaped(route, key, plan) };
         // Routes that differ in their guard share no statement. No shape begins with a zero.
         match self.route(guard, route).0.to_be_bytes() {
@@ -120,9 +145,10 @@ impl Statements {
         }
     }
 
-    fn shaped(&self, route: &str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+    fn shaped(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
         if let Some(prepared) = self.shapes.read().get(key) {
-            return Ok(prepared.clone());
+            // Routes may share a statement; the events are those of the one that runs it.
+            return Ok(Prepared { event: prepared.event.map(|_| route), ..prepared.clone() });
         }
         let prepared = self.prepare(route, plan())?;
         let mut shapes = self.shapes.write();
@@ -135,7 +161,10 @@ impl Statements {
     }
 
     /// Runs a statement; `args` fill the plan's argument slots.
-    pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+        if let (Some(route), Some(emitter)) = (prepared.event, self.emitter.get()) {
+            rows.recording = emitter.recording(cx, route);
+        }
         match (&self.guard, &prepared.guarded) {
             (Some(guard), Some(guarded)) => {
                 self.execute_guarded(guard, guarded, cx, prepared, args, rows).unwrap_or_else(|error| Reply::Ready(Err(error)))
@@ -146,9 +175,36 @@ impl Statements {
 
     /// Hands a statement to the store, or to the transaction that the call is part of.
     fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if let (Some(emitter), true) = (self.emitter.get(), rows.is_recorded()) {
+            return self.record(emitter, cx, statement, args, rows);
+        }
         let Some(transaction) = cx.in_transaction() else { return self.store.run(statement, args, rows) };
         let transaction = Arc::clone(transaction);
         Reply::Later(Box::pin(async move { transaction.run(&self.store, statement, args, rows).await }))
+    }
+
+    /// Runs a statement that records events: notes the first of them for the answer, and wakes whoever delivers them.
+    fn record<'a>(&'a self, emitter: &'a Emitter, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+        if let Some(recording) = &mut rows.recording {
+            recording.of(&statement.plan);
+        }
+        let cx = cx.clone();
+        Reply::Later(Box::pin(async move {
+            let mut rows = match cx.in_transaction() {
+                Some(transaction) => transaction.run(&self.store, statement, args, rows).await?,
+                None => self.store.run(statement, args, rows).await?,
+            };
+            let first = rows.recording.take().and_then(|recording| recording.first);
+            match (first, cx.in_transaction()) {
+                (None, _) => {}
+                (Some(id), Some(transaction)) => transaction.note_event(id, emitter.wake()),
+                (Some(id), None) => {
+                    cx.note_event(id);
+                    emitter.wake().send_replace(());
+                }
+            }
+            Ok(rows)
+        }))
     }
 
     fn execute_guarded<'a>(

@@ -58,7 +58,7 @@ impl Fixed {
             insert: statements.prepare("create", Plan::Insert)?,
             get: statements.prepare("get", by_key(desc))?,
             delete: delete(by_id())?,
-            purge: statements.unguarded(Plan::Delete { filter: by_id(), pick: None })?,
+            purge: statements.unguarded(Some("delete"), Plan::Delete { filter: by_id(), pick: None })?,
             delete_version: desc.version.map(|version| delete(by_id().and(Filter::eq_arg(version.field, 1)))).transpose()?,
         })
     }
@@ -150,7 +150,7 @@ impl Table {
     }
 
     /// Reads one record as a route other than `get` sees it.
-    pub(super) async fn read(&self, cx: &Cx, route: &str, id: Value, form: &Form) -> Result<Rows> {
+    pub(super) async fn read(&self, cx: &Cx, route: &'static str, id: Value, form: &Form) -> Result<Rows> {
         let statement = self.shape(route, b"k", || by_key(self.desc))?;
         self.execute(cx, &statement, vec![id], self.rows(form)).await
     }
@@ -230,14 +230,14 @@ impl Table {
 
     /// A statement without a guard.
     pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
-        self.statements.unguarded(plan)
+        self.statements.unguarded(None, plan)
     }
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
     ///
     /// # Errors
     /// When the store refuses the plan.
-    pub fn prepare(&self, route: &str, plan: Plan) -> Result<Prepared> {
+    pub fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
         self.statements.prepare(route, plan)
     }
 
@@ -245,8 +245,18 @@ impl Table {
     ///
     /// # Errors
     /// When the store refuses the plan.
-    pub fn shape(&self, route: &str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+    pub fn shape(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
         self.statements.shape(route, key, plan)
+    }
+
+    /// From now on what changes records makes events.
+    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) {
+        self.statements.emit(emitter);
+    }
+
+    /// Whether what changes records makes events.
+    pub(crate) fn emits(&self) -> bool {
+        self.statements.emits()
     }
 
     /// Runs a statement. `args` fill the plan's argument slots.

@@ -172,7 +172,7 @@ impl Table {
     pub(crate) async fn write_once(
         &self,
         cx: &Cx,
-        route: &str,
+        route: &'static str,
         conditions: Vec<(usize, Value)>,
         sets: Vec<(usize, Value)>,
         form: &Form,

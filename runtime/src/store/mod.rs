@@ -8,6 +8,8 @@ mod capabilities;
 #[cfg(all(test, feature = "server"))]
 mod conformance;
 pub mod layout;
+#[cfg(feature = "server")]
+mod outbox;
 mod plan;
 mod rows;
 #[cfg(feature = "server")]
@@ -25,6 +27,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub use capabilities::{STORES, granted};
+#[cfg(feature = "server")]
+pub use outbox::Outbox;
 pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
 pub use rows::{Projection, Row, Rows};
 #[cfg(feature = "server")]
@@ -104,6 +108,12 @@ pub trait Store: Send + Sync + 'static {
     fn begin(&self) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
         Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
+    }
+
+    /// Where the events of its records wait; `None` when it cannot keep any.
+    #[cfg(feature = "server")]
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        None
     }
 
     /// Creates missing tables and compares existing ones with the declaration.

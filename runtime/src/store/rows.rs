@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use crate::entity::{EntityDesc, FieldDesc};
+#[cfg(feature = "server")]
+use crate::event::Entry;
+#[cfg(feature = "server")]
+use crate::event::record::Recording;
 use crate::{Value, ValueRef};
 
 /// A row while the store stands on it. Positions are those of the entity's fields.
@@ -98,6 +102,9 @@ pub struct Rows {
     pub version: Option<i64>,
     /// Whether an upsert made a new record.
     pub created: bool,
+    /// What the store records along with the statement.
+    #[cfg(feature = "server")]
+    pub(crate) recording: Option<Box<Recording>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -146,11 +153,44 @@ impl Rows {
 
     /// Whether nothing but the number of rows is wanted.
     pub fn only_counts(&self) -> bool {
-        matches!(self.want, Want::Count) && self.version_field.is_none()
+        matches!(self.want, Want::Count) && self.version_field.is_none() && self.recording_counts()
+    }
+
+    #[cfg(feature = "server")]
+    fn recording_counts(&self) -> bool {
+        self.recording.as_ref().is_none_or(|recording| recording.only_counts())
+    }
+
+    #[cfg(not(feature = "server"))]
+    fn recording_counts(&self) -> bool {
+        true
+    }
+
+    /// Whether the statement has to be recorded, in its own transaction.
+    #[cfg(feature = "server")]
+    pub fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Shows a record that the statement has written and that the caller does not want back, so that it can be recorded.
+    #[cfg(feature = "server")]
+    pub fn record<R: Row + ?Sized>(&mut self, row: &R) {
+        if let Some(recording) = &mut self.recording {
+            recording.take(row);
+        }
+    }
+
+    /// The events that the store writes to its outbox along with the statement, once all rows are taken and `created` is known.
+    #[cfg(feature = "server")]
+    pub fn entries(&mut self) -> Vec<Entry> {
+        let (count, created) = (self.count, self.created);
+        self.recording.as_mut().map_or_else(Vec::new, |recording| recording.entries(count, created))
     }
 
     /// Takes a row; `false` when no further row is wanted.
     pub fn push<R: Row + ?Sized>(&mut self, row: &R) -> bool {
+        #[cfg(feature = "server")]
+        self.record(row);
         if self.limit == Some(self.count) {
             self.more = true;
             return false;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use super::{Rows, Statement, Store};
 use crate::resource::BoxFuture;
-use crate::{Error, Result, Value};
+use crate::{Error, Result, Uuid, Value};
 
 /// A conversation with a store in which everything happens or nothing. Dropping it undoes it.
 pub trait Transaction: Send {
@@ -27,6 +27,8 @@ pub trait Transaction: Send {
 #[derive(Default)]
 pub(crate) struct TxScope {
     state: Mutex<State>,
+    /// The first event of the transaction, and who is to be woken when it is committed.
+    emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
 }
 
 #[derive(Default)]
@@ -65,9 +67,23 @@ impl TxScope {
     /// Makes everything last; nothing to do when there was no statement.
     pub(crate) async fn commit(&self) -> Result<()> {
         match std::mem::replace(&mut *self.state.lock().await, State::Ended) {
-            State::Open(_, transaction) => transaction.commit().await,
-            State::Fresh | State::Ended => Ok(()),
+            State::Open(_, transaction) => transaction.commit().await?,
+            State::Fresh | State::Ended => {}
         }
+        if let Some((_, wake)) = &*self.emitted.lock() {
+            wake.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// Notes an event that happens when the transaction is committed.
+    pub(crate) fn note_event(&self, id: Uuid, wake: &watch::Sender<()>) {
+        self.emitted.lock().get_or_insert_with(|| (id, wake.clone()));
+    }
+
+    /// Its first event.
+    pub(crate) fn first_event(&self) -> Option<Uuid> {
+        self.emitted.lock().as_ref().map(|(id, _)| id.clone())
     }
 
     /// Undoes everything.

@@ -9,6 +9,7 @@ mod collections;
 mod computed;
 mod crud;
 mod derives;
+mod events;
 mod fixture;
 mod ids;
 mod isolation;

@@ -33,26 +33,32 @@ pub struct Reply {
 
 impl Server {
     pub async fn memory(package: &'static Package) -> Self {
-        Self::start(package, "memory:".to_owned(), None).await
+        Self::memory_with(package, |app| app).await
     }
 
     pub async fn sqlite(package: &'static Package) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("test.db").display());
-        Self::start(package, url, Some(folder)).await
+        Self::sqlite_with(package, |app| app).await
     }
 
-    async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>) -> Self {
+    /// With more than the package in the app.
+    pub async fn memory_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
+        Self::start(package, "memory:".to_owned(), None, more).await
+    }
+
+    /// With more than the package in the app.
+    pub async fn sqlite_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("test.db").display());
+        Self::start(package, url, Some(folder), more).await
+    }
+
+    async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>, more: impl FnOnce(App) -> App) -> Self {
         let clock = Arc::new(AtomicI64::new(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis()));
         let reading = Arc::clone(&clock);
         let config = Config::new().signing_secret(SECRET).port(0).database(url).docs(true);
-        let running = App::new(config)
-            .plugin(JwtAuth::new())
-            .package(package)
-            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
-            .start()
-            .await
-            .unwrap();
+        let app =
+            App::new(config).plugin(JwtAuth::new()).package(package).clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
+        let running = more(app).start().await.unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         Self { address, client, clock, running, folder }

@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod items;
+mod outbox;
 mod table;
 mod transaction;
 
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::table::Table;
-use super::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
+use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::{Error, Result, Value};
 
@@ -27,6 +28,7 @@ use crate::{Error, Result, Value};
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: RwLock<HashMap<&'static str, Arc<Table>>>,
+    outbox: Arc<outbox::Queue>,
     closed: AtomicBool,
     /// Held by a transaction against all others.
     gate: Arc<tokio::sync::RwLock<()>>,
@@ -48,7 +50,7 @@ impl Memory {
             return Arc::clone(table);
         }
         let mut tables = self.tables.write();
-        Arc::clone(tables.entry(entity.storage_name).or_insert_with(|| Arc::new(Table::new(entity))))
+        Arc::clone(tables.entry(entity.storage_name).or_insert_with(|| Arc::new(Table::new(entity, Arc::clone(&self.outbox)))))
     }
 
     fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
@@ -100,8 +102,12 @@ impl Store for Memory {
         Box::pin(async move {
             let alone = Arc::clone(&self.gate).write_owned().await;
             self.open()?;
-            Ok(Box::new(transaction::Alone::new(alone)) as Box<dyn Transaction>)
+            Ok(Box::new(transaction::Alone::new(alone, Arc::clone(&self.outbox))) as Box<dyn Transaction>)
         })
+    }
+
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        Some(&*self.outbox)
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {

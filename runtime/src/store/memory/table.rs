@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::outbox::Queue;
+
 use super::items;
 use crate::entity::{EntityDesc, Kind, SoftDelete, UniqueDesc};
 use crate::filter::eval::{compare, matches};
@@ -48,6 +50,8 @@ impl Eq for Key {}
 pub(super) struct Table {
     entity: &'static EntityDesc,
     data: RwLock<Data>,
+    /// Written under the lock of the data, so that events stand in the order of changes.
+    outbox: Arc<Queue>,
 }
 
 /// The contents of a table at some moment.
@@ -61,9 +65,9 @@ struct Data {
 }
 
 impl Table {
-    pub(super) fn new(entity: &'static EntityDesc) -> Self {
+    pub(super) fn new(entity: &'static EntityDesc, outbox: Arc<Queue>) -> Self {
         let uniques = entity.uniques.iter().map(|_| BTreeMap::new()).collect();
-        Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }) }
+        Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }), outbox }
     }
 
     /// The contents as they are; records are shared, not copied.
@@ -92,7 +96,10 @@ impl Table {
         self.link(&mut data, &record);
         if generated {
             rows.push(&record[..]);
+        } else {
+            rows.record(&record[..]);
         }
+        self.outbox.append(rows.entries());
         Ok(())
     }
 
@@ -180,7 +187,9 @@ impl Table {
     pub(super) fn update(&self, filter: &Filter, set: &[Assign], pick: Option<&Pick>, args: &[Value], rows: &mut Rows) -> Result<()> {
         let mut data = self.data.write();
         let old = self.picked(&data, filter, pick, args);
-        self.replace(&mut data, &old, set, args, rows)
+        self.replace(&mut data, &old, set, args, rows)?;
+        self.outbox.append(rows.entries());
+        Ok(())
     }
 
     /// Puts changed records in the place of old ones, all or none.
@@ -221,7 +230,11 @@ impl Table {
             None => keys.iter().all(|k| !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()),
         };
         if let Some(old) = data.records.values().find(same).cloned() {
-            return if matches(guard, &old[..], args) { self.replace(&mut data, &[old], set, args, rows) } else { Ok(()) };
+            if matches(guard, &old[..], args) {
+                self.replace(&mut data, &[old], set, args, rows)?;
+                self.outbox.append(rows.entries());
+            }
+            return Ok(());
         }
         let mut values = values.to_vec();
         if values[self.entity.primary].is_null() {
@@ -232,6 +245,7 @@ impl Table {
         self.link(&mut data, &record);
         rows.push(&record[..]);
         rows.created = true;
+        self.outbox.append(rows.entries());
         Ok(())
     }
 
@@ -242,6 +256,7 @@ impl Table {
             self.unlink(&mut data, &record);
             rows.push(&record[..]);
         }
+        self.outbox.append(rows.entries());
     }
 
     /// The records that match, or the first of them in an order.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedRwLockWriteGuard;
 
+use super::outbox::Queue;
 use super::table::{Saved, Table};
 use super::{Memory, table_of};
 use crate::resource::BoxFuture;
@@ -15,11 +16,13 @@ pub(super) struct Alone {
     _gate: OwnedRwLockWriteGuard<()>,
     /// The tables it has written to, as they were before.
     before: Vec<(Arc<Table>, Saved)>,
+    outbox: Arc<Queue>,
 }
 
 impl Alone {
-    pub(super) fn new(gate: OwnedRwLockWriteGuard<()>) -> Self {
-        Self { _gate: gate, before: Vec::new() }
+    pub(super) fn new(gate: OwnedRwLockWriteGuard<()>, outbox: Arc<Queue>) -> Self {
+        outbox.hold();
+        Self { _gate: gate, before: Vec::new(), outbox }
     }
 }
 
@@ -37,6 +40,7 @@ impl Transaction for Alone {
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         self.before.clear();
+        self.outbox.release();
         Box::pin(async { Ok(()) })
     }
 }
@@ -46,5 +50,7 @@ impl Drop for Alone {
         for (table, saved) in self.before.drain(..) {
             table.restore(saved);
         }
+        // Nothing is held any more after a commit.
+        self.outbox.discard();
     }
 }

@@ -12,6 +12,7 @@ mod bind;
 mod change;
 mod error;
 mod file;
+mod outbox;
 mod pool;
 mod reader;
 mod render;
@@ -180,6 +181,10 @@ impl Store for SqliteStore {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async { Ok(Box::new(self.writer.begin().await?) as Box<dyn Transaction>) })
+    }
+
+    fn outbox(&self) -> Option<&dyn crate::store::Outbox> {
+        Some(self)
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {

@@ -22,6 +22,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(30);
 
 /// What the caller asks of the writer thread.
+#[allow(clippy::large_enum_variant)] // nearly all are statements, and each is moved once
 enum Command {
     Run(Box<Run>),
     Commit(oneshot::Sender<Result<()>>),

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::row::SqliteRow;
-use super::{bind, error, native, render};
+use super::{bind, error, native, outbox, render};
 use crate::entity::{EntityDesc, Flags};
 use crate::store::{Plan, Row, Rows, Statement, layout};
 use crate::{Error, Result, Value};
@@ -12,22 +12,29 @@ use crate::{Error, Result, Value};
 ///
 /// The caller holds the write lock, or nothing: then the write is a transaction of its own.
 pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
-    let Plan::Upsert { keys, .. } = &statement.plan else { return write_one(connection, statement, args, rows) };
     let primary = statement.entity.primary;
     // A key the server makes is new; one that a client proposes may be that of the record that is there.
     let field = statement.entity.primary_field();
     let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
-    let told_by_key = made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
-    if told_by_key {
-        return write_one(connection, statement, args, rows);
+    let told_by_key = |keys: &[usize]| made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
+    let keys = match &statement.plan {
+        Plan::Upsert { keys, .. } if !told_by_key(keys) => Some(keys),
+        _ => None,
+    };
+    if keys.is_none() && !rows.is_recorded() {
+        return write_one(connection, statement, args, rows, None);
     }
     let alone = connection.is_autocommit();
     let failed = |e| error::of(statement.entity, e);
     if alone {
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
     }
-    let outcome = upsert_by_key(connection, statement, keys, args, rows);
-    if alone {
+    let outcome = match keys {
+        Some(keys) => upsert_by_key(connection, statement, keys, args, rows),
+        None => write_one(connection, statement, args, rows, None),
+    };
+    // What could not be recorded has been undone already; what cannot be committed, the caller undoes.
+    if alone && !connection.is_autocommit() {
         connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
     }
     outcome
@@ -55,12 +62,11 @@ fn upsert_by_key(connection: &Connection, statement: &Statement, keys: &[usize],
         let values = keys.iter().copied().chain(tenant.map(|t| t.field)).map(|k| args.get(k).map(bind::Bound));
         look.exists(rusqlite::params_from_iter(values)).map_err(failed)?
     };
-    let mut rows = write_one(connection, statement, args, rows)?;
-    rows.created = !there && rows.count > 0;
-    Ok(rows)
+    write_one(connection, statement, args, rows, Some(there))
 }
 
-fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows) -> Result<Rows> {
+/// `there` tells of an upsert whether the record exists, where that is known.
+fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows, there: Option<bool>) -> Result<Rows> {
     let entity = statement.entity;
     let native = native(statement)?;
     let failed = |e| error::of(entity, e);
@@ -83,10 +89,13 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
             {
                 *key = Value::Int(connection.last_insert_rowid());
                 rows.push(&*args);
+            } else {
+                rows.record(&*args);
             }
         } else {
             rows.count += changed;
         }
+        outbox::record(connection, &mut rows)?;
         return Ok(rows);
     }
     let mut found = prepared.raw_query();
@@ -95,11 +104,14 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
     while let Some(row) = found.next().map_err(failed)? {
         let row = SqliteRow::new(row, entity);
         if let Plan::Upsert { .. } = &statement.plan {
-            rows.created = args.get(entity.primary).is_some_and(|key| row.value(entity.primary) == key.as_ref());
+            let new = || args.get(entity.primary).is_some_and(|key| row.value(entity.primary) == key.as_ref());
+            rows.created = there.map_or_else(new, |there| !there);
         }
         rows.push(&row);
         sound = sound.and(row.sound());
     }
+    // A row that is broken has been written all the same.
+    outbox::record(connection, &mut rows)?;
     sound.map(|()| rows)
 }
 

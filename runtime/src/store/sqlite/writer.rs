@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::file::Identity;
+use super::outbox::Chore;
 use super::session::{self, Conversation, Session};
 use super::{closed, error, write};
 use crate::store::{Reply, Rows, Statement};
@@ -27,10 +28,30 @@ enum Request {
 }
 
 struct Job {
-    statement: Arc<Statement>,
-    args: Vec<Value>,
-    rows: Rows,
+    work: Work,
     answer: oneshot::Sender<Result<Rows>>,
+}
+
+enum Work {
+    Statement { statement: Arc<Statement>, args: Vec<Value>, rows: Rows },
+    Chore(Chore),
+}
+
+impl Work {
+    /// Does it; tells whether it panicked.
+    fn run(self, connection: &Connection) -> (Result<Rows>, bool) {
+        match self {
+            Self::Statement { statement, args, rows } => run(connection, &statement, args, rows),
+            Self::Chore(chore) => {
+                let mut rows = Rows::count();
+                let outcome = chore.run(connection).map(|count| {
+                    rows.count = count;
+                    rows
+                });
+                (outcome, false)
+            }
+        }
+    }
 }
 
 /// The write side of a store.
@@ -52,11 +73,16 @@ impl Writer {
 
     pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let (answer, answered) = oneshot::channel();
-        let job = Job { statement, args, rows, answer };
+        let job = Job { work: Work::Statement { statement, args, rows }, answer };
         match self.send(Request::Write(job)) {
             Ok(()) => Reply::Later(Box::pin(async { answered.await.unwrap_or_else(|_| Err(closed())) })),
             Err(error) => Reply::Ready(Err(error)),
         }
+    }
+
+    /// Does something for the outbox, in the transaction of the writes around it.
+    pub(super) fn chore(&self, chore: Chore, answer: oneshot::Sender<Result<Rows>>) -> Result<()> {
+        self.send(Request::Write(Job { work: Work::Chore(chore), answer }))
     }
 
     /// Waits for its turn and begins a transaction.
@@ -119,7 +145,11 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
             commit(&connection, &mut group, &mut queue);
         } else if let Some(job) = group.pop() {
             // A transaction around one statement would only cost.
-            let outcome = run(&connection, &job.statement, job.args, job.rows).0;
+            let outcome = job.work.run(&connection).0;
+            if !connection.is_autocommit() {
+                // It panicked, or could not be committed.
+                drop(connection.execute_batch("ROLLBACK"));
+            }
             if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
                 refuse(waiting(&mut queue).into_iter(), &cause(error));
             }
@@ -166,7 +196,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
     for job in group.drain(..) {
         let outcome = match &lost {
             None => {
-                let (outcome, panicked) = run(connection, &job.statement, job.args, job.rows);
+                let (outcome, panicked) = job.work.run(connection);
                 if panicked {
                     // What it had done so far cannot be told apart from the rest of the group.
                     lost = Some("a write panicked".to_owned());

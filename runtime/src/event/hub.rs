@@ -1,0 +1,190 @@
+//! What an app knows of its events: who listens, which entities record, and what runs to deliver.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::plan::{self, Routes};
+use super::record::Recording;
+use super::relay::{self, Consumer, Relay};
+use super::{ActorRef, Event, EventBus, EventSink};
+use crate::entity::Entity;
+use crate::http::Clock;
+use crate::package::EntityEntry;
+use crate::resource::{BoxFuture, Table};
+use crate::store::Store;
+use crate::{Cx, Error, Result};
+
+/// How long delivered events are kept.
+const KEEP: Duration = Duration::from_hours(7 * 24);
+
+/// The name of the bus among the consumers.
+const BUS: &str = "linchpin.bus";
+
+/// Makes the statements of one entity record events.
+pub(crate) struct Emitter {
+    routes: Routes,
+    wake: watch::Sender<()>,
+}
+
+impl Emitter {
+    /// What a statement of a route records.
+    pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
+        let event = self.routes.get(cx.operation().unwrap_or(route))?;
+        let (actor, tenant) = match cx.get_actor() {
+            Some(actor) => (ActorRef { kind: actor.kind.as_str().to_owned(), id: actor.id.clone() }, actor.tenant_id.clone()),
+            None => (ActorRef { kind: "system".to_owned(), id: None }, None),
+        };
+        Some(Box::new(Recording::new(Arc::clone(event), actor, tenant, cx.request_id(), cx.now())))
+    }
+
+    /// What tells the relay that there is something to deliver.
+    pub(crate) fn wake(&self) -> &watch::Sender<()> {
+        &self.wake
+    }
+}
+
+/// The consumers of an app and what they need.
+pub(crate) struct Hub {
+    pub(crate) bus: EventBus,
+    consumers: Vec<Consumer>,
+    keep: Duration,
+    wake: watch::Sender<()>,
+    /// Whether anything records.
+    active: bool,
+    /// The entities that record and the names of their events.
+    heard: Option<(BTreeSet<Cow<'static, str>>, BTreeSet<String>)>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self { bus: EventBus::default(), consumers: Vec::new(), keep: KEEP, wake: watch::Sender::new(()), active: false, heard: None }
+    }
+}
+
+impl Hub {
+    /// Adds a consumer of every entity's events.
+    pub(crate) fn sink(&mut self, name: String, sink: Arc<dyn EventSink>) {
+        self.consumers.push(Consumer { name, sink, entity: None });
+    }
+
+    /// Adds a consumer of the events of `E`.
+    pub(crate) fn handler<E, F, Fut>(&mut self, name: String, handle: F)
+    where
+        E: Entity,
+        F: Fn(Event<E>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let sink = Handler(move |event| Event::of(event).map(&handle));
+        self.consumers.push(Consumer { name, sink: Arc::new(sink), entity: Some(E::DESC.storage_name) });
+    }
+
+    /// Replaces how long delivered events are kept.
+    pub(crate) fn keep(&mut self, keep: Duration) {
+        self.keep = keep;
+    }
+
+    /// Takes over consumers that plugins have registered.
+    pub(crate) fn adopt(&mut self, consumers: Vec<Consumer>) {
+        self.consumers.extend(consumers);
+    }
+
+    /// Has every entity record that somebody listens to or that names an event, and notes from where consumers go on.
+    ///
+    /// # Errors
+    /// When two consumers share a name, one listens to an event that does not exist, or the store has no outbox.
+    pub(crate) async fn activate(&mut self, entries: &[&EntityEntry], tables: &[Arc<Table>], store: &Arc<dyn Store>) -> Result<()> {
+        let mut names = BTreeSet::from([BUS]);
+        if let Some(twice) = self.consumers.iter().find(|consumer| !names.insert(&consumer.name)) {
+            return Err(failed(format!("two consumers of events are named `{}`: each needs a name of its own", twice.name)));
+        }
+        let planned: Vec<(&EntityEntry, Routes)> = entries.iter().map(|entry| (*entry, plan::routes(entry))).collect();
+        let unknown = self.bus.interest(|interest| {
+            let exists = |name: &&String| !planned.iter().any(|(_, routes)| plan::names(routes).any(|known| known == **name));
+            interest.names.iter().find(exists).cloned()
+        });
+        if let Some(name) = unknown {
+            let known: Vec<&str> = planned.iter().flat_map(|(_, routes)| plan::names(routes)).collect();
+            let hint = crate::app::did_you_mean(&name, known.iter().copied());
+            return Err(failed(format!("no route has the event `{name}`, which is subscribed to{hint}")));
+        }
+        let mut entities = BTreeSet::new();
+        let mut heard = BTreeSet::new();
+        for (entry, routes) in planned {
+            let storage = entry.desc.storage_name;
+            let wanted = self
+                .bus
+                .interest(|interest| interest.entities.contains(storage) || plan::names(&routes).any(|name| interest.names.contains(name)));
+            let consumed = self.consumers.iter().any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
+            if !(wanted || consumed || plan::names_one(entry)) {
+                continue;
+            }
+            entities.insert(Cow::Borrowed(storage));
+            heard.extend(plan::names(&routes).map(str::to_owned));
+            if let Some(table) = tables.iter().find(|table| table.desc.storage_name == storage) {
+                table.emit(Arc::new(Emitter { routes, wake: self.wake.clone() }));
+            }
+        }
+        self.active = !entities.is_empty();
+        if self.active {
+            let Some(outbox) = store.outbox() else {
+                return Err(failed(format!("store `{}` cannot keep events, and somebody listens to them", store.name())));
+            };
+            let names: Vec<&str> = names.into_iter().collect();
+            outbox.open(&names).await?;
+        }
+        self.heard = Some((entities, heard));
+        Ok(())
+    }
+
+    /// Begins to deliver. From then on nobody can listen to what nobody has listened to so far.
+    pub(crate) fn start(self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
+        let Self { bus, mut consumers, keep, wake, active, heard } = self;
+        let (entities, names) = heard.unwrap_or_default();
+        bus.seal(entities, names);
+        if !active {
+            return None;
+        }
+        consumers.push(Consumer { name: BUS.to_owned(), sink: Arc::new(ToBus(bus.clone())), entity: None });
+        Some(relay::start(consumers, store, clock, keep, wake, bus))
+    }
+}
+
+fn failed(text: String) -> Error {
+    crate::app::startup(text)
+}
+
+/// Hands every event to the bus.
+struct ToBus(EventBus);
+
+impl EventSink for ToBus {
+    fn publish<'a>(&'a self, events: &'a [super::EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        for event in events {
+            self.0.send(event.clone());
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// One function for one event at a time; the rest of a batch waits for one that fails.
+struct Handler<F>(F);
+
+impl<F, Fut> EventSink for Handler<F>
+where
+    F: Fn(super::EntityEvent) -> Option<Fut> + Send + Sync + 'static,
+    Fut: Future<Output = Result<()>> + Send + 'static,
+{
+    fn publish<'a>(&'a self, events: &'a [super::EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            for event in events {
+                if let Some(handled) = (self.0)(event.clone()) {
+                    handled.await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

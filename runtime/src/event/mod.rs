@@ -1,0 +1,125 @@
+//! Events: what every committed mutation leaves behind, and who is told.
+//!
+//! A statement that changes records carries a [`Recording`](record::Recording); the store fills it from the rows it
+//! touches and writes it to its outbox in the same transaction. The [relay](relay) reads the outbox and hands events to
+//! sinks, and to the [bus](EventBus), at least once and in commit order. An entity nobody listens to records nothing.
+
+mod bus;
+mod hub;
+mod plan;
+pub(crate) mod record;
+mod relay;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+pub use bus::{EventBus, Lagged, Subscription};
+pub(crate) use hub::{Emitter, Hub};
+pub use record::Entry;
+pub(crate) use relay::Consumer;
+
+use crate::entity::{Entity, FieldType};
+use crate::resource::BoxFuture;
+use crate::{Result, Timestamp, Uuid, Value};
+
+/// A committed mutation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntityEvent {
+    /// Of this event for ever, however often it is delivered: consumers tell repetitions by it.
+    pub id: Uuid,
+    /// `blog.posts.created`, or what the route's `event` says.
+    pub name: String,
+    /// The storage name of the entity, unique within an app: `blog_posts`.
+    pub entity: Cow<'static, str>,
+    /// `create`, `update`, `delete`, or the name of the operation.
+    pub route: Cow<'static, str>,
+    /// The key of the record; `None` when the event is about many.
+    pub record_id: Option<String>,
+    /// What clients may see: the record's readable fields, or `{ "count": n }`.
+    pub payload: serde_json::Value,
+    /// The record before, where the statement knew it: of removed records. Never leaves the server.
+    pub before: Option<serde_json::Value>,
+    /// The record after; `None` when it was removed, or the event is about many. Never leaves the server.
+    pub after: Option<serde_json::Value>,
+    /// Who did it.
+    pub actor: ActorRef,
+    /// Whose record it is.
+    pub tenant_id: Option<String>,
+    /// The request it belongs to; empty outside HTTP.
+    pub request_id: String,
+    /// The instant of the call.
+    pub at: Timestamp,
+    /// The record's version, if it has one.
+    pub version: Option<i64>,
+}
+
+/// Who caused an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActorRef {
+    /// `user`, `service`, `anonymous`, a plugin's own kind, or `system` for the application itself.
+    pub kind: String,
+    /// `None` for anonymous callers and the application.
+    pub id: Option<String>,
+}
+
+/// Takes events: a named consumer of an app.
+///
+/// Events come in commit order, at least once: when `publish` fails, or the program ends before it was noted that it did not,
+/// the same events come again, with the same ids. Its failure never changes an answer and holds up no other consumer.
+pub trait EventSink: Send + Sync + 'static {
+    /// Takes some events, in order; success means all of them.
+    ///
+    /// # Errors
+    /// Anything; the same events are offered again after a while.
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>>;
+}
+
+/// An event about `E`.
+pub struct Event<E> {
+    event: EntityEvent,
+    entity: PhantomData<fn() -> E>,
+}
+
+impl<E: Entity> Event<E> {
+    /// An event of this entity; `None` when it is another's.
+    pub(crate) fn of(event: EntityEvent) -> Option<Self> {
+        (event.entity == E::DESC.storage_name).then_some(Self { event, entity: PhantomData })
+    }
+
+    /// The key of the record; `None` when the event is about many.
+    pub fn key(&self) -> Option<E::Id> {
+        let text = self.event.record_id.as_ref()?;
+        let value = match E::DESC.primary_field().kind {
+            crate::entity::Kind::Integer => Value::Int(text.parse().ok()?),
+            _ => Value::Text(text.clone()),
+        };
+        E::Id::from_value(value.as_ref()).ok()
+    }
+
+    /// The event without its type.
+    pub fn into_inner(self) -> EntityEvent {
+        self.event
+    }
+}
+
+impl<E> Deref for Event<E> {
+    type Target = EntityEvent;
+
+    fn deref(&self) -> &EntityEvent {
+        &self.event
+    }
+}
+
+impl<E> Clone for Event<E> {
+    fn clone(&self) -> Self {
+        Self { event: self.event.clone(), entity: PhantomData }
+    }
+}
+
+impl<E> fmt::Debug for Event<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.event.fmt(f)
+    }
+}

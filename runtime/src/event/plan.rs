@@ -1,0 +1,95 @@
+//! What each route of an entity calls its events, and what they hold: worked out once, at start-up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::record::{Name, RouteEvent};
+use crate::entity::EntityDesc;
+use crate::filter::FilterSpec;
+use crate::http::EventDesc;
+use crate::operation::OpSpec;
+use crate::package::EntityEntry;
+use crate::store::Projection;
+
+/// The events of an entity, by route.
+pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
+
+/// The names of an entity's events begin with this: `blog.posts`.
+fn prefix(desc: &EntityDesc) -> String {
+    let segment = desc.path.rsplit('/').next().unwrap_or(desc.path);
+    desc.namespace.map_or_else(|| segment.to_owned(), |namespace| format!("{namespace}.{segment}"))
+}
+
+/// Whether a route of the entity names an event.
+pub(super) fn names_one(entry: &EntityEntry) -> bool {
+    let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
+    crud.chain(entry.operations.iter().map(|spec| &spec.policy)).any(|policy| policy.event.is_some())
+}
+
+/// The events of every route that changes records.
+pub(super) fn routes(entry: &EntityEntry) -> Routes {
+    let desc = entry.desc;
+    let prefix = prefix(desc);
+    let state = state(entry);
+    let mut all = Routes::new();
+    let mut add = |route: &'static str, event: Option<&'static EventDesc>, name: Name, counts: bool| {
+        let name = event.and_then(|event| event.name).map_or(name, |name| Name::Of(name.to_owned()));
+        let narrowed = event.and_then(|event| event.payload);
+        let seen = |at: usize| desc.fields[at].readable() && narrowed.is_none_or(|fields| fields.contains(&at));
+        let same = (0..desc.fields.len()).all(|at| seen(at) == state[at]);
+        let payload = Projection::of(desc, |at, _| seen(at));
+        let state = (!same).then(|| Projection::of(desc, |at, _| state[at]));
+        let counts = counts && !event.is_some_and(|event| event.records);
+        all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts }));
+    };
+    let [create, _, _, update, delete] = desc.routes.map(|policy| policy.or(desc.defaults).event);
+    let deleted = || Name::Of(format!("{prefix}.deleted"));
+    add("create", create, Name::Of(format!("{prefix}.created")), false);
+    add("update", update, Name::Of(format!("{prefix}.updated")), false);
+    add("delete", delete, deleted(), false);
+    for spec in entry.operations.iter().filter(|spec| !spec.kind.reads()) {
+        let event = spec.policy.or(desc.defaults).event;
+        let name = match spec.kind.name() {
+            "upsert" => Name::Upsert { created: format!("{prefix}.created"), updated: format!("{prefix}.updated") },
+            "consume" => deleted(),
+            _ => Name::Of(format!("{prefix}.{}", kebab(spec))),
+        };
+        add(spec.name, event, name, spec.kind.name() == "batch");
+    }
+    all
+}
+
+fn kebab(spec: &OpSpec) -> String {
+    spec.name.replace('_', "-")
+}
+
+/// The fields that the server's own consumers need: readable ones, and those of the guard and of declared filters.
+fn state(entry: &EntityEntry) -> Vec<bool> {
+    let desc = entry.desc;
+    let mut state: Vec<bool> = desc.fields.iter().map(crate::entity::FieldDesc::readable).collect();
+    let guard = desc.tenant.map(|tenant| tenant.field).into_iter();
+    let guard = guard.chain(desc.scope.iter().map(|scope| scope.field));
+    let guard = guard.chain(desc.soft_delete.map(|mark| mark.field())).chain(desc.ttl.map(|ttl| ttl.field));
+    for field in guard.chain([desc.primary]) {
+        state[field] = true;
+    }
+    for filter in entry.operations.iter().filter_map(|spec| spec.kind.filter()) {
+        fields(filter, &mut state);
+    }
+    state
+}
+
+fn fields(filter: &FilterSpec, found: &mut [bool]) {
+    match filter {
+        FilterSpec::All(list) | FilterSpec::Any(list) => list.iter().for_each(|filter| fields(filter, found)),
+        FilterSpec::Cond(field, ..) => found[*field] = true,
+    }
+}
+
+/// Every name that an entity's events can have.
+pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
+    routes.values().flat_map(|event| match &event.name {
+        Name::Of(name) => vec![name.as_str()],
+        Name::Upsert { created, updated } => vec![created.as_str(), updated.as_str()],
+    })
+}

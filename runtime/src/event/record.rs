@@ -1,0 +1,251 @@
+//! What a statement records: made where the call is known, filled where the rows are, written where the transaction is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::{ActorRef, EntityEvent};
+use crate::entity::EntityDesc;
+use crate::json::{write_str, write_value};
+use crate::store::{Plan, Projection, Row};
+use crate::{Error, Result, Timestamp, Uuid, ValueRef};
+
+/// What the mutations of one route are called, and what their events hold.
+#[derive(Debug)]
+pub(crate) struct RouteEvent {
+    pub(super) entity: &'static EntityDesc,
+    pub(super) route: &'static str,
+    pub(super) name: Name,
+    /// What clients see.
+    pub(super) payload: Projection,
+    /// What the server's own consumers see; `None` when that is the same.
+    pub(super) state: Option<Projection>,
+    /// One event for all records, with their number.
+    pub(super) counts: bool,
+}
+
+/// The name of an event.
+#[derive(Debug)]
+pub(super) enum Name {
+    Of(String),
+    /// Of a statement that creates or changes.
+    Upsert {
+        created: String,
+        updated: String,
+    },
+}
+
+/// What one statement records.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    route: Arc<RouteEvent>,
+    actor: ActorRef,
+    /// The actor's, for records that have none.
+    tenant: Option<String>,
+    request: String,
+    at: Timestamp,
+    inserts: bool,
+    removes: bool,
+    records: Vec<Recorded>,
+    /// The first event that was written.
+    pub(crate) first: Option<Uuid>,
+}
+
+/// What is kept of one record.
+#[derive(Clone, Debug)]
+struct Recorded {
+    key: String,
+    version: Option<i64>,
+    tenant: Option<String>,
+    payload: Vec<u8>,
+    state: Option<Vec<u8>>,
+}
+
+/// An event as a store writes it: a row of `linchpin_outbox`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Unique, and ascending within a process.
+    pub id: Uuid,
+    /// The storage name of the entity.
+    pub entity: Cow<'static, str>,
+    /// The key of the record.
+    pub record: Option<String>,
+    /// The instant of the call.
+    pub at: Timestamp,
+    /// Everything else: JSON.
+    pub event: String,
+}
+
+impl Recording {
+    pub(super) fn new(route: Arc<RouteEvent>, actor: ActorRef, tenant: Option<String>, request: &str, at: Timestamp) -> Self {
+        let (request, records) = (request.to_owned(), Vec::new());
+        Self { route, actor, tenant, request, at, inserts: false, removes: false, records, first: None }
+    }
+
+    /// Notes what the statement does that is going to run.
+    pub(crate) fn of(&mut self, plan: &Plan) {
+        self.inserts = matches!(plan, Plan::Insert);
+        self.removes = matches!(plan, Plan::Delete { .. });
+    }
+
+    /// Whether the number of records is enough.
+    pub(crate) fn only_counts(&self) -> bool {
+        self.route.counts
+    }
+
+    /// Takes a record that the statement has written or removed.
+    pub(crate) fn take<R: Row + ?Sized>(&mut self, row: &R) {
+        if self.route.counts {
+            return;
+        }
+        let entity = self.route.entity;
+        let json = |projection: &Projection| {
+            let mut out = Vec::with_capacity(256);
+            projection.write(row, &mut out);
+            out
+        };
+        let key = match row.value(entity.primary) {
+            ValueRef::Text(text) => text.to_owned(),
+            ValueRef::Int(key) => key.to_string(),
+            _ => String::new(),
+        };
+        let version = entity.version.and_then(|version| match row.value(version.field) {
+            ValueRef::Int(version) => Some(version),
+            _ => None,
+        });
+        let tenant = entity.tenant.and_then(|tenant| match row.value(tenant.field) {
+            ValueRef::Text(tenant) => Some(tenant.to_owned()),
+            _ => None,
+        });
+        let (payload, state) = (json(&self.route.payload), self.route.state.as_ref().map(json));
+        self.records.push(Recorded { key, version, tenant, payload, state });
+    }
+
+    /// The events of the statement, once it has run: `count` records, the one of an upsert `created` or not.
+    pub(crate) fn entries(&mut self, count: usize, created: bool) -> Vec<Entry> {
+        let mut entries = Vec::with_capacity(self.records.len().max(1));
+        if self.route.counts {
+            if count > 0 {
+                let payload = format!("{{\"count\":{count}}}").into_bytes();
+                entries.push(self.entry(None, &payload, created));
+            }
+        } else {
+            for record in std::mem::take(&mut self.records) {
+                entries.push(self.entry(Some(&record), &record.payload, created));
+            }
+        }
+        self.first = entries.first().map(|entry| entry.id.clone());
+        entries
+    }
+
+    fn entry(&self, record: Option<&Recorded>, payload: &[u8], created: bool) -> Entry {
+        let route = &self.route;
+        let name = match &route.name {
+            Name::Of(name) => name,
+            Name::Upsert { created: name, .. } if created || self.inserts => name,
+            Name::Upsert { updated, .. } => updated,
+        };
+        let state = record.and_then(|r| r.state.as_deref());
+        let mut out = Vec::with_capacity(payload.len() + state.map_or(0, <[u8]>::len) + 256);
+        let mut text = |key: &[u8], value: Option<&str>| {
+            if let Some(value) = value {
+                out.extend_from_slice(key);
+                write_str(value, &mut out);
+            }
+        };
+        text(b"{\"name\":", Some(name));
+        text(b",\"route\":", Some(route.route));
+        text(b",\"actor\":", Some(&self.actor.kind));
+        text(b",\"actorId\":", self.actor.id.as_deref());
+        // A record says itself whose it is; those of entities without tenants are of whoever wrote them.
+        let tenant = match record {
+            Some(record) if route.entity.tenant.is_some() => record.tenant.as_deref(),
+            _ => self.tenant.as_deref(),
+        };
+        text(b",\"tenant\":", tenant);
+        text(b",\"request\":", Some(&self.request));
+        if record.is_some() {
+            text(b",\"of\":", Some(if self.removes { "before" } else { "after" }));
+        }
+        if let Some(version) = record.and_then(|r| r.version) {
+            out.extend_from_slice(b",\"version\":");
+            write_value(ValueRef::Int(version), &mut out);
+        }
+        if let Some(state) = state {
+            out.extend_from_slice(b",\"state\":");
+            out.extend_from_slice(state);
+        }
+        out.extend_from_slice(b",\"payload\":");
+        out.extend_from_slice(payload);
+        out.push(b'}');
+        Entry {
+            id: Uuid::new_v7(),
+            entity: Cow::Borrowed(route.entity.storage_name),
+            record: record.map(|r| r.key.clone()),
+            at: self.at,
+            // Made of strings and of JSON that was written from strings.
+            event: String::from_utf8(out).unwrap_or_default(),
+        }
+    }
+}
+
+/// The JSON of an [`Entry`].
+#[derive(serde::Deserialize)]
+struct Stored<'a> {
+    name: String,
+    route: String,
+    actor: String,
+    #[serde(rename = "actorId", default)]
+    actor_id: Option<String>,
+    #[serde(default)]
+    tenant: Option<String>,
+    request: String,
+    #[serde(default)]
+    of: Option<String>,
+    #[serde(default)]
+    version: Option<i64>,
+    #[serde(borrow, default)]
+    state: Option<&'a RawValue>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+impl Entry {
+    /// The event that was written.
+    ///
+    /// # Errors
+    /// When something else has written to the outbox.
+    pub(crate) fn decode(self) -> Result<EntityEvent> {
+        let read = || {
+            let stored: Stored<'_> = serde_json::from_str(&self.event)?;
+            let payload: serde_json::Value = serde_json::from_str(stored.payload.get())?;
+            let (mut before, mut after) = (None, None);
+            if let Some(of) = &stored.of {
+                let state = stored.state.map(|state| serde_json::from_str(state.get())).transpose()?;
+                let place = if of == "before" { &mut before } else { &mut after };
+                *place = Some(state.unwrap_or_else(|| payload.clone()));
+            }
+            let Stored { name, route, actor: kind, actor_id, tenant: tenant_id, request: request_id, version, .. } = stored;
+            Ok((name, route, ActorRef { kind, id: actor_id }, tenant_id, request_id, version, payload, before, after))
+        };
+        let (name, route, actor, tenant_id, request_id, version, payload, before, after) = read().map_err(|e: serde_json::Error| {
+            Error::internal(format!("the event {} cannot be read: {e}; something else has written to the outbox", self.id))
+        })?;
+        Ok(EntityEvent {
+            id: self.id,
+            name,
+            entity: self.entity,
+            route: Cow::Owned(route),
+            record_id: self.record,
+            payload,
+            before,
+            after,
+            actor,
+            tenant_id,
+            request_id,
+            at: self.at,
+            version,
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! The relay: from the outbox to consumers, each at its own pace.
+//!
+//! A consumer is given batches in order. One that fails is given the same batch again, later and later; others do not wait
+//! for it. What it has had is noted now and then, not each time: after a crash the last moments are delivered twice.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{EntityEvent, EventBus, EventSink};
+use crate::http::Clock;
+use crate::store::{Outbox, Store};
+use crate::{Error, Result, Timestamp};
+
+/// Events offered at a time.
+const BATCH: usize = 100;
+/// How long a look for new events is put off when nothing wakes the relay.
+const POLL: Duration = Duration::from_millis(250);
+/// How often a busy consumer's progress is noted: each note is a write.
+const NOTE: Duration = Duration::from_millis(200);
+/// Events that may be delivered without a note.
+const UNNOTED: usize = 5_000;
+/// The first pause after a failure, and the longest.
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_mins(1);
+/// How long stopping waits for what is still to be delivered.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Delivered events removed at a time, and how often that is looked at.
+const CHUNK: usize = 500;
+const PRUNE: Duration = Duration::from_mins(1);
+
+/// Somebody who takes events.
+pub(crate) struct Consumer {
+    pub(crate) name: String,
+    pub(crate) sink: Arc<dyn EventSink>,
+    /// Storage name of the only entity it takes events of.
+    pub(crate) entity: Option<&'static str>,
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("name", &self.name).field("entity", &self.entity).finish_non_exhaustive()
+    }
+}
+
+/// Delivery that is going on.
+pub(crate) struct Relay {
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    bus: EventBus,
+}
+
+/// Starts a task per consumer, and one that removes what all have had.
+pub(super) fn start(
+    consumers: Vec<Consumer>,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    keep: Duration,
+    wake: watch::Sender<()>,
+    bus: EventBus,
+) -> Relay {
+    let (stop, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let names: Vec<String> = consumers.iter().map(|consumer| consumer.name.clone()).collect();
+    for consumer in consumers {
+        let delivery = Delivery {
+            consumer,
+            store: Arc::clone(&store),
+            woken: wake.subscribe(),
+            stopped: stopped.clone(),
+            given: Vec::new(),
+            noted: Instant::now(),
+        };
+        tasks.spawn(delivery.run());
+    }
+    tasks.spawn(prune(names, store, clock, keep, stopped));
+    Relay { stop, tasks, bus }
+}
+
+impl Relay {
+    /// Delivers what waits, as far as consumers take it within some seconds, and ends. The rest is delivered by the next start,
+    /// where the store keeps it.
+    pub(crate) async fn stop(mut self) {
+        // Tasks hold receivers as long as they run.
+        let _ = self.stop.send(true);
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+            tracing::warn!("some events were not delivered before the stop; what the store keeps is delivered after the next start");
+            self.tasks.shutdown().await;
+        }
+        self.bus.close();
+    }
+}
+
+struct Delivery {
+    consumer: Consumer,
+    store: Arc<dyn Store>,
+    woken: watch::Receiver<()>,
+    stopped: watch::Receiver<bool>,
+    /// Places of events that were delivered and not noted yet.
+    given: Vec<i64>,
+    noted: Instant,
+}
+
+impl Delivery {
+    async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            // Before the look, so that what comes behind it wakes.
+            self.woken.mark_unchanged();
+            match self.step().await {
+                Ok(more) => {
+                    failures = 0;
+                    if more {
+                        continue;
+                    }
+                    if *self.stopped.borrow() {
+                        return;
+                    }
+                    tokio::select! {
+                        // The sender lives in the emitters: an error means that no event can come any more.
+                        _ = self.woken.changed() => {}
+                        _ = self.stopped.changed() => {}
+                        () = tokio::time::sleep(POLL) => {}
+                    }
+                }
+                Err(error) => {
+                    let pause = pause(failures);
+                    failures += 1;
+                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "events were not delivered and will be offered again");
+                    if *self.stopped.borrow() {
+                        // What it had before is noted all the same.
+                        drop(self.note().await);
+                        return;
+                    }
+                    tokio::select! {
+                        _ = self.stopped.changed() => {}
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Delivers one batch; whether there may be more.
+    async fn step(&mut self) -> Result<bool> {
+        let outbox = outbox(&self.store)?;
+        let batch = outbox.waiting(&self.consumer.name, &self.given, BATCH).await?;
+        let more = batch.len() == BATCH;
+        let mut events = Vec::with_capacity(batch.len());
+        let mut places = Vec::with_capacity(batch.len());
+        for (place, entry) in batch {
+            places.push(place);
+            if self.consumer.entity.is_some_and(|entity| entity != entry.entity) {
+                continue;
+            }
+            match entry.decode() {
+                Ok(event) => events.push(event),
+                // It can never be delivered; holding up all that follow would be worse.
+                Err(error) => {
+                    tracing::error!(consumer = self.consumer.name, cause = cause(&error), "an event cannot be read and is passed over");
+                }
+            }
+        }
+        if !events.is_empty() {
+            self.publish(&events).await?;
+        }
+        self.given.extend(places);
+        let stopping = !more && *self.stopped.borrow();
+        if stopping || self.noted.elapsed() >= NOTE || self.given.len() >= UNNOTED {
+            self.note().await?;
+        }
+        Ok(more)
+    }
+
+    async fn publish(&self, events: &[EntityEvent]) -> Result<()> {
+        // A panic of one consumer is that consumer's failure. It may panic before there is a future, too.
+        let attempt = AssertUnwindSafe(async { self.consumer.sink.publish(events).await });
+        attempt.catch_unwind().await.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")))
+    }
+
+    async fn note(&mut self) -> Result<()> {
+        if !self.given.is_empty() {
+            outbox(&self.store)?.settle(&self.consumer.name, &self.given).await?;
+            self.given.clear();
+        }
+        self.noted = Instant::now();
+        Ok(())
+    }
+}
+
+fn outbox(store: &Arc<dyn Store>) -> Result<&dyn Outbox> {
+    store.outbox().ok_or_else(|| Error::internal("the store has no outbox"))
+}
+
+fn cause(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+}
+
+/// The pause after so many failures in a row: doubled each time, and a fifth more or less so that consumers do not retry as one.
+fn pause(failures: u32) -> Duration {
+    let whole = FIRST.saturating_mul(1 << failures.min(16)).min(LONGEST);
+    // The last bytes of a fresh uuid are random enough for this.
+    let random = f64::from(uuid::Uuid::new_v4().as_bytes()[15]) / 255.0;
+    whole.mul_f64(0.8 + 0.4 * random)
+}
+
+/// Removes old delivered events, again and again.
+async fn prune(names: Vec<String>, store: Arc<dyn Store>, clock: Clock, keep: Duration, mut stopped: watch::Receiver<bool>) {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    while !*stopped.borrow() {
+        let kept = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+        let before = Timestamp::from_millis(clock().millis().saturating_sub(kept));
+        loop {
+            let Ok(outbox) = outbox(&store) else { return };
+            match outbox.prune(&names, before, CHUNK).await {
+                Ok(CHUNK) if !*stopped.borrow() => tokio::task::yield_now().await,
+                Ok(_) => break,
+                // The next round tries again.
+                Err(error) => {
+                    tracing::warn!(%error, cause = cause(&error), "delivered events could not be removed");
+                    break;
+                }
+            }
+        }
+        // A shorter life is looked after more often.
+        let every = PRUNE.min(keep.max(Duration::from_secs(1)));
+        tokio::select! {
+            _ = stopped.changed() => {}
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_minute_and_are_spread() {
+        for (failures, whole) in [(0, 250), (1, 500), (4, 4000), (8, 60_000), (u32::MAX, 60_000)] {
+            for _ in 0..50 {
+                let millis = pause(failures).as_millis();
+                assert!((whole * 8 / 10..=whole * 12 / 10).contains(&millis), "{failures}: {millis}");
+            }
+        }
+        let some: std::collections::BTreeSet<u128> = (0..50).map(|_| pause(3).as_millis()).collect();
+        assert!(some.len() > 10, "{some:?}");
+    }
+}

@@ -1,0 +1,439 @@
+//! Section 11: what mutations tell, to whom, and what they do not tell.
+
+#![allow(missing_docs)] // a fixture
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin::prelude::*;
+use linchpin::{Actor, BoxFuture, Cx, EntityEvent, EventSink};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::server::Server;
+
+#[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
+pub enum Stage {
+    Draft,
+    Published,
+}
+
+#[entity(namespace = "blog", version(required_on_write = false), unique(slug), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Article {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub slug: String,
+    #[field(default = Stage::Draft)]
+    pub stage: Stage,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(private)]
+    pub secret: Option<String>,
+    #[field(write_only)]
+    pub pin: Option<String>,
+    pub tags: Vec<String>,
+}
+
+#[operation(kind = "transition", field = stage, from = Stage::Draft, to = Stage::Published, route(event = "article.published"))]
+pub const PUBLISH: Operation<Article>;
+
+#[operation(kind = "increment", field = views, by = 2)]
+pub const COUNT_VIEW: Operation<Article>;
+
+#[operation(kind = "field_update", set(views))]
+pub const SET_VIEWS: Operation<Article>;
+
+#[operation(kind = "array_push", field = tags, value = param(tag))]
+pub const TAG: Operation<Article>;
+
+#[operation(kind = "upsert", match(slug), set(views))]
+pub const ENSURE: Operation<Article>;
+
+#[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity")]
+pub const REDEEM: Operation<Article>;
+
+#[operation(kind = "batch", action = "delete", filter = (views == param(views)))]
+pub const CLEAR: Operation<Article>;
+
+#[operation(kind = "batch", action = "update", filter = (views == param(views)), set(stage = Stage::Published))]
+pub const PUBLISH_ALL: Operation<Article>;
+
+/// Nobody listens to it.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Quiet {
+    #[field(primary, default = uuid)]
+    pub id: String,
+}
+
+/// Deleted records stay, and belong to somebody.
+#[entity(tenant(team, optional), soft_delete(gone_at))]
+#[derive(Clone, Debug)]
+pub struct Memo {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(private)]
+    pub team: Option<String>,
+    pub text: String,
+    pub gone_at: Option<Timestamp>,
+}
+
+pub static NEWS: Package = package!(
+    name = "news",
+    entities =
+        [entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL]), entity(Quiet, []), entity(Memo, []),]
+);
+
+pub static SILENT: Package = package!(name = "silent", entities = [entity(Quiet, [])]);
+
+/// Fails a few times, then hands on what it gets.
+struct Sink {
+    out: mpsc::UnboundedSender<EntityEvent>,
+    failures: AtomicUsize,
+}
+
+impl EventSink for Sink {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+        Box::pin(async move {
+            if self.failures.load(Ordering::SeqCst) > 0 {
+                assert!(self.failures.fetch_sub(1, Ordering::SeqCst) % 2 == 0, "a panic is a failure as well");
+                return Err(linchpin::Error::internal("not today"));
+            }
+            for event in events {
+                let _ = self.out.send(event.clone());
+            }
+            Ok(())
+        })
+    }
+}
+
+struct Heard {
+    server: Server,
+    events: mpsc::UnboundedReceiver<EntityEvent>,
+}
+
+impl Heard {
+    async fn next(&mut self) -> EntityEvent {
+        tokio::time::timeout(Duration::from_secs(10), self.events.recv()).await.expect("an event in time").unwrap()
+    }
+
+    /// The name of the next event, after making sure that the answer names it.
+    async fn named(&mut self, reply: &crate::server::Reply) -> String {
+        let event = self.next().await;
+        assert_eq!(reply.headers.get("x-event-id").map(|id| id.to_str().unwrap()), Some(event.id.as_str()), "{reply:?}");
+        event.name
+    }
+
+    /// That nothing has been told: what is told next comes next.
+    async fn silent(&mut self, reply: &crate::server::Reply) {
+        assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
+        let mark = format!("mark-{}", linchpin::Uuid::new_v7());
+        let reply = self.server.post("/articles", json!({"slug": mark})).await;
+        assert_eq!(self.named(&reply).await, "blog.articles.created");
+    }
+}
+
+async fn heard(sqlite: bool, failures: usize) -> Heard {
+    let (out, events) = mpsc::unbounded_channel();
+    let sink = Sink { out, failures: AtomicUsize::new(failures) };
+    let more = |app: App| app.event_sink("test", sink);
+    let server = if sqlite { Server::sqlite_with(&NEWS, more).await } else { Server::memory_with(&NEWS, more).await };
+    Heard { server, events }
+}
+
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::heard(false, 0).await).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::heard(true, 0).await).await;
+            })*
+        }
+    };
+}
+
+cases!(ext_14, every_kind_tells, failures_and_no_ops_are_silent, what_it_holds, transactions_tell_when_committed, in_commit_order, owners);
+
+fn slug(name: &str) -> serde_json::Value {
+    json!({"slug": name})
+}
+
+fn article(slug: &str) -> ArticleCreate {
+    ArticleCreate { slug: slug.to_owned(), stage: None, views: None, secret: None, pin: None, tags: None }
+}
+
+async fn ext_14(mut h: Heard) {
+    let made = h.server.post("/articles", slug("one")).await;
+    assert_eq!(made.status, 201);
+    assert_eq!(h.named(&made).await, "blog.articles.created");
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    for name in ["two", "three"] {
+        let made = h.server.post("/articles", slug(name)).await;
+        assert_eq!(h.named(&made).await, "blog.articles.created");
+    }
+    let nothing = h.server.patch(&format!("/articles/{id}"), json!({})).await;
+    assert_eq!(nothing.status, 200);
+    assert!(!nothing.headers.contains_key("x-event-id"));
+    let batch = h.server.post("/articles/clear", json!({"views": 0})).await;
+    assert_eq!(batch.json(), json!(3));
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), &event.payload), ("blog.articles.clear", &json!({"count": 3})));
+    assert_eq!(batch.headers["x-event-id"], event.id.as_str());
+    assert_eq!((event.record_id, event.before, event.after), (None, None, None));
+    h.silent(&nothing).await;
+}
+
+async fn every_kind_tells(mut h: Heard) {
+    let made = h.server.post("/articles", slug("one")).await;
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(h.named(&made).await, "blog.articles.created");
+    let at = format!("/articles/{id}");
+    let calls = [
+        (h.server.patch(&at, json!({"views": 5})).await, "updated"),
+        (h.server.post(&format!("{at}/publish"), json!({})).await, "PUBLISHED"),
+        (h.server.post(&format!("{at}/count-view"), json!({})).await, "count-view"),
+        (h.server.patch(&format!("{at}/set-views"), json!({"views": 1})).await, "set-views"),
+        (h.server.post(&format!("{at}/tag"), json!({"tag": "a"})).await, "tag"),
+        (h.server.post("/articles/ensure", json!({"slug": "two", "views": 1})).await, "created"),
+        (h.server.post("/articles/ensure", json!({"slug": "two", "views": 7})).await, "updated"),
+        (h.server.post("/articles/redeem", slug("two")).await, "deleted"),
+        (h.server.post("/articles/publish-all", json!({"views": 1})).await, "publish-all"),
+        (h.server.delete(&at).await, "deleted"),
+    ];
+    for (reply, name) in calls {
+        assert!(reply.status < 300, "{name}: {reply:?}");
+        let name = if name == "PUBLISHED" { "article.published".to_owned() } else { format!("blog.articles.{name}") };
+        assert_eq!(h.named(&reply).await, name);
+    }
+}
+
+async fn failures_and_no_ops_are_silent(mut h: Heard) {
+    let made = h.server.post("/articles", slug("one")).await;
+    h.named(&made).await;
+    let at = format!("/articles/{}", made.json()["id"].as_str().unwrap());
+    for reply in [
+        h.server.post("/articles", slug("one")).await,
+        h.server.post("/articles", json!({})).await,
+        h.server.patch(&at, json!({})).await,
+        h.server.patch("/articles/nobody", json!({"views": 1})).await,
+        h.server.delete("/articles/nobody").await,
+        h.server.post("/articles/nobody/publish", json!({})).await,
+        h.server.post("/articles/redeem", slug("nobody")).await,
+        h.server.post("/articles/clear", json!({"views": 99})).await,
+        h.server.post("/articles/publish-all", json!({"views": 99})).await,
+        h.server.get(&at).await,
+        h.server.raw("PATCH", &at, &[("content-type", "application/json"), ("if-match", "\"9\"")], "{\"views\":3}").await,
+    ] {
+        assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
+    }
+    let last = h.server.get(&at).await;
+    h.silent(&last).await;
+}
+
+async fn what_it_holds(mut h: Heard) {
+    let body = json!({"slug": "one", "pin": "1234", "tags": ["é", "\"quoted\""]}).to_string();
+    let headers =
+        [("content-type", "application/json"), ("x-request-id", "request-of-mine"), ("authorization", &h.server.token("ann", &[]))];
+    let made = h.server.raw("POST", "/articles", &headers, &body).await;
+    let event = h.next().await;
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!((event.entity.as_ref(), event.route.as_ref(), event.request_id.as_str()), ("blog_articles", "create", "request-of-mine"));
+    assert_eq!((event.record_id.as_deref(), event.version, event.tenant_id.as_deref()), (Some(id.as_str()), Some(1), None));
+    assert_eq!((event.actor.kind.as_str(), event.actor.id.as_deref()), ("user", Some("ann")));
+    assert_eq!(event.at, h.server.now());
+    // What clients can read, and nothing else.
+    assert_eq!(event.payload, made.json());
+    assert_eq!((event.before, event.after), (None, Some(made.json())));
+    let changed = h.server.patch(&format!("/articles/{id}"), json!({"views": 4, "pin": "5678"})).await;
+    let event = h.next().await;
+    assert_eq!((&event.payload, event.version), (&changed.json(), Some(2)));
+    assert_eq!((event.before, event.after), (None, Some(changed.json())));
+    h.server.delete(&format!("/articles/{id}")).await;
+    let event = h.next().await;
+    assert_eq!((&event.payload, event.before, event.after), (&changed.json(), Some(changed.json()), None));
+    // Code that calls is somebody as well.
+    let articles = h.server.running().adapter::<Article>().unwrap();
+    articles.create(&Cx::system("a test"), ArticleCreate { secret: Some("hidden".to_owned()), ..article("code") }).await.unwrap();
+    let event = h.next().await;
+    assert_eq!((event.actor.kind.as_str(), event.actor.id, event.request_id.as_str()), ("system", None, ""));
+    assert!(!format!("{:?}", (event.payload, event.after)).contains("hidden"));
+}
+
+async fn transactions_tell_when_committed(mut h: Heard) {
+    let articles = h.server.running().adapter::<Article>().unwrap();
+    let cx = Cx::actor(Actor::user("ann"));
+    let undone: linchpin::Result<()> = cx
+        .transaction(async |cx| {
+            articles.create(cx, article("undone")).await?;
+            Err(linchpin::Error::not_found())
+        })
+        .await;
+    assert!(undone.is_err());
+    let done = cx.transaction(async |cx| {
+        let first = articles.create(cx, article("first")).await?;
+        // Refused alone; the transaction goes on.
+        assert!(articles.create(cx, article("first")).await.is_err());
+        articles.publish(cx, first.id.as_str()).await?;
+        articles.create(cx, article("second")).await
+    });
+    done.await.unwrap();
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let event = h.next().await;
+        told.push((event.payload["slug"].as_str().unwrap().to_owned(), event.name));
+    }
+    let expected = [("first", "blog.articles.created"), ("first", "article.published"), ("second", "blog.articles.created")];
+    assert_eq!(told, expected.map(|(slug, name)| (slug.to_owned(), name.to_owned())));
+    let quiet = h.server.get("/articles").await;
+    h.silent(&quiet).await;
+}
+
+async fn in_commit_order(mut h: Heard) {
+    let made = h.server.post("/articles", slug("one")).await;
+    h.named(&made).await;
+    let at = format!("/articles/{}/count-view", made.json()["id"].as_str().unwrap());
+    let server = &h.server;
+    let replies = futures_util::future::join_all((0..200).map(|_| server.post(&at, json!({})))).await;
+    let mut ids: Vec<String> = replies.iter().map(|r| r.headers["x-event-id"].to_str().unwrap().to_owned()).collect();
+    let mut told = Vec::new();
+    for n in 1..=200 {
+        let event = h.next().await;
+        assert_eq!((&event.payload["views"], event.version), (&json!(2 * n), Some(n + 1)), "out of order");
+        told.push(event.id.to_string());
+    }
+    ids.sort();
+    told.sort();
+    assert_eq!(ids, told, "each answer names its own event");
+}
+
+async fn owners(mut h: Heard) {
+    let headers = [("content-type", "application/json"), ("authorization", &h.server.token_in("ann", "red"))];
+    let made = h.server.raw("POST", "/memos", &headers, "{\"text\":\"a\"}").await;
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), event.tenant_id.as_deref(), event.payload), ("memos.created", Some("red"), made.json()));
+    assert_eq!(event.after.unwrap()["team"], "red", "guards of consumers need it");
+    let gone = h.server.raw("DELETE", &format!("/memos/{}", made.json()["id"].as_str().unwrap()), &headers[1..], "").await;
+    let event = h.next().await;
+    assert_eq!(gone.headers["x-event-id"], event.id.as_str());
+    assert_eq!((event.name.as_str(), event.before), ("memos.deleted", None));
+    assert!(event.after.unwrap()["goneAt"].is_string());
+    // Code of the application itself: the record says whose it is.
+    let memos = h.server.running().adapter::<Memo>().unwrap();
+    memos.purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap()).await.unwrap();
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), event.tenant_id.as_deref()), ("memos.deleted", Some("red")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_sink_changes_no_answer_and_is_offered_the_same_again() {
+    for sqlite in [false, true] {
+        let mut h = heard(sqlite, 2).await;
+        let made = h.server.post("/articles", slug("one")).await;
+        assert_eq!(made.status, 201);
+        assert_eq!(h.named(&made).await, "blog.articles.created");
+        let quiet = h.server.get("/articles").await;
+        h.silent(&quiet).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entities_nobody_listens_to_record_nothing() {
+    let handled = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&handled);
+    let more = |app: App| {
+        app.on_event::<Memo, _, _>("memos", move |event| {
+            assert!(event.key().is_some());
+            count.fetch_add(1, Ordering::SeqCst);
+            async { Ok(()) }
+        })
+    };
+    let server = Server::sqlite_with(&NEWS, more).await;
+    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
+    assert!(server.post("/memos", json!({"text": "a"})).await.status == 401, "nobody has no tenant");
+    let headers = [("content-type", "application/json"), ("authorization", &server.token_in("ann", "red"))];
+    assert!(server.raw("POST", "/memos", &headers, "{\"text\":\"a\"}").await.headers.contains_key("x-event-id"));
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while handled.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("handled in time");
+    let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
+    let stored: i64 = file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0)).unwrap();
+    assert_eq!(stored, 1);
+    // A route that names an event is reason enough for its entity.
+    let server = Server::memory(&NEWS).await;
+    assert!(server.post("/articles", slug("one")).await.headers.contains_key("x-event-id"));
+    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
+    // And an app in which nobody listens has no outbox at all.
+    let server = Server::sqlite(&SILENT).await;
+    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
+    let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
+    assert!(file.prepare("SELECT 1 FROM linchpin_outbox").is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscriptions_are_typed_or_by_name() {
+    let (give, take) = tokio::sync::oneshot::channel();
+    let more = |app: App| {
+        app.after_adapters(async move |adapters| {
+            let typed = adapters.events().subscribe::<Article>()?;
+            let named = adapters.events().subscribe_to("article.published")?;
+            drop(give.send((typed, named)));
+            Ok(())
+        })
+    };
+    let server = Server::memory_with(&NEWS, more).await;
+    let (mut typed, mut named) = take.await.unwrap();
+    let made = server.post("/articles", slug("one")).await;
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let published = server.post(&format!("/articles/{id}/publish"), json!({})).await;
+    let event = typed.next().await.unwrap().unwrap();
+    assert_eq!((event.key(), event.name.as_str()), (Some(id.clone()), "blog.articles.created"));
+    assert_eq!(typed.next().await.unwrap().unwrap().name, "article.published");
+    let event = named.next().await.unwrap().unwrap();
+    assert_eq!(published.headers["x-event-id"], event.id.as_str());
+    // Once the app serves, only what is recorded can be listened to.
+    let bus = server.running().adapters().events().clone();
+    assert!(bus.subscribe::<Article>().is_ok());
+    assert!(bus.subscribe::<Quiet>().is_err() && bus.subscribe_to("quiets.created").is_err());
+    // Too slow, and told so.
+    for _ in 0..1100 {
+        server.post(&format!("/articles/{id}/count-view"), json!({})).await;
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        match tokio::time::timeout_at(deadline, typed.next()).await.expect("told in time") {
+            Some(Err(linchpin::Lagged(missed))) => {
+                assert!(missed > 0);
+                break;
+            }
+            other => assert!(other.is_some()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_no_route_has_stops_the_start() {
+    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
+    let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS).after_adapters(async |adapters| {
+        drop(adapters.events().subscribe_to("blog.articles.tagged")?);
+        Ok(())
+    });
+    let error = app.start().await.unwrap_err().to_string();
+    assert_eq!(error, "no route has the event `blog.articles.tagged`, which is subscribed to; did you mean `blog.articles.tag`?");
+    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
+    let nothing = || async { Ok(()) };
+    let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS);
+    let app = app.on_event::<Article, _, _>("twice", move |_| nothing()).on_event::<Memo, _, _>("twice", move |_| nothing());
+    assert!(app.start().await.unwrap_err().to_string().contains("two consumers of events are named `twice`"));
+}
