@@ -1,5 +1,8 @@
 //! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
 
+pub(crate) mod narrow;
+mod rate;
+
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::{Expr, Ident, LitStr};
@@ -19,6 +22,12 @@ pub(crate) struct Policy {
     pub(crate) timeout: Option<u64>,
     /// What its events are called.
     pub(crate) event: Option<LitStr>,
+    pub(crate) rate_limit: Option<rate::RateLimit>,
+    pub(crate) input: Option<narrow::Fields>,
+    pub(crate) output: Option<narrow::Fields>,
+    pub(crate) summary: Option<LitStr>,
+    pub(crate) tags: Option<Vec<LitStr>>,
+    pub(crate) deprecated: bool,
 }
 
 /// Who may call.
@@ -31,28 +40,12 @@ pub(crate) enum Auth {
 }
 
 /// The keys that [`Policy::option`] reads.
-pub(crate) const KEYS: &[&str] = &["auth", "roles", "disabled", "max_body", "timeout", "event"];
+pub(crate) const KEYS: &[&str] =
+    &["auth", "roles", "disabled", "max_body", "timeout", "event", "rate_limit", "input", "output", "summary", "tags", "deprecated"];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &[
-    "guards",
-    "permission",
-    "audit",
-    "middleware",
-    "rate_limit",
-    "idempotent",
-    "method",
-    "path",
-    "base",
-    "input",
-    "output",
-    "summary",
-    "description",
-    "deprecated",
-    "tags",
-    "output_once",
-    "paging",
-];
+pub(crate) const LATER: &[&str] =
+    &["guards", "permission", "audit", "middleware", "idempotent", "method", "path", "base", "description", "output_once", "paging"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -64,6 +57,12 @@ impl Policy {
             "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
             "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
             "event" => self.event = event(opt, d),
+            "rate_limit" => self.rate_limit = rate::read(opt, d),
+            "input" => self.input = narrow::read(opt, "input(title, body)", d),
+            "output" => self.output = narrow::read(opt, "output(id, title)", d),
+            "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
+            "tags" => self.tags = tags(opt, d),
+            "deprecated" => self.deprecated = opt.flag(d),
             _ => return false,
         }
         true
@@ -71,12 +70,17 @@ impl Policy {
 
     /// Whether nothing is declared.
     pub(crate) fn is_inherit(&self) -> bool {
-        let limits = self.max_body.is_some() || self.timeout.is_some();
-        self.auth.is_none() && self.roles.is_none() && !self.disabled && !limits && self.event.is_none()
+        self.calls().is_empty()
     }
 
     /// The descriptor; `__lp` is in scope.
     pub(crate) fn tokens(&self) -> TokenStream {
+        let calls = self.calls();
+        quote!(__lp::PolicyDesc::INHERIT #calls)
+    }
+
+    /// What is declared, as calls on the empty descriptor.
+    fn calls(&self) -> TokenStream {
         let auth = self.auth.as_ref().map(|auth| match auth {
             Auth::None(_) => quote!(.auth(__lp::AuthDesc::None)),
             Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
@@ -87,7 +91,13 @@ impl Policy {
         let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
         // A literal, so that a reference to it is static.
         let event = self.event.as_ref().map(|name| quote!(.event(&__lp::EventDesc { name: Some(#name), payload: None, records: false })));
-        quote!(__lp::PolicyDesc::INHERIT #auth #roles #disabled #max_body #timeout #event)
+        let rate_limit = self.rate_limit.as_ref().map(rate::RateLimit::tokens);
+        let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
+        let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
+        let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
+        let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
+        let deprecated = self.deprecated.then(|| quote!(.deprecated()));
+        quote!(#auth #roles #disabled #max_body #timeout #event #rate_limit #input #output #summary #tags #deprecated)
     }
 }
 
@@ -158,6 +168,15 @@ fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
         }
     }
     Some(roles)
+}
+
+fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
+    let list = opt.list("tags(\"search\")", d)?;
+    let tags = options::each::<LitStr>(list, d);
+    if tags.is_empty() && opt.is_empty_list() {
+        d.error(&opt.key, "`tags` names none").help("`tags(\"search\")`");
+    }
+    Some(tags)
 }
 
 const BYTES: &[(&str, u64)] = &[("B", 1), ("KB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];

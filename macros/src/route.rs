@@ -54,6 +54,7 @@ impl Args {
                 _ => options::unknown(opt, "route", &known, policy::LATER, d),
             }
         }
+        policy::narrow::refuse(&route.policy, d);
         for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
             if options::lacks(&options, name, &known) {
                 d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));

@@ -8,7 +8,7 @@ pub use crate::entity::{
     UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
-pub use crate::http::{AuthDesc, EventDesc, PolicyDesc};
+pub use crate::http::{AuthDesc, EventDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 /// A request, as extra routes get it.

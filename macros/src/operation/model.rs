@@ -10,6 +10,7 @@ use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::{Scope, Sibling};
+use crate::policy::narrow;
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -62,6 +63,9 @@ impl<'a> Model<'a> {
         });
         if let Some(plan) = &plan {
             reach::check(&args, plan, &name, declared, entity, scope.d);
+            let answers = plan.parts.is_empty() && plan.returns.is_record();
+            let policies = std::iter::once(&args.route.policy).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()));
+            policies.for_each(|policy| narrow::check_operation(policy, answers, entity, scope.d));
         }
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
         let marker = |p: &crate::expr::Param| {

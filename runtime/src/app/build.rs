@@ -10,7 +10,7 @@ use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
-use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall};
+use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
 use crate::store::{Store, granted, memory::Memory};
@@ -35,6 +35,7 @@ pub struct App {
     pub(super) version: Option<String>,
     store: Option<Arc<dyn Store>>,
     sweep_every: Duration,
+    rates: Option<Arc<dyn RateStore>>,
     hooks: Vec<Hook>,
     events: Hub,
 }
@@ -113,6 +114,7 @@ impl App {
             version: None,
             store: None,
             sweep_every: SWEEP,
+            rates: None,
             hooks: Vec::new(),
             events: Hub::default(),
         }
@@ -172,6 +174,13 @@ impl App {
     #[must_use]
     pub fn sweep_every(mut self, period: Duration) -> Self {
         self.sweep_every = period;
+        self
+    }
+
+    /// Replaces where calls are counted for `rate_limit`: in this process.
+    #[must_use]
+    pub fn rate_store(mut self, store: impl RateStore) -> Self {
+        self.rates = Some(Arc::new(store));
         self
     }
 
@@ -264,7 +273,7 @@ impl App {
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
         let info = self.info();
-        let Self { config, plugins, packages, clock, overrides, sweep_every, hooks, mut events, store: own_store, .. } = self;
+        let Self { config, plugins, packages, clock, overrides, sweep_every, rates, hooks, mut events, store: own_store, .. } = self;
         let config = config.checked()?;
         let secrets = config.signing_secrets()?;
         let plugins = checks::ordered(plugins, &packages)?;
@@ -336,6 +345,9 @@ impl App {
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
             state.auth = auth;
+            if let Some(rates) = rates {
+                state.rates = rates;
+            }
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             teardown.events = events;
             state.clock = clock;

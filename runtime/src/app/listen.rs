@@ -82,13 +82,13 @@ async fn accept(
         if full && !std::mem::replace(&mut told_full, true) {
             tracing::warn!(most, "as many connections are open as may be; further ones wait");
         }
-        let stream = tokio::select! {
+        let (stream, client) = tokio::select! {
             Some(_) = connections.join_next() => {
                 told_full &= connections.len() + most / 10 >= most;
                 continue;
             }
             accepted = listener.accept(), if !full => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, say: waiting a little lets connections end.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -100,7 +100,7 @@ async fn accept(
         };
         // Answers are written whole, so waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
-        let service = service.clone();
+        let service = service.from_address(client.ip());
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
             let mut service = service.clone();
             async move {

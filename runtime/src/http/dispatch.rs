@@ -1,8 +1,9 @@
 //! What every route of an entity shares: policy, inputs, the call, the answer.
 //!
-//! The order of checks is the contract's: actor, auth, roles, body, unknown parameters, content type, syntax, validation,
+//! The order of checks is the contract's: actor, rate limit, auth, roles, body, unknown parameters, content type, syntax, validation,
 //! precondition, statement. A request that fails one of them has changed nothing.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
@@ -46,9 +47,13 @@ pub(super) async fn run(
     parts: &Parts,
     body: &mut Body,
     id: &RequestId,
+    from: Option<IpAddr>,
 ) -> Result<Response<Body>> {
     let policy = &mounted.endpoint.policy;
     let actor = actor(app, parts).await?;
+    if let Some(limiter) = &mounted.limiter {
+        limiter.admit(&actor, from, (app.clock)()).await?;
+    }
     if let Some(check) = &mounted.check {
         check(&actor)?;
     }
@@ -256,7 +261,11 @@ impl Asked<'_> {
 
     fn draft(&self, on: &Target, mode: Mode) -> Result<Draft> {
         let object = input::object(&self.parts.headers, &self.body)?;
-        Ok(read_draft(on.table.desc, &object, mode, self.cx.now()))
+        let mut draft = read_draft(on.table.desc, &object, mode, self.cx.now());
+        if let Some(allowed) = &on.input {
+            input::narrow(on.table.desc, &object, allowed, &mut draft);
+        }
+        Ok(draft)
     }
 
     fn no_query(&self) -> Result<()> {

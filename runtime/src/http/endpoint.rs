@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path;
-use super::{AuthDesc, ExtraRouteSpec, PolicyDesc};
+use super::{AuthDesc, ExtraRouteSpec, PolicyDesc, RateLimit};
 use crate::entity::{PageArgs, SourceLine};
 use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg};
 use crate::package::{EntityEntry, Package};
@@ -76,11 +76,34 @@ pub struct Policy {
     pub max_body: u64,
     /// After this, 504.
     pub timeout: Duration,
+    /// Beyond it, 429.
+    pub rate_limit: Option<RateLimit>,
+    /// The fields that create and update bodies may hold; `None`: all writable ones.
+    pub input: Option<&'static [&'static str]>,
+    /// The fields that answers hold; `None`: all readable ones.
+    pub output: Option<&'static [&'static str]>,
+    /// Replaces what the API document says in one line.
+    pub summary: Option<&'static str>,
+    /// Replaces the name of the entity as the tag in the API document.
+    pub tags: Option<&'static [&'static str]>,
+    /// Whether answers carry `Deprecation: true`.
+    pub deprecated: bool,
 }
 
 impl Policy {
     /// The contract's defaults: a user, 1 MiB, 30 s.
-    pub const DEFAULT: Self = Self { auth: AuthDesc::Named("userAuth"), roles: &[], max_body: 1 << 20, timeout: Duration::from_secs(30) };
+    pub const DEFAULT: Self = Self {
+        auth: AuthDesc::Named("userAuth"),
+        roles: &[],
+        max_body: 1 << 20,
+        timeout: Duration::from_secs(30),
+        rate_limit: None,
+        input: None,
+        output: None,
+        summary: None,
+        tags: None,
+        deprecated: false,
+    };
 
     /// What a declared policy means once `routes.defaults` has been merged in.
     pub fn effective(declared: PolicyDesc) -> Self {
@@ -89,6 +112,12 @@ impl Policy {
             roles: declared.roles.unwrap_or(Self::DEFAULT.roles),
             max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
             timeout: declared.timeout.map_or(Self::DEFAULT.timeout, Duration::from_millis),
+            rate_limit: declared.rate_limit,
+            input: declared.input,
+            output: declared.output,
+            summary: declared.summary,
+            tags: declared.tags,
+            deprecated: declared.deprecated,
         }
     }
 

@@ -3,6 +3,8 @@
 use axum::http::HeaderMap;
 
 use super::body;
+use crate::entity::EntityDesc;
+use crate::resource::Draft;
 use crate::validate::{Body, read_object};
 use crate::{Error, Problem, Result};
 
@@ -36,4 +38,20 @@ pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     }
     let names = object.members().iter().map(|(name, _)| name.to_string());
     Err(Error::validation(names.map(|name| Problem::new(name, "unknown_field", "is not a field")).collect()))
+}
+
+/// Refuses members other than the `allowed` fields, as if the entity had no others.
+pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draft: &mut Draft) {
+    for (name, _) in body.members() {
+        let field = desc.field_by_wire(name);
+        if field.is_some_and(|i| allowed.contains(&i)) {
+            continue;
+        }
+        if let Some(value) = field.and_then(|i| draft.values.get_mut(i)) {
+            *value = None;
+        }
+        let inside = |path: &str| path.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']));
+        draft.problems.retain(|problem| !inside(&problem.path));
+        draft.problems.push(Problem::new(name.as_ref(), "unknown_field", "is not a field"));
+    }
 }

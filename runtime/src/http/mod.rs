@@ -37,6 +37,8 @@ mod precondition;
 #[cfg(feature = "server")]
 mod query;
 #[cfg(feature = "server")]
+mod rate;
+#[cfg(feature = "server")]
 mod request_id;
 #[cfg(feature = "server")]
 mod response;
@@ -57,7 +59,9 @@ pub use extra::call_handler;
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 pub(crate) use host::refused as refused_host;
-pub use policy::{AuthDesc, EventDesc, PolicyDesc};
+pub use policy::{AuthDesc, EventDesc, PolicyDesc, RateLimit};
+#[cfg(feature = "server")]
+pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 #[cfg(feature = "server")]
 pub use request_id::RequestId;
 #[cfg(feature = "server")]

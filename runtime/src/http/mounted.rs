@@ -10,6 +10,7 @@ use super::endpoint::{Action, Endpoint};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
+use super::rate::Limiter;
 use super::router::HttpState;
 use crate::entity::ScopeFrom;
 use crate::operation::{Answer, Method};
@@ -24,6 +25,8 @@ pub(super) struct Mounted {
     pub(super) check: Option<AuthCheck>,
     /// Whether a call may make events.
     pub(super) emits: bool,
+    /// `None`: no policy counts calls.
+    pub(super) limiter: Option<Box<Limiter>>,
     pub(super) plan: Plan,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Target {
     pub(super) table: Arc<Table>,
     pub(super) form: Form,
     pub(super) projection: Arc<Projection>,
+    /// The fields that bodies may hold, when they are fewer than can be written.
+    pub(super) input: Option<Box<[usize]>>,
     /// Whether what a call sees depends on who calls, or where.
     pub(super) guarded: bool,
     /// The parameters of the parent path: position in the path, and the field that is bound to it.
@@ -66,7 +71,8 @@ impl Mounted {
             },
         };
         let emits = endpoint.method != Method::Get && state.adapters.emit();
-        Ok(Self { check, emits, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
+        let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
+        Ok(Self { check, emits, limiter, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
     }
 }
 
@@ -92,16 +98,35 @@ impl Plan {
             }
         };
         let table = table()?;
-        let projection = Arc::clone(&table.projection);
+        let fields = |names| fields(table, names).ok_or_else(|| refuse(endpoint, "is narrowed to a field that the entity lacks"));
+        // An operation may answer records of another entity, which has fields of its own.
+        let own = !matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.answers().is_some());
+        let output = endpoint.policy.output.filter(|_| own);
+        let projection = match output.map(fields).transpose()? {
+            // What nobody may read stays hidden whatever a policy says.
+            Some(chosen) => Arc::new(Projection::of(table.desc, |i, field| field.readable() && chosen.contains(&i))),
+            None => Arc::clone(&table.projection),
+        };
+        let form = match endpoint.run {
+            // An override may read as it likes; records as values are projected when they are answered.
+            Some(_) if output.is_some() => Form::Records,
+            _ => Form::Json(Arc::clone(&projection)),
+        };
         let target = Target {
             guarded: table.is_guarded(),
             parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
             table: Arc::clone(table),
-            form: Form::Json(Arc::clone(&projection)),
+            form,
+            input: endpoint.policy.input.map(fields).transpose()?,
             projection,
         };
         Ok(Self::Entity(target, plan))
     }
+}
+
+/// The positions of fields; `None` when the entity lacks one.
+fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
+    names.iter().map(|name| table.desc.fields.iter().position(|f| f.name == *name)).collect()
 }
 
 /// The path of an entity's records, when there is a route to them.

@@ -9,6 +9,42 @@ pub enum AuthDesc {
     Named(&'static str),
 }
 
+/// So many calls in so long, counted for each caller of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Most calls in one window.
+    pub max: u32,
+    /// In milliseconds.
+    pub window: u64,
+    /// Counts addresses, even of callers who are known.
+    pub by_address: bool,
+    /// Lets calls pass while the counters cannot be reached; else they are answered 503.
+    pub fail_open: bool,
+}
+
+impl RateLimit {
+    /// So many calls in a window of so many milliseconds.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(max: u32, window: u64) -> Self {
+        Self { max, window, by_address: false, fail_open: false }
+    }
+
+    /// Counts addresses.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn by_address(self) -> Self {
+        Self { by_address: true, ..self }
+    }
+
+    /// Lets calls pass without counters.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn fail_open(self) -> Self {
+        Self { fail_open: true, ..self }
+    }
+}
+
 /// The keys of a route policy; `None` inherits `routes.defaults`, and those the contract's default.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyDesc {
@@ -24,6 +60,18 @@ pub struct PolicyDesc {
     pub timeout: Option<u64>,
     /// What its events are called and hold.
     pub event: Option<&'static EventDesc>,
+    /// How often one caller may call.
+    pub rate_limit: Option<RateLimit>,
+    /// The fields that create and update bodies may hold, by their names in the declaration.
+    pub input: Option<&'static [&'static str]>,
+    /// The fields that answers hold, by their names in the declaration.
+    pub output: Option<&'static [&'static str]>,
+    /// For the API document.
+    pub summary: Option<&'static str>,
+    /// For the API document.
+    pub tags: Option<&'static [&'static str]>,
+    /// Answers say so in the header `Deprecation`.
+    pub deprecated: bool,
 }
 
 /// The events of a route as declared.
@@ -63,7 +111,20 @@ impl EventDesc {
 
 impl PolicyDesc {
     /// Inherits everything.
-    pub const INHERIT: Self = Self { auth: None, roles: None, disabled: false, max_body: None, timeout: None, event: None };
+    pub const INHERIT: Self = Self {
+        auth: None,
+        roles: None,
+        disabled: false,
+        max_body: None,
+        timeout: None,
+        event: None,
+        rate_limit: None,
+        input: None,
+        output: None,
+        summary: None,
+        tags: None,
+        deprecated: false,
+    };
 
     /// With who may call.
     #[doc(hidden)]
@@ -107,6 +168,48 @@ impl PolicyDesc {
         Self { event: Some(event), ..self }
     }
 
+    /// With a limit of calls.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn rate_limit(self, limit: RateLimit) -> Self {
+        Self { rate_limit: Some(limit), ..self }
+    }
+
+    /// With the fields that bodies may hold.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn input(self, fields: &'static [&'static str]) -> Self {
+        Self { input: Some(fields), ..self }
+    }
+
+    /// With the fields that answers hold.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn output(self, fields: &'static [&'static str]) -> Self {
+        Self { output: Some(fields), ..self }
+    }
+
+    /// With a summary.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn summary(self, text: &'static str) -> Self {
+        Self { summary: Some(text), ..self }
+    }
+
+    /// With tags.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn tags(self, tags: &'static [&'static str]) -> Self {
+        Self { tags: Some(tags), ..self }
+    }
+
+    /// Deprecated.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn deprecated(self) -> Self {
+        Self { deprecated: true, ..self }
+    }
+
     /// These keys, with those of `defaults` where they are absent. `disabled` is never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
@@ -117,6 +220,12 @@ impl PolicyDesc {
             max_body: if self.max_body.is_some() { self.max_body } else { defaults.max_body },
             timeout: if self.timeout.is_some() { self.timeout } else { defaults.timeout },
             event: if self.event.is_some() { self.event } else { defaults.event },
+            rate_limit: if self.rate_limit.is_some() { self.rate_limit } else { defaults.rate_limit },
+            input: if self.input.is_some() { self.input } else { defaults.input },
+            output: if self.output.is_some() { self.output } else { defaults.output },
+            summary: if self.summary.is_some() { self.summary } else { defaults.summary },
+            tags: if self.tags.is_some() { self.tags } else { defaults.tags },
+            deprecated: self.deprecated || defaults.deprecated,
         }
     }
 }

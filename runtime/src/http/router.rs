@@ -1,6 +1,7 @@
 //! From endpoints to a service: the route table, and everything about a route that can be known before its first request.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,6 +16,7 @@ use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::mounted::Mounted;
 use super::path;
+use super::rate::{RateStore, RatesInProcess};
 use super::serve::{self, Unrouted};
 use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
@@ -42,6 +44,8 @@ pub struct HttpState {
     pub extra_paths: Vec<String>,
     /// Origins whose pages may read answers; none by default.
     pub cors: Option<Cors>,
+    /// Where calls are counted for `rate_limit`; in this process by default.
+    pub rates: Arc<dyn RateStore>,
 }
 
 impl HttpState {
@@ -55,6 +59,7 @@ impl HttpState {
             extra: axum::Router::new(),
             extra_paths: Vec::new(),
             cors: None,
+            rates: Arc::new(RatesInProcess::default()),
         }
     }
 }
@@ -86,12 +91,25 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// When two endpoints have one method and path, a path is malformed, or an `auth` name has no check.
 #[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
 pub fn service(endpoints: Vec<Endpoint>, state: HttpState) -> Result<HttpService> {
-    Ok(HttpService(Arc::new(App::new(&endpoints, state)?)))
+    Ok(HttpService { app: Arc::new(App::new(&endpoints, state)?), from: None })
 }
 
 /// Answers every request of an application; cheap to clone.
 #[derive(Clone)]
-pub struct HttpService(Arc<App>);
+pub struct HttpService {
+    app: Arc<App>,
+    /// The other end of the connection that this clone serves.
+    from: Option<IpAddr>,
+}
+
+impl HttpService {
+    /// The same service for one connection, whose other end is known: what limits by address counts.
+    #[must_use]
+    pub fn from_address(&self, address: IpAddr) -> Self {
+        // One client has one address, whichever way the socket spells it.
+        Self { app: Arc::clone(&self.app), from: Some(address.to_canonical()) }
+    }
+}
 
 impl fmt::Debug for HttpService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,10 +131,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let app = Arc::clone(&self.0);
+        let app = Arc::clone(&self.app);
         // Most requests have no body, and an empty one costs nothing.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
-        Box::pin(serve::serve(app, request).map(Ok))
+        Box::pin(serve::serve(app, request, self.from).map(Ok))
     }
 }
 

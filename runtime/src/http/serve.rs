@@ -4,6 +4,7 @@
 //! One function instead of a stack of layers: each of those would box a future and look at the headers again.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use axum::body::{Body, HttpBody};
 use axum::http::header::{ALLOW, CACHE_CONTROL};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower_service::Service;
 
 use super::body;
@@ -26,6 +27,8 @@ use super::router::{App, Found, method_not_allowed};
 use crate::{Code, Cx, Error, Result};
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
 /// Longest query string, in bytes.
 const MAX_QUERY: usize = 8192;
 
@@ -41,7 +44,7 @@ pub(super) struct Denied(pub(super) Arc<Error>);
 ///
 /// The future of it is boxed once per request, so it is kept small: what it needs stands in it once, inner futures borrow,
 /// and rare paths are boxed on their own.
-pub(super) fn serve(app: Arc<App>, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send {
+pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>) -> impl Future<Output = Response<Body>> + Send {
     let started = Instant::now();
     let (parts, mut body) = request.into_parts();
     let id = RequestId::of(&parts.headers);
@@ -53,7 +56,7 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>) -> impl Future<Output
         let allow = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
                 let answer = {
-                    let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id));
+                    let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id, from));
                     guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done)
                 };
                 if answer.is_err() && !body.is_end_stream() {
@@ -177,6 +180,9 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     headers.insert(request_id::HEADER, id.header());
     if mounted.is_some_and(|m| !m.endpoint.policy.is_public()) && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, NO_STORE);
+    }
+    if mounted.is_some_and(|m| m.endpoint.policy.deprecated) {
+        headers.insert(DEPRECATION, TRUE);
     }
     if let Some(grant) = grant {
         grant.apply(response.status(), response.headers_mut());

@@ -159,6 +159,10 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     if !endpoint.policy.roles.is_empty() {
         out.push(Code::Forbidden);
     }
+    if let Some(limit) = endpoint.policy.rate_limit {
+        out.push(Code::RateLimited);
+        out.extend((!limit.fail_open).then_some(Code::Unavailable));
+    }
     if let Action::Extra(_) = endpoint.action {
         return out;
     }

@@ -6,6 +6,7 @@
 mod docs;
 mod errors;
 mod names;
+mod narrowed;
 mod operation;
 mod parameters;
 mod schema;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, parameters, reference};
+use super::{Components, errors, narrowed, parameters, reference};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -37,6 +37,7 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
         out["tags"] = json!([names.schema(table.desc)]);
     }
     document(&mut out, endpoint, names);
+    narrowed::describe(&mut out, endpoint);
     let parameters = parameters::parameters(parts);
     if !parameters.is_empty() {
         out["parameters"] = Json::Array(parameters);
@@ -113,8 +114,7 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
     let table = endpoint.table.as_ref()?;
     let entity = names.schema(table.desc).to_owned();
     let (schema, required) = match endpoint.action {
-        Action::Create => (format!("{entity}Create"), true),
-        Action::Update => (format!("{entity}Update"), true),
+        Action::Create | Action::Update => (narrowed::input(endpoint, &entity, components), true),
         Action::Operation(spec, _) => {
             let (schema, required) = input(endpoint, spec)?;
             let name = format!("{entity}{}Input", names::pascal(spec.name));
@@ -187,7 +187,8 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
         return Json::Object(out);
     }
     let Some(table) = &endpoint.table else { return Json::Object(out) };
-    let entity = names.schema(table.desc);
+    let own = names.schema(table.desc);
+    let entity = &*narrowed::output(endpoint, own, components);
     let versioned = table.desc.version.is_some();
     let record = if versioned { header_map(&[("ETag", "ETag")]) } else { header_map(&[]) };
     let answer = |description: &str, headers: Json, schema: Json| json!({ "description": description, "headers": headers, "content": { "application/json": { "schema": schema } } });
@@ -202,7 +203,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
         Action::Update => ("200", answer("The changed record.", record, reference("schemas", entity))),
         Action::Delete => ("204", json!({ "description": "Removed.", "headers": header_map(&[]) })),
         Action::Operation(spec, _) => {
-            let output = format!("{entity}{}Output", names::pascal(spec.name));
+            let output = format!("{own}{}Output", names::pascal(spec.name));
             let entity = spec.kind.answers().map_or(entity, |other| names.schema(other));
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),

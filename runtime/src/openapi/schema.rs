@@ -12,16 +12,37 @@ const SAFE: i64 = 9_007_199_254_740_991;
 
 /// The schemas of an entity, by the suffix of their names.
 pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4] {
-    let mut record = Object::new(desc.fields.iter().filter(|f| !f.flags.has(Flags::PRIVATE)), output);
-    record.required = desc.fields.iter().filter(|f| f.readable()).map(|f| f.wire).collect();
+    let all = |_: &FieldDesc| true;
+    [("", record(desc, all)), ("Create", create(desc, all)), ("Update", update(desc, all)), ("Page", page(name))]
+}
+
+/// A record with the fields for which `keep` says so.
+pub(super) fn record(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
+    let mut record = Object::new(desc.fields.iter().filter(|f| !f.flags.has(Flags::PRIVATE) && keep(f)), output);
+    record.required = desc.fields.iter().filter(|f| f.readable() && keep(f)).map(|f| f.wire).collect();
     record.doc = desc.doc;
-    let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable()), created);
-    create.required = desc.fields.iter().filter(|f| f.creatable() && is_required(f)).map(|f| f.wire).collect();
+    record.finish()
+}
+
+/// The body of create, with the fields for which `keep` says so.
+pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
+    let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable() && keep(f)), created);
+    create.required = desc.fields.iter().filter(|f| f.creatable() && is_required(f) && keep(f)).map(|f| f.wire).collect();
     create.closed = true;
-    let mut update = Object::new(desc.fields.iter().filter(|f| f.updatable()), input);
+    create.finish()
+}
+
+/// The body of update, with the fields for which `keep` says so.
+pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
+    let mut update = Object::new(desc.fields.iter().filter(|f| f.updatable() && keep(f)), input);
     update.closed = true;
     update.doc = "Members left out stay unchanged.";
-    let page = json!({
+    update.finish()
+}
+
+/// A page of what a schema describes.
+pub(super) fn page(name: &str) -> Json {
+    json!({
         "type": "object",
         "required": ["items", "nextCursor", "hasMore"],
         "properties": {
@@ -30,8 +51,7 @@ pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4]
             "hasMore": { "type": "boolean", "description": "Whether there is a next page." },
         },
         "additionalProperties": false,
-    });
-    [("", record.finish()), ("Create", create.finish()), ("Update", update.finish()), ("Page", page)]
+    })
 }
 
 /// What an aggregate answers, or one group of it.

@@ -13,6 +13,7 @@ mod events;
 mod fixture;
 mod ids;
 mod isolation;
+mod limits;
 mod list;
 mod lookup;
 mod operations;

@@ -134,6 +134,13 @@ pub(crate) struct Numbers {
     pub(crate) members: Vec<(syn::Ident, TokenStream, String)>,
 }
 
+impl Returns {
+    /// Whether it holds records of the entity.
+    pub(crate) fn is_record(&self) -> bool {
+        matches!(self, Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted)
+    }
+}
+
 impl Plan {
     /// Whether the caller says how many records at most.
     pub(crate) fn pages(&self) -> bool {

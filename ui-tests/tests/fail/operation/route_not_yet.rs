@@ -29,7 +29,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(rate_limit = "20/s"))]
+#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(idempotent))]
 pub const ACT: Operation<Post>;
 
 fn main() {}

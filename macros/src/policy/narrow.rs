@@ -1,0 +1,156 @@
+//! `input(..)` and `output(..)`: which fields a route takes and answers.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::Ident;
+use syn::ext::IdentExt;
+
+use super::Policy;
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, Field, Flag, Kind, ROUTES, hidden};
+use crate::options::{self, Opt};
+
+/// Fields named in one of the two options.
+#[derive(Debug, Clone)]
+pub(crate) struct Fields {
+    key: Ident,
+    names: Vec<Ident>,
+}
+
+/// Reads a list of names.
+pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fields> {
+    let list = opt.list(example, d)?;
+    if list.is_empty() {
+        d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{example}`"));
+        return None;
+    }
+    let mut names: Vec<Ident> = Vec::new();
+    for name in options::each::<Ident>(list, d) {
+        if names.contains(&name) {
+            d.error(&name, format!("field `{name}` repeated in {}", opt.key)).help("name each field once");
+        } else {
+            names.push(name);
+        }
+    }
+    Some(Fields { key: opt.key.clone(), names })
+}
+
+impl Fields {
+    /// The descriptor: names as declared, which the route resolves when it is mounted.
+    pub(super) fn tokens(&self) -> TokenStream {
+        let names = self.names.iter().map(|name| name.unraw().to_string());
+        quote!(&[#(#names),*])
+    }
+
+    /// The fields that exist; others are reported.
+    fn fields<'a>(&'a self, model: &'a EntityModel, d: &mut Diagnostics) -> Vec<(&'a Ident, &'a Field)> {
+        let mut fields = Vec::new();
+        for name in &self.names {
+            match model.index_of(name) {
+                Some(index) => fields.push((name, &model.fields[index])),
+                None => {
+                    d.error(name, format!("unknown field `{name}` in {}", self.key)).suggest(&name.unraw().to_string(), model.field_names())
+                }
+            }
+        }
+        fields
+    }
+
+    /// Rule 60: what a route answers can be read.
+    fn check_output(&self, model: &EntityModel, d: &mut Diagnostics) {
+        for (name, field) in self.fields(model, d) {
+            if let Some(how) = hidden(field) {
+                d.error(name, format!("{how} field `{name}` in output")).help("leave it out");
+            }
+        }
+    }
+
+    /// What a route takes can be written.
+    fn check_input(&self, model: &EntityModel, d: &mut Diagnostics) {
+        for (name, field) in self.fields(model, d) {
+            if field.server_owned() {
+                d.error(name, format!("field `{name}` in input is written by the server alone")).help("leave it out");
+            }
+        }
+    }
+
+    fn names(&self, field: &Field) -> bool {
+        self.names.iter().any(|name| name.unraw() == field.name)
+    }
+}
+
+/// The five routes of an entity, by name.
+const CREATE: usize = 0;
+const UPDATE: usize = 3;
+const DELETE: usize = 4;
+
+/// Checks both options on an entity's own routes.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    for policy in std::iter::once(&model.defaults).chain(&model.routes) {
+        if let Some(output) = &policy.output {
+            output.check_output(model, d);
+        }
+        if let Some(input) = &policy.input {
+            input.check_input(model, d);
+        }
+    }
+    for (i, (name, policy)) in ROUTES.iter().zip(&model.routes).enumerate() {
+        match &policy.input {
+            Some(input) if i != CREATE && i != UPDATE => {
+                d.error(&input.key, format!("route `{name}` takes no record")).help("`input(..)` belongs to `create` and `update`");
+            }
+            Some(input) if i == UPDATE => input.check_update(model, d),
+            _ => {}
+        }
+        if let Some(output) = policy.output.as_ref().filter(|_| i == DELETE) {
+            d.error(&output.key, "route `delete` answers no record").help("leave `output` out");
+        }
+    }
+    let create = &model.routes[CREATE];
+    if let (false, Some(input)) = (create.disabled, create.input.as_ref().or(model.defaults.input.as_ref())) {
+        input.check_complete(model, d);
+    }
+}
+
+impl Fields {
+    fn check_update(&self, model: &EntityModel, d: &mut Diagnostics) {
+        for name in &self.names {
+            let Some(field) = model.index_of(name).map(|i| &model.fields[i]) else { continue };
+            if field.immutable() && !field.server_owned() {
+                d.error(name, format!("`{name}` is immutable: no update changes it")).help("leave it out");
+            }
+        }
+    }
+
+    /// A create that can never succeed is a mistake.
+    fn check_complete(&self, model: &EntityModel, d: &mut Diagnostics) {
+        // A private field is the application's to give; behind an alias may stand a list, which is empty by default.
+        let lacks = |f: &&Field| {
+            let given = f.server_owned() || f.optional || f.has_default() || f.has(Flag::Private) || f.kind == Kind::Other;
+            !given && !self.names(f)
+        };
+        for field in model.fields.iter().filter(lacks) {
+            d.error(&self.key, format!("create would lack `{}`", field.name))
+                .help(format!("add `{}` to input, or give the field a default", field.name));
+        }
+    }
+}
+
+/// Checks both options on the route of an operation: `answers` tells whether it answers records.
+pub(crate) fn check_operation(policy: &Policy, answers: bool, model: &EntityModel, d: &mut Diagnostics) {
+    if let Some(input) = &policy.input {
+        d.error(&input.key, "an operation takes its parameters and nothing else").help("leave `input` out");
+    }
+    match &policy.output {
+        Some(output) if answers => output.check_output(model, d),
+        Some(output) => d.error(&output.key, "this operation answers no record").help("leave `output` out"),
+        None => {}
+    }
+}
+
+/// Refuses both options on a function of the user.
+pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
+    for fields in policy.input.iter().chain(&policy.output) {
+        d.error(&fields.key, format!("`{}` cannot narrow what a function takes and answers itself", fields.key)).help("leave it out");
+    }
+}

@@ -1,0 +1,59 @@
+//! What a policy changes in the document: fewer members in bodies and answers, words of its own.
+
+use std::borrow::Cow;
+
+use serde_json::{Value as Json, json};
+
+use super::{Components, names, schema};
+use crate::entity::FieldDesc;
+use crate::http::{Action, Endpoint};
+use crate::operation::Answer;
+
+/// The name of the schema of a create or update body.
+pub(super) fn input(endpoint: &Endpoint, entity: &str, components: &mut Components) -> String {
+    let suffix = names::pascal(&endpoint.name);
+    let (Some(fields), Some(table)) = (endpoint.policy.input, &endpoint.table) else { return format!("{entity}{suffix}") };
+    let keep = |field: &FieldDesc| fields.contains(&field.name);
+    let schema = match endpoint.action {
+        Action::Create => schema::create(table.desc, keep),
+        _ => schema::update(table.desc, keep),
+    };
+    let name = format!("{entity}{suffix}Input");
+    components.schemas.insert(name.clone(), schema);
+    name
+}
+
+/// The name of the schema of a route's records. `Page` behind it names that of their pages.
+pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut Components) -> Cow<'a, str> {
+    let (Some(fields), Some(table)) = (endpoint.policy.output, &endpoint.table) else { return entity.into() };
+    let pages = match endpoint.action {
+        Action::Create | Action::Get | Action::Update => false,
+        Action::List => true,
+        Action::Operation(spec, _) if spec.kind.answers().is_some() => return entity.into(),
+        Action::Operation(spec, _) => match spec.kind.returns() {
+            Answer::Page => true,
+            Answer::Record | Answer::RecordOrNull | Answer::List | Answer::Upserted { .. } => false,
+            _ => return entity.into(),
+        },
+        Action::Delete | Action::Extra(_) => return entity.into(),
+    };
+    let name = format!("{entity}{}Record", names::pascal(&endpoint.name));
+    components.schemas.insert(name.clone(), schema::record(table.desc, |field| fields.contains(&field.name)));
+    if pages {
+        components.schemas.insert(format!("{name}Page"), schema::page(&name));
+    }
+    name.into()
+}
+
+/// Summary, tags and deprecation.
+pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
+    if let Some(summary) = endpoint.policy.summary {
+        out["summary"] = json!(summary);
+    }
+    if let Some(tags) = endpoint.policy.tags {
+        out["tags"] = json!(tags);
+    }
+    if endpoint.policy.deprecated {
+        out["deprecated"] = json!(true);
+    }
+}

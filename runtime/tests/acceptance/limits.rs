@@ -1,0 +1,139 @@
+//! POL-07 and what a policy says about one route alone: how often, which fields, whether it is deprecated.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use linchpin::prelude::*;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{Reply, Server};
+
+/// A note whose routes differ in what they take and answer.
+#[entity(
+    version,
+    unique(slug),
+    sort = asc(slug),
+    routes(
+        auth = none,
+        create(rate_limit(max = 5, window = "1min"), input(slug, title), output(id, slug)),
+        update(input(title), output(title)),
+        list(output(id, slug), summary = "Notes, in short", tags("notes")),
+        get(deprecated),
+        delete(auth = "userAuth", rate_limit = "1/h")
+    )
+)]
+#[derive(Clone, Debug)]
+pub struct Note {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub slug: String,
+    pub title: String,
+    pub body: Option<String>,
+}
+
+#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", route(output(body)))]
+pub const BODY_OF: Operation<Note>;
+
+#[operation(kind = "lookup", fields(title = param(title)), returns = "many", paginate, route(output(slug)))]
+pub const TITLED: Operation<Note>;
+
+#[operation(kind = "upsert", match(slug), set(title), route(output(slug)))]
+pub const PUT_NOTE: Operation<Note>;
+
+static NOTES: Package = package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE])]);
+
+cases!(&NOTES => pol_07, windows_slide_and_callers_are_told_apart, inputs_are_narrowed, outputs_are_narrowed, documented);
+
+async fn create(s: &Server, slug: &str) -> Reply {
+    s.post("/notes", json!({"slug": slug, "title": "t"})).await
+}
+
+async fn pol_07(s: &Server) {
+    for slug in ["a", "b", "c", "d", "e"] {
+        assert_eq!(create(s, slug).await.status, 201);
+    }
+    let sixth = create(s, "f").await;
+    assert_eq!(sixth.code(), (429, "rate_limited"));
+    assert_eq!(sixth.header("retry-after"), "60");
+    // Bad input counts like any other call, and a refused one is not looked at.
+    assert_eq!(s.raw("POST", "/notes?x=1", &[], "{").await.code(), (429, "rate_limited"));
+    assert_eq!(s.get("/notes").await.status, 200);
+    assert_eq!(s.get("/notes").await.json()["items"].as_array().unwrap().len(), 5, "the sixth has changed nothing");
+}
+
+async fn windows_slide_and_callers_are_told_apart(s: &Server) {
+    assert_eq!(create(s, "a").await.status, 201);
+    s.advance(40_000);
+    for slug in ["b", "c", "d", "e"] {
+        assert_eq!(create(s, slug).await.status, 201);
+    }
+    assert_eq!(create(s, "f").await.header("retry-after"), "20");
+    s.advance(20_000);
+    assert_eq!(create(s, "f").await.status, 201);
+    assert_eq!(create(s, "g").await.header("retry-after"), "40");
+
+    let (alice, bob) = (s.token("alice", &[]), s.token("bob", &[]));
+    let delete = |who: Option<String>| async move {
+        let headers: Vec<(&str, &str)> = who.iter().map(|who| ("authorization", who.as_str())).collect();
+        s.raw("DELETE", "/notes/none", &headers, "").await.status
+    };
+    // Before `auth`: whoever guesses is counted, too.
+    assert_eq!([delete(None).await, delete(None).await], [401, 429]);
+    assert_eq!([delete(Some(alice.clone())).await, delete(Some(alice)).await, delete(Some(bob)).await], [428, 429, 428]);
+}
+
+async fn inputs_are_narrowed(s: &Server) {
+    let reply = s.post("/notes", json!({"slug": "a", "title": "t", "body": 7, "id": "x", "nonsense": 1})).await;
+    let found = reply.json();
+    let found: Vec<_> = found["details"].as_array().unwrap().iter().map(|d| (d["path"].as_str(), d["code"].as_str())).collect();
+    let unknown = |path| (Some(path), Some("unknown_field"));
+    assert_eq!(found, [unknown("body"), unknown("id"), unknown("nonsense")]);
+    let id = create(s, "a").await.json()["id"].as_str().unwrap().to_owned();
+    let patch = |body: &'static str| {
+        let path = format!("/notes/{id}");
+        async move { s.raw("PATCH", &path, &[("content-type", "application/json"), ("if-match", "\"1\"")], body).await }
+    };
+    patch(r#"{"body":"b"}"#).await.problem("unknown_field", "body");
+    patch(r#"{"slug":"b"}"#).await.problem("unknown_field", "slug");
+    let changed = patch(r#"{"title":"new"}"#).await;
+    assert_eq!((changed.status, changed.header("etag")), (200, "\"2\"".to_owned()));
+    assert_eq!(changed.json(), json!({"title": "new"}));
+}
+
+async fn outputs_are_narrowed(s: &Server) {
+    let created = create(s, "a").await;
+    let id = created.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(created.json(), json!({"id": id, "slug": "a"}));
+    assert_eq!((created.header("etag"), created.header("location")), ("\"1\"".to_owned(), format!("/notes/{id}")));
+    assert_eq!(create(s, "b").await.status, 201);
+    // Pages go on even where the answer lacks the sort key or the primary key.
+    let first = s.get("/notes?limit=1").await.json();
+    assert_eq!(first["items"], json!([{"id": id, "slug": "a"}]));
+    assert_eq!(s.walk("/notes?limit=1").await.len(), 2);
+    assert_eq!(s.walk("/notes/titled?title=t&limit=1").await, [json!({"slug": "a"}), json!({"slug": "b"})]);
+    assert_eq!(s.get("/notes/body-of?slug=a").await.json(), json!({"body": null}));
+    let put = s.raw_json("PUT", "/notes/put-note", json!({"slug": "c", "title": "t"})).await;
+    assert_eq!((put.status, put.json()), (201, json!({"slug": "c"})));
+    assert!(put.header("location").starts_with("/notes/"));
+    // A route without an `output` answers all of it.
+    let all = s.get(&format!("/notes/{id}")).await;
+    assert_eq!(all.json(), json!({"id": id, "slug": "a", "title": "t", "body": null, "version": 1}));
+    assert_eq!(all.header("deprecation"), "true");
+    assert_eq!(s.get("/notes/none").await.header("deprecation"), "true");
+    assert!(!s.get("/notes").await.headers.contains_key("deprecation"));
+}
+
+async fn documented(s: &Server) {
+    let document = s.get("/openapi.json").await.json();
+    let (list, create) = (&document["paths"]["/notes"]["get"], &document["paths"]["/notes"]["post"]);
+    assert_eq!((&list["summary"], &list["tags"]), (&json!("Notes, in short"), &json!(["notes"])));
+    assert_eq!(list["responses"]["200"]["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/NoteListRecordPage");
+    assert_eq!(create["requestBody"]["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/NoteCreateInput");
+    assert!(create["responses"]["429"].is_object() && list["responses"]["429"].is_null());
+    let schemas = &document["components"]["schemas"];
+    let members = |name: &str| schemas[name]["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(members("NoteListRecord"), ["id", "slug"]);
+    assert_eq!(members("NoteCreateInput"), ["slug", "title"]);
+    assert_eq!(members("NoteBodyOfRecord"), ["body"]);
+    assert_eq!(document["paths"]["/notes/{id}"]["get"]["deprecated"], true);
+}
