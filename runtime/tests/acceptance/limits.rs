@@ -42,7 +42,7 @@ pub const PUT_NOTE: Operation<Note>;
 
 static NOTES: Package = package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE])]);
 
-cases!(&NOTES => pol_07, windows_slide_and_callers_are_told_apart, inputs_are_narrowed, outputs_are_narrowed, documented);
+cases!(&crate::limits::NOTES => pol_07, windows_slide_and_callers_are_told_apart, inputs_are_narrowed, outputs_are_narrowed, documented);
 
 async fn create(s: &Server, slug: &str) -> Reply {
     s.post("/notes", json!({"slug": slug, "title": "t"})).await
@@ -112,7 +112,7 @@ async fn outputs_are_narrowed(s: &Server) {
     assert_eq!(s.walk("/notes?limit=1").await.len(), 2);
     assert_eq!(s.walk("/notes/titled?title=t&limit=1").await, [json!({"slug": "a"}), json!({"slug": "b"})]);
     assert_eq!(s.get("/notes/body-of?slug=a").await.json(), json!({"body": null}));
-    let put = s.raw_json("PUT", "/notes/put-note", json!({"slug": "c", "title": "t"})).await;
+    let put = s.post("/notes/put-note", json!({"slug": "c", "title": "t"})).await;
     assert_eq!((put.status, put.json()), (201, json!({"slug": "c"})));
     assert!(put.header("location").starts_with("/notes/"));
     // A route without an `output` answers all of it.
