@@ -1,6 +1,12 @@
 use linchpin::prelude::*;
 
-#[entity(routes(auth = none, create(input(title, created_at)), update(input(slug)), get(input(title)), list(input())))]
+#[entity(routes(
+    auth = none,
+    create(input(title, created_at)),
+    update(input(slug)),
+    get(input(title)),
+    list(input()),
+))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,

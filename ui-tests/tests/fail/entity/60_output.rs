@@ -1,6 +1,12 @@
 use linchpin::prelude::*;
 
-#[entity(routes(auth = none, output(id, hash), list(output(id, titel)), get(output(id, id)), delete(output(id))))]
+#[entity(routes(
+    auth = none,
+    output(id, hash),
+    list(output(id, titel)),
+    get(output(id, id)),
+    delete(output(id)),
+))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,

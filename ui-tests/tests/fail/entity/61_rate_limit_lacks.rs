@@ -1,6 +1,12 @@
 use linchpin::prelude::*;
 
-#[entity(routes(auth = none, create(rate_limit(max = 5)), list(rate_limit), get(rate_limit(window = "1s", max = "5")), update(deprecated = true, tags(), summary(x))))]
+#[entity(routes(
+    auth = none,
+    create(rate_limit(max = 5)),
+    list(rate_limit),
+    get(rate_limit(window = "1s", max = "5")),
+    update(deprecated = true, tags(), summary(x)),
+))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
