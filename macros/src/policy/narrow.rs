@@ -49,7 +49,8 @@ impl Fields {
             match model.index_of(name) {
                 Some(index) => fields.push((name, &model.fields[index])),
                 None => {
-                    d.error(name, format!("unknown field `{name}` in {}", self.key)).suggest(&name.unraw().to_string(), model.field_names())
+                    d.error(name, format!("unknown field `{name}` in {}", self.key))
+                        .suggest(&name.unraw().to_string(), model.field_names());
                 }
             }
         }
