@@ -1,3 +1,3 @@
 /// Notes per month.
-#[operation(kind = "aggregate", group_by = month(created_at), compute(notes = count(), views = sum(views)))]
+#[operation(kind = "aggregate", group_by = month(created_at), compute(notes = count()))]
 pub const BY_MONTH: Operation<Note>;

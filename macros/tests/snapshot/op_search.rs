@@ -1,9 +1,3 @@
 /// Notes that mention something.
-#[operation(
-    kind = "search",
-    fields(title, owner_id),
-    filter = (status == Status::Open && tags.has(param(tag))),
-    optional_params(tag),
-    paginate,
-)]
+#[operation(kind = "search", fields(title, owner_id), paginate)]
 pub const FIND: Operation<Note>;

@@ -48,6 +48,7 @@ impl fmt::Debug for Endpoint {
 
 /// What an endpoint does.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole
 pub enum Action {
     /// `POST /{e}`
     Create,

@@ -34,7 +34,7 @@ impl ComputedAggregate {
     /// Writes it to a field of the record that matches.
     #[must_use]
     pub const fn into(self, field: usize, matches: &'static [AssignSpec]) -> Self {
-        Self { field, matches, ..self }
+        Self { matches, field, ..self }
     }
 
     /// That record is another entity's.

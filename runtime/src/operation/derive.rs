@@ -240,7 +240,7 @@ mod run {
             rows.count = items.len();
             match call.form {
                 Form::Records => rows.records = items,
-                Form::Json(_) => rows.json = self.json(own, entity, select, &items)?,
+                Form::Json(_) => rows.json = Self::json(own, entity, select, &items)?,
             }
             Ok(Outcome::List(rows))
         }
@@ -278,7 +278,7 @@ mod run {
             })
         }
 
-        fn json(&self, own: &Table, entity: &'static EntityDesc, select: Option<usize>, items: &[Item]) -> Result<Vec<u8>> {
+        fn json(own: &Table, entity: &'static EntityDesc, select: Option<usize>, items: &[Item]) -> Result<Vec<u8>> {
             let table = own.sibling(entity)?;
             let mut json = Vec::with_capacity(64 * items.len());
             for (n, item) in items.iter().enumerate() {

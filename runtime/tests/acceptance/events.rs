@@ -98,7 +98,7 @@ impl EventSink for Sink {
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async move {
             if self.failures.load(Ordering::SeqCst) > 0 {
-                assert!(self.failures.fetch_sub(1, Ordering::SeqCst) % 2 == 0, "a panic is a failure as well");
+                assert!(self.failures.fetch_sub(1, Ordering::SeqCst).is_multiple_of(2), "a panic is a failure as well");
                 return Err(linchpin::Error::internal("not today"));
             }
             for event in events {
