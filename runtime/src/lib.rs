@@ -29,8 +29,8 @@ pub mod __private;
 
 #[cfg(feature = "server")]
 pub use app::{
-    App, Command, Config, Database, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Registrar, Route, RoutesCx,
-    RunCommand, Running, SigningSecret, StartupError,
+    App, Command, Config, Database, DatabaseUrl, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Postgres,
+    Registrar, Route, RoutesCx, RunCommand, Running, SigningSecret, StartupError,
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;

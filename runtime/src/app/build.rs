@@ -283,6 +283,7 @@ impl App {
             (Some(store), _) => store.name(),
             (None, Database::Memory) => "memory",
             (None, Database::Sqlite(_)) => "sqlite",
+            (None, Database::Postgres(_)) => "postgres",
         };
         let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
         capabilities::check(entries(), name, supports)?;
@@ -391,6 +392,10 @@ fn connect(config: &Config) -> Result<Arc<dyn Store>> {
         Database::Sqlite(file) => super::listen::sqlite(file, config.durability),
         #[cfg(not(feature = "sqlite"))]
         Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
+        #[cfg(feature = "postgres")]
+        Database::Postgres(url) => super::listen::postgres(url.expose(), config),
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => Err(startup("this build has no `postgres` feature; enable it in Cargo.toml")),
     }
 }
 

@@ -14,8 +14,15 @@ const VARIABLES: &[(&str, &str)] = &[
     ("LINCHPIN_HOST", "address to listen on"),
     ("LINCHPIN_PORT", "port to listen on"),
     ("LINCHPIN_SIGNING_SECRET", "signing secrets, newest first, separated by commas"),
-    ("LINCHPIN_DATABASE_URL", "sqlite:<file> or memory:"),
+    ("LINCHPIN_DATABASE_URL", "sqlite:<file>, postgres://… or memory:"),
     ("LINCHPIN_SQLITE_DURABILITY", "full or normal"),
+    ("LINCHPIN_POSTGRES_READERS", "connections for reads"),
+    ("LINCHPIN_POSTGRES_WRITERS", "connections for writes"),
+    ("LINCHPIN_POSTGRES_POOL", "connections for conversations"),
+    ("LINCHPIN_POSTGRES_TRANSACTIONS", "transactions at a time"),
+    ("LINCHPIN_POSTGRES_IN_FLIGHT", "reads, and writes, that may be under way"),
+    ("LINCHPIN_POSTGRES_STATEMENT_SECONDS", "seconds a statement may take"),
+    ("LINCHPIN_POSTGRES_CONNECT_SECONDS", "seconds connecting may take"),
     ("LINCHPIN_ENVIRONMENT", "development or production"),
     ("LINCHPIN_DOCS", "true or false"),
     ("LINCHPIN_OPENAPI", "true or false"),
@@ -35,8 +42,15 @@ const VARIABLES: &[(&str, &str)] = &[
 /// | `LINCHPIN_HOST` | address to listen on | loopback; every address in production |
 /// | `LINCHPIN_PORT` | 0 to 65535; 0 picks a free one | 3000 |
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or several, newest first, separated by commas, of at least 32 bytes | in development one is made and kept beside the database; required in production |
-/// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>` or `memory:` | `sqlite:linchpin.db` |
+/// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`) or `memory:` | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
+/// | `LINCHPIN_POSTGRES_READERS` | connections for reads | 2 |
+/// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 4 |
+/// | `LINCHPIN_POSTGRES_POOL` | most connections for conversations | 8 |
+/// | `LINCHPIN_POSTGRES_TRANSACTIONS` | transactions of this process at a time | 1 |
+/// | `LINCHPIN_POSTGRES_IN_FLIGHT` | reads, and as many writes, that may be under way; one more is refused with 503 | 1024 |
+/// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | how long a statement may take on the server | 30 |
+/// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | how long connecting may take | 5 |
 /// | `LINCHPIN_DOCS` | `true` or `false`: whether `/docs` is served | `true`; `false` in production |
 /// | `LINCHPIN_OPENAPI` | `true` or `false`: whether `/openapi.json` is served, to anybody | `true` |
 /// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read answers, separated by commas | none |
@@ -54,6 +68,7 @@ pub struct Config {
     pub(crate) secrets: Vec<SigningSecret>,
     pub(crate) database: Database,
     pub(crate) durability: Durability,
+    pub(crate) postgres: Postgres,
     pub(crate) environment: Environment,
     pub(crate) docs: Option<bool>,
     pub(crate) openapi: bool,
@@ -72,6 +87,45 @@ pub enum Database {
     Memory,
     /// In a file beside the app.
     Sqlite(PathBuf),
+    /// On a server, at this URL.
+    Postgres(DatabaseUrl),
+}
+
+/// The URL of a server. It holds a password, so it is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// The URL itself.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))] // nobody else connects
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DatabaseUrl(..)")
+    }
+}
+
+/// `stores.postgres`: how a server is used; what is not named is as the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Postgres {
+    /// Connections for reads.
+    pub readers: Option<usize>,
+    /// Connections for writes.
+    pub writers: Option<usize>,
+    /// Most connections for conversations.
+    pub pool: Option<usize>,
+    /// Transactions of this process at a time.
+    pub transactions: Option<usize>,
+    /// Reads, and as many writes, that may be under way.
+    pub in_flight: Option<usize>,
+    /// How long a statement may take on the server.
+    pub statement_timeout: Option<Duration>,
+    /// How long connecting may take.
+    pub connect_timeout: Option<Duration>,
 }
 
 /// When a write of the embedded store counts as done.
@@ -109,6 +163,7 @@ impl Config {
             secrets: Vec::new(),
             database: Database::Sqlite("linchpin.db".into()),
             durability: Durability::Full,
+            postgres: Postgres::default(),
             environment: Environment::Development,
             docs: None,
             openapi: true,
@@ -171,6 +226,17 @@ impl Config {
                 }
                 _ => Some(wrong("must be `full` or `normal`")),
             },
+            "LINCHPIN_POSTGRES_READERS" => count(value).map(|n| self.postgres.readers = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_WRITERS" => count(value).map(|n| self.postgres.writers = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_POOL" => count(value).map(|n| self.postgres.pool = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_TRANSACTIONS" => count(value).map(|n| self.postgres.transactions = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_IN_FLIGHT" => count(value).map(|n| self.postgres.in_flight = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => {
+                count(value).map(|n| self.postgres.statement_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
+            }
+            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => {
+                count(value).map(|n| self.postgres.connect_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
+            }
             "LINCHPIN_ENVIRONMENT" => match value {
                 "development" => None,
                 "production" => {
@@ -279,7 +345,7 @@ impl Config {
         self
     }
 
-    /// Where records live: `sqlite:<file>` or `memory:`.
+    /// Where records live: `sqlite:<file>`, `postgres://…` or `memory:`.
     #[must_use]
     pub fn database(mut self, url: impl AsRef<str>) -> Self {
         match database(url.as_ref()) {
@@ -293,6 +359,18 @@ impl Config {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// `stores.postgres`: how a server is used.
+    #[must_use]
+    pub fn postgres(mut self, postgres: Postgres) -> Self {
+        let counts = [postgres.readers, postgres.writers, postgres.pool, postgres.transactions, postgres.in_flight];
+        let names = ["readers", "writers", "pool", "transactions", "in_flight"];
+        for (name, _) in names.iter().zip(counts).filter(|(_, n)| n.is_some_and(|n| !(1..=COUNT).contains(&n))) {
+            self.problems.push(Problem::new(format!("stores.postgres.{name}"), "invalid", format!("must be from 1 to {COUNT}")));
+        }
+        self.postgres = postgres;
         self
     }
 
@@ -357,7 +435,7 @@ impl Config {
         }
         let folder = match &self.database {
             Database::Sqlite(file) => file.parent().unwrap_or(file.as_path()).to_owned(),
-            Database::Memory => PathBuf::new(),
+            Database::Memory | Database::Postgres(_) => PathBuf::new(),
         };
         let secret = SigningSecret::development(&folder).map_err(|why| {
             Error::new(Code::Internal, "The configuration is not valid").with_details(vec![Problem::new(
@@ -375,9 +453,17 @@ impl Config {
     }
 }
 
+/// The greatest number of connections, statements or seconds.
+const COUNT: usize = 100_000;
+
+fn count(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|n| (1..=COUNT).contains(n)).ok_or("must be a number from 1 to 100000")
+}
+
 fn database(url: &str) -> Result<Database, String> {
-    let problem = || format!("must be `sqlite:<file>` or `memory:`, found `{}`", url.split(':').next().unwrap_or_default());
+    let problem = || format!("must be `sqlite:<file>`, `postgres://…` or `memory:`, found `{}`", url.split(':').next().unwrap_or_default());
     match url.split_once(':') {
+        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Database::Postgres(DatabaseUrl(url.to_owned()))),
         Some(("memory", "")) => Ok(Database::Memory),
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -401,7 +487,8 @@ mod tests {
             ("LINCHPIN_PORT", "70000"),
             ("LINCHPIN_PROT", "1"),
             ("LINCHPIN_SIGNING_SECRET", "hush-hush"),
-            ("LINCHPIN_DATABASE_URL", "postgres://u:pw@h/db"),
+            ("LINCHPIN_DATABASE_URL", "mysql://u:pw@h/db"),
+            ("LINCHPIN_POSTGRES_READERS", "0"),
             ("LINCHPIN_DOCS", "maybe"),
             ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
             ("LINCHPIN_MAX_CONNECTIONS", "0"),
@@ -413,6 +500,7 @@ mod tests {
             "LINCHPIN_PROT",
             "LINCHPIN_SIGNING_SECRET",
             "LINCHPIN_DATABASE_URL",
+            "LINCHPIN_POSTGRES_READERS",
             "LINCHPIN_DOCS",
             "LINCHPIN_CORS_ORIGINS",
             "LINCHPIN_MAX_CONNECTIONS",
@@ -428,6 +516,15 @@ mod tests {
     fn a_production_app_needs_a_secret() {
         let config = vars(&[("LINCHPIN_ENVIRONMENT", "production")]).ok();
         assert!(config.is_some_and(|c| c.signing_secrets().is_err() && !c.docs_on() && c.host.is_unspecified()));
+    }
+
+    #[test]
+    fn a_server_is_chosen_by_its_url() {
+        let config = vars(&[("LINCHPIN_DATABASE_URL", "postgresql://u:hush@h/db?sslmode=require"), ("LINCHPIN_POSTGRES_WRITERS", "3")]);
+        let config = config.expect("a valid configuration");
+        assert!(matches!(&config.database, Database::Postgres(url) if url.expose().starts_with("postgresql://u:hush@h")));
+        assert_eq!(config.postgres.writers, Some(3));
+        assert!(!format!("{config:?}").contains("hush"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod suggest;
 pub use build::{App, Route};
 pub use capabilities::{EntityGap, Gap, StartupError};
 pub(crate) use checks::startup;
-pub use config::{Config, Database, Durability, Environment};
+pub use config::{Config, Database, DatabaseUrl, Durability, Environment, Postgres};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx, RunCommand};
 pub use running::Running;
 pub use secret::SigningSecret;

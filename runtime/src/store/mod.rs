@@ -17,6 +17,8 @@ mod transaction;
 
 #[cfg(feature = "server")]
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

@@ -77,7 +77,8 @@ fn every_case_over_http_is_a_test_on_every_store() {
     let tests = tests();
     let expected: BTreeSet<String> =
         HTTP.iter().flat_map(|(group, numbers)| numbers.iter().map(move |n| format!("{group}_{n:02}"))).collect();
-    for store in ["memory", "sqlite"] {
+    let stores = ["memory", "sqlite"].into_iter().chain(cfg!(feature = "postgres").then_some("postgres"));
+    for store in stores {
         let found: BTreeSet<String> = tests
             .iter()
             .filter(|test| test.split("::").any(|part| part == store))

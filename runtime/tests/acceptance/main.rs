@@ -45,6 +45,13 @@ macro_rules! cases {
                 super::$name(&crate::server::Server::sqlite($package).await).await;
             })*
         }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(&crate::server::Server::postgres($package).await).await;
+            })*
+        }
     };
 }
 pub(crate) use cases;

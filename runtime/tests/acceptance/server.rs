@@ -12,6 +12,10 @@ use hyper_util::rt::TokioExecutor;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+pub mod postgres_server;
+
 pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
 
 /// A running app.
@@ -50,6 +54,19 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
         Self::start(package, url, Some(folder), more).await
+    }
+
+    #[cfg(feature = "postgres")]
+    #[allow(dead_code)] // the acceptance cases use it
+    pub async fn postgres(package: &'static Package) -> Self {
+        Self::start(package, postgres_server::fresh_url(), None, |app| app).await
+    }
+
+    /// On a database of the caller's.
+    #[cfg(feature = "postgres")]
+    #[allow(dead_code)] // the tests of one store use it
+    pub async fn at(package: &'static Package, url: String) -> Self {
+        Self::start(package, url, None, |app| app).await
     }
 
     async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>, more: impl FnOnce(App) -> App) -> Self {

@@ -104,3 +104,14 @@ mod sqlite {
         super::crud_32(std::sync::Arc::new(store)).await;
     }
 }
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+
+    #[tokio::test]
+    async fn crud_32() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::crud_32(std::sync::Arc::new(store)).await;
+    }
+}

@@ -202,10 +202,12 @@ fn rounded(value: Value) -> Value {
     }
 }
 
-/// Stores hand out string arrays as lists or as JSON text.
+/// Stores hand out string arrays as lists or as JSON text, and JSON in their own spelling.
 fn same_form((field, value): (usize, Value)) -> Value {
     match value {
         Value::Json(text) if field == TAGS => serde_json::from_str(&text).map_or(Value::Json(text), Value::Strings),
+        // By meaning: a store may write blanks, or the members of an object in another order.
+        Value::Json(text) => serde_json::from_str::<serde_json::Value>(&text).map_or(Value::Json(text), |v| Value::Json(v.to_string())),
         value => value,
     }
 }

@@ -1,0 +1,116 @@
+//! Numbers over records to SQL, and their rows.
+
+use std::cell::Cell;
+
+use super::bind;
+use super::render::{Renderer, quote};
+use super::row::Raw;
+use crate::entity::{EntityDesc, Kind};
+use crate::filter::Filter;
+use crate::store::{Compute, Function, Group, Row, Truncate};
+use crate::{Error, Result, ValueRef};
+
+impl Renderer<'_> {
+    pub(super) fn aggregate(&mut self, filter: &Filter, groups: &[Group], compute: &[Compute], limit: u32) -> Result<String> {
+        let mut columns = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
+        for compute in compute {
+            columns.push(self.computed(compute)?);
+        }
+        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
+        let order: Vec<String> = keys.iter().map(|key| format!("{key} NULLS FIRST")).collect();
+        let grouped =
+            if groups.is_empty() { String::new() } else { format!(" GROUP BY {} ORDER BY {}", keys.join(", "), order.join(", ")) };
+        Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
+    }
+
+    fn computed(&mut self, compute: &Compute) -> Result<String> {
+        let Compute { function, field, filter } = compute;
+        let kind = compute.kind(self.entity);
+        let of = match function {
+            Function::Count => "*".to_owned(),
+            _ => self.column(*field)?,
+        };
+        let only = if *filter == Filter::TRUE { String::new() } else { format!(" FILTER (WHERE {})", self.filter(filter)?) };
+        Ok(match (function, kind) {
+            (Function::Count, _) => format!("COUNT({of}){only}"),
+            // A sum of BIGINT is a NUMERIC, which holds any; beyond BIGINT the cast is an error.
+            (Function::Sum, Kind::Integer) => format!("COALESCE(SUM({of}){only}, 0)::bigint"),
+            (Function::Sum, _) => format!("COALESCE(SUM({of}){only}, 0)"),
+            // AVG of doubles squares them on the way, which can overflow.
+            (Function::Avg, _) => format!("SUM({of}){only}::double precision / NULLIF(COUNT({of}){only}, 0)"),
+            (Function::Min, Kind::Boolean) => format!("bool_and({of}){only}"),
+            (Function::Max, Kind::Boolean) => format!("bool_or({of}){only}"),
+            (Function::Min, _) => format!("MIN({of}){only}"),
+            (Function::Max, _) => format!("MAX({of}){only}"),
+        })
+    }
+
+    fn group(&self, Group { field, truncate }: Group) -> Result<String> {
+        let column = self.column(field)?;
+        let Some(truncate) = truncate else { return Ok(column) };
+        let period = match truncate {
+            Truncate::Year => "year",
+            Truncate::Month => "month",
+            Truncate::Week => "week",
+            Truncate::Day => "day",
+            Truncate::Hour => "hour",
+        };
+        Ok(format!("date_trunc('{period}', {column}, 'UTC')"))
+    }
+}
+
+/// A row of numbers.
+pub(super) struct Computed<'a> {
+    row: &'a tokio_postgres::Row,
+    entity: &'static EntityDesc,
+    groups: &'a [Group],
+    compute: &'a [Compute],
+    fault: Cell<bool>,
+}
+
+impl<'a> Computed<'a> {
+    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc, groups: &'a [Group], compute: &'a [Compute]) -> Self {
+        Self { row, entity, groups, compute, fault: Cell::new(false) }
+    }
+
+    /// Whether everything in it is what its column holds.
+    ///
+    /// # Errors
+    /// `internal`: something else has written to the database.
+    pub(super) fn sound(&self) -> Result<()> {
+        if self.fault.get() {
+            let table = self.entity.storage_name;
+            return Err(Error::internal(format!("{table} holds what no field holds; something else has written to the database")));
+        }
+        Ok(())
+    }
+
+    fn kind(&self, column: usize) -> Option<Kind> {
+        match self.groups.get(column) {
+            Some(group) => self.entity.fields.get(group.field).map(|f| f.kind),
+            None => self.compute.get(column - self.groups.len()).map(|c| c.kind(self.entity)),
+        }
+    }
+
+    fn read(&self, column: usize) -> Option<ValueRef<'_>> {
+        let Some(Raw(bytes)) = self.row.try_get::<_, Option<Raw<'_>>>(column).ok()? else { return Some(ValueRef::Null) };
+        Some(match self.kind(column)? {
+            Kind::String | Kind::Enum(_) => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
+            Kind::Boolean => ValueRef::Bool(bytes != [0]),
+            Kind::Integer => ValueRef::Int(i64::from_be_bytes(bytes.try_into().ok()?)),
+            Kind::Number => ValueRef::Float(f64::from_be_bytes(bytes.try_into().ok()?)),
+            Kind::Date => ValueRef::Date(bind::date(i64::from_be_bytes(bytes.try_into().ok()?))?),
+            Kind::StringArray | Kind::Json | Kind::Items(_) => return None,
+        })
+    }
+}
+
+impl Row for Computed<'_> {
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        self.read(column).unwrap_or_else(|| {
+            self.fault.set(true);
+            ValueRef::Null
+        })
+    }
+}

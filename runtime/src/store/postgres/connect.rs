@@ -1,0 +1,166 @@
+//! The way to the server: address, encryption, settings of a connection.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::PostgresOptions;
+use crate::{Code, Error, Result};
+
+/// What drives a connection; it ends with the connection.
+pub(super) type Driver = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
+
+/// How connections are made.
+pub(super) struct Connector {
+    config: tokio_postgres::Config,
+    tls: MakeRustlsConnect,
+    settings: String,
+    pub(super) patience: Duration,
+}
+
+fn invalid(what: impl std::fmt::Display) -> Error {
+    Error::new(Code::Internal, format!("the database URL is not valid: {what}"))
+}
+
+impl Connector {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self> {
+        let mut url = url::Url::parse(&options.url).map_err(invalid)?;
+        let (mut mode, mut roots) = ("prefer".to_owned(), None);
+        let mut others = Vec::new();
+        for (key, value) in url.query_pairs() {
+            match &*key {
+                "sslmode" => mode = value.into_owned(),
+                "sslrootcert" => roots = Some(value.into_owned()),
+                _ => others.push((key.into_owned(), value.into_owned())),
+            }
+        }
+        url.set_query(None);
+        if !others.is_empty() {
+            // Spaces as %20: a plus is a plus here.
+            let pairs: Vec<String> = others.iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
+            url.set_query(Some(&pairs.join("&")));
+        }
+        let mut config: tokio_postgres::Config = url.as_str().parse().map_err(|e: tokio_postgres::Error| {
+            // The source names the parameter, never the password.
+            invalid(std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string))
+        })?;
+        let (ssl, trust) = match mode.as_str() {
+            "disable" => (SslMode::Disable, Trust::Anything),
+            "prefer" => (SslMode::Prefer, Trust::Anything),
+            "require" => (SslMode::Require, Trust::Anything),
+            "verify-full" => (SslMode::Require, Trust::Verified),
+            _ => return Err(invalid("sslmode must be disable, prefer, require or verify-full")),
+        };
+        config.ssl_mode(ssl).connect_timeout(options.connect_timeout).application_name("linchpin");
+        config.keepalives_idle(Duration::from_secs(30));
+        let millis = options.statement_timeout.as_millis();
+        let commit = if options.synchronous_commit { "on" } else { "off" };
+        let settings = format!(
+            "SET statement_timeout = {millis}; SET standard_conforming_strings = on; SET synchronous_commit = {commit}; \
+             SET client_encoding = 'UTF8'; SET timezone = 'UTC'; SET default_transaction_isolation = 'read committed'"
+        );
+        Ok(Self { config, tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?), settings, patience: options.connect_timeout })
+    }
+
+    /// A connection without its settings, and what drives it.
+    pub(super) async fn connect(&self) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+        Ok((client, Box::pin(connection)))
+    }
+
+    /// Makes the settings of a connection.
+    pub(super) async fn prepare(&self, client: &tokio_postgres::Client) -> std::result::Result<(), tokio_postgres::Error> {
+        client.batch_execute(&self.settings).await
+    }
+
+    /// The settings, one by one.
+    pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
+        self.settings.split("; ")
+    }
+}
+
+fn escaped(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// Which certificates are accepted.
+#[derive(Clone, Copy)]
+enum Trust {
+    /// Any: the connection is encrypted, nobody knows for whom. As the server's own tools take these modes.
+    Anything,
+    /// Those of the host, signed by a known authority.
+    Verified,
+}
+
+fn tls(trust: Trust, roots: Option<&str>) -> Result<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().map_err(Error::internal)?;
+    let config = match (trust, roots) {
+        // A named authority is there to be used, as the server's own tools have it.
+        (Trust::Verified, _) | (Trust::Anything, Some(_)) => builder.with_root_certificates(authorities(roots)?),
+        (Trust::Anything, None) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider))),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+fn authorities(file: Option<&str>) -> Result<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    let Some(file) = file else {
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        return Ok(store);
+    };
+    let wrong = |e: &dyn std::fmt::Display| invalid(format!("sslrootcert {file}: {e}"));
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))? {
+        store.add(certificate.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))?;
+    }
+    if store.is_empty() { Err(wrong(&"holds no certificate")) } else { Ok(store) }
+}
+
+/// Accepts every certificate, and still checks that the server has its key.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,246 @@
+//! The store for growth: a `PostgreSQL` server, or an engine that speaks its protocol, in two lanes.
+//!
+//! The fast lane runs generated statements: prepared once per connection, statements of many callers following each other
+//! without a checkout, on separate connections for reads and for writes, since a slow commit holds up every answer behind
+//! it. The conversation lane is a `sqlx` pool, for schema set-up, inspection and whatever is a conversation with the
+//! database; transactions have connections of their own that run the same prepared statements.
+//!
+//! A `json` value is stored as JSONB and comes back with the same meaning; the order of its members and blanks may differ.
+
+mod aggregate;
+mod bind;
+mod change;
+mod connect;
+mod error;
+mod lane;
+mod native;
+mod render;
+mod row;
+mod run;
+mod schema;
+mod select;
+mod session;
+
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use self::connect::Connector;
+use self::lane::Lane;
+use self::native::Native;
+use self::run::Failure;
+use self::session::Sessions;
+use super::{Plan, Reply, Rows, Statement, Store, Transaction};
+use crate::entity::EntityDesc;
+use crate::resource::BoxFuture;
+use crate::{Error, Result, Value};
+
+/// How long closing waits for what is under way.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How much longer than the server's own limit an answer is waited for.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often a statement is run again that the server undid in favour of another one.
+const REPEATS: usize = 3;
+
+/// How to reach and use the server.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database`, with `sslmode` (`disable`, `prefer`, `require`, `verify-full`) and
+    /// `sslrootcert` (a PEM file) among its parameters.
+    pub url: String,
+    /// Connections for reads.
+    pub readers: usize,
+    /// Connections for writes.
+    pub writers: usize,
+    /// Most connections of the pool for conversations.
+    pub pool: usize,
+    /// Transactions of this process at a time, each on a connection of its own. With one, they take turns as in the other
+    /// stores, and cannot end each other by a deadlock; with more, one that loses is `unavailable` and has to be tried again.
+    pub transactions: usize,
+    /// Reads, and as many writes, that may be under way; one more is refused with 503.
+    pub in_flight: usize,
+    /// How long a statement may take on the server.
+    pub statement_timeout: Duration,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// Whether a write counts as done when it is on the server's disk; if not, a crash may take back the last moments.
+    pub synchronous_commit: bool,
+}
+
+impl PostgresOptions {
+    /// 2 connections for reads, 4 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
+    /// 30 s for a statement, 5 s to connect; durable.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            readers: 2,
+            writers: 4,
+            pool: 8,
+            transactions: 1,
+            in_flight: 1024,
+            statement_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            synchronous_commit: true,
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    // Without the URL, which holds a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions").field("readers", &self.readers).field("writers", &self.writers).finish_non_exhaustive()
+    }
+}
+
+/// The store for growth.
+pub struct PostgresStore {
+    reads: Lane,
+    writes: Lane,
+    sessions: Arc<Sessions>,
+    pool: sqlx::PgPool,
+    patience: Duration,
+    closed: tokio::sync::OnceCell<()>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Starts to connect. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the URL cannot be used; the text never holds a password. An unreachable server is the error of
+    /// [`install`](Store::install).
+    pub fn open(options: PostgresOptions) -> Result<Self> {
+        let connector = Arc::new(Connector::new(&options)?);
+        let invalid = |e: sqlx::Error| Error::new(crate::Code::Internal, format!("the database URL is not valid: {e}"));
+        let connect = PgConnectOptions::from_str(&options.url).map_err(invalid)?.application_name("linchpin");
+        let connections = u32::try_from(options.pool).unwrap_or(u32::MAX).max(1);
+        let settings: Arc<[String]> = connector.settings().map(str::to_owned).collect();
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .min_connections(0)
+            .acquire_timeout(options.connect_timeout)
+            .test_before_acquire(false)
+            .after_connect(move |connection, _| {
+                let settings = Arc::clone(&settings);
+                Box::pin(async move {
+                    for setting in settings.iter() {
+                        // Made of numbers and fixed words only.
+                        sqlx::query(sqlx::AssertSqlSafe(setting.as_str())).execute(&mut *connection).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(connect);
+        Ok(Self {
+            reads: Lane::start(&connector, options.readers, options.in_flight),
+            writes: Lane::start(&connector, options.writers, options.in_flight),
+            sessions: Sessions::new(&connector, options.transactions.max(1)),
+            pool,
+            patience: options.statement_timeout + GRACE,
+            closed: tokio::sync::OnceCell::new(),
+        })
+    }
+
+    /// The conversation lane: transactions and statements of the user's own.
+    pub fn pool(&self) -> &sqlx::PgPool {
+        &self.pool
+    }
+
+    async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
+        let reads = render::reads(statement);
+        let lane = if reads { &self.reads } else { &self.writes };
+        let _admitted = lane.admit()?;
+        let mut repeats = 0;
+        let mut lost = false;
+        loop {
+            let place = lane.place().await?;
+            let mut taken = rows.clone();
+            let outcome = tokio::time::timeout(self.patience, run::run(&place.live, statement, args, &mut taken)).await;
+            let Ok(outcome) = outcome else {
+                place.abandon();
+                return Err(Error::unavailable("the database does not answer"));
+            };
+            let failure = match outcome {
+                Ok(()) => return Ok(taken),
+                Err(failure) => failure,
+            };
+            // A write that may have been done is never run again: nobody knows.
+            let again = match &failure {
+                Failure::Unsent(_) => !std::mem::replace(&mut lost, true),
+                Failure::Server(e) if reads && error::is_lost(e) => !std::mem::replace(&mut lost, true),
+                Failure::Server(e) if error::may_repeat(e) && repeats < REPEATS => {
+                    repeats += 1;
+                    true
+                }
+                Failure::Server(_) | Failure::Own(_) => false,
+            };
+            if !again {
+                return Err(failure.into_error(statement));
+            }
+        }
+    }
+
+    async fn ping(&self, lane: &Lane) -> Result<()> {
+        let _admitted = lane.admit()?;
+        let place = lane.place().await?;
+        place.live.client.simple_query("SELECT 1").await.map(drop).map_err(Error::unavailable)
+    }
+
+    async fn finish(&self) {
+        tokio::join!(self.reads.close(PATIENCE), self.writes.close(PATIENCE), self.sessions.close(PATIENCE));
+        if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
+            tracing::warn!("a connection of the pool was still in use when the store was closed");
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the store is closed")
+}
+
+impl Store for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn supports(&self, _capability: &str) -> bool {
+        true
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        let native = Box::new(Native::new(entity, &plan)?);
+        Ok(Arc::new(Statement { entity, plan, native }))
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        Reply::Later(Box::pin(async move { self.perform(statement, &args, rows).await }))
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async { Ok(Box::new(self.sessions.begin().await?) as Box<dyn Transaction>) })
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(schema::install(&self.pool, entities))
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { tokio::try_join!(self.ping(&self.reads), self.ping(&self.writes)).map(drop) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.closed.get_or_init(|| self.finish()).await;
+        })
+    }
+}

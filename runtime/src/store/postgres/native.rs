@@ -1,0 +1,109 @@
+//! A translated statement: its texts, and what each connection has prepared of them.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_postgres::types::Type;
+
+use super::lane::Live;
+use super::render::{self, Bind};
+use crate::entity::EntityDesc;
+use crate::store::{Plan, Statement};
+use crate::{Error, Result, Value};
+
+/// Texts for sets of null arguments that are kept; there are few in practice.
+const KEPT: usize = 64;
+
+/// The native form of a statement.
+pub(super) struct Native {
+    /// For calls without nulls among the arguments that matter.
+    plain: Arc<Text>,
+    decisive: Vec<usize>,
+    others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
+}
+
+impl Native {
+    pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
+        let rendered = render::render(entity, plan, &[])?;
+        let decisive = rendered.decisive.clone();
+        Ok(Self { plain: Arc::new(Text::new(rendered)), decisive, others: Mutex::new(Vec::new()) })
+    }
+
+    /// The native form of a statement this store has prepared.
+    pub(super) fn of(statement: &Statement) -> Result<&Self> {
+        statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
+    }
+
+    /// The text for a call.
+    pub(super) fn text(&self, statement: &Statement, args: &[Value]) -> Result<Arc<Text>> {
+        let is_null = |slot: &usize| args.get(*slot).is_some_and(Value::is_null);
+        if !self.decisive.iter().any(is_null) {
+            return Ok(Arc::clone(&self.plain));
+        }
+        let nulls: Vec<usize> = self.decisive.iter().copied().filter(|slot| is_null(slot)).collect();
+        let mut others = self.others.lock();
+        if let Some((_, text)) = others.iter().find(|(of, _)| *of == nulls) {
+            return Ok(Arc::clone(text));
+        }
+        let text = Arc::new(Text::new(render::render(statement.entity, &statement.plan, &nulls)?));
+        if others.len() == KEPT {
+            others.remove(0);
+        }
+        others.push((nulls, Arc::clone(&text)));
+        Ok(text)
+    }
+}
+
+/// One text of a statement.
+pub(super) struct Text {
+    pub(super) binds: Vec<Bind>,
+    rows: Sql,
+    /// The same write without rows.
+    counting: Option<Sql>,
+    kinds: Vec<Type>,
+}
+
+/// A text and its prepared forms, by connection.
+struct Sql {
+    text: String,
+    prepared: Mutex<Vec<(u64, tokio_postgres::Statement)>>,
+}
+
+impl Sql {
+    fn new(text: String) -> Self {
+        Self { text, prepared: Mutex::new(Vec::new()) }
+    }
+}
+
+impl Text {
+    fn new(rendered: render::Rendered) -> Self {
+        let kinds = rendered.binds.iter().map(|b| b.kind.clone()).collect();
+        Self { binds: rendered.binds, rows: Sql::new(rendered.sql), counting: rendered.counting.map(Sql::new), kinds }
+    }
+
+    pub(super) fn can_count(&self) -> bool {
+        self.counting.is_some()
+    }
+
+    /// What a connection has prepared of it; prepared now when it has not.
+    pub(super) async fn prepared(
+        &self,
+        live: &Live,
+        counting: bool,
+    ) -> std::result::Result<tokio_postgres::Statement, tokio_postgres::Error> {
+        let sql = self.counting.as_ref().filter(|_| counting).unwrap_or(&self.rows);
+        if let Some((_, statement)) = sql.prepared.lock().iter().find(|(id, _)| *id == live.id) {
+            return Ok(statement.clone());
+        }
+        let statement = live.client.prepare_typed(&sql.text, &self.kinds).await?;
+        let mut prepared = sql.prepared.lock();
+        // Those of connections that are gone leave in time.
+        if prepared.len() == KEPT {
+            prepared.remove(0);
+        }
+        if prepared.iter().all(|(id, _)| *id != live.id) {
+            prepared.push((live.id, statement.clone()));
+        }
+        Ok(statement)
+    }
+}

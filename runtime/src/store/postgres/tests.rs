@@ -1,0 +1,81 @@
+//! The store against the model, and what only it can get wrong.
+
+use super::*;
+use crate::filter::Filter;
+use crate::store::conformance::{THING, agrees_with_memory, items_agree_with_memory, refuses_once_closed};
+
+#[path = "../../../tests/support/postgres.rs"]
+mod server;
+
+fn fresh() -> (Arc<dyn Store>, ()) {
+    let mut options = PostgresOptions::new(server::fresh_url());
+    (options.readers, options.writers) = (1, 1);
+    (Arc::new(PostgresStore::open(options).expect("a URL that can be used")), ())
+}
+
+#[test]
+fn agrees_with_the_memory_store() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let _entered = runtime.enter();
+    agrees_with_memory(100, fresh);
+    items_agree_with_memory(40, fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_refuses_once_closed() {
+    let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
+    refuses_once_closed(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_folds_as_the_framework_does() {
+    let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
+    store.install(&[&THING]).await.expect("installed");
+    let all: String = ('\u{1}'..=char::MAX).collect();
+    let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)").bind(&all).fetch_one(store.pool()).await.expect("folded");
+    assert!(folded == crate::filter::eval::fold(&all));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_differs_is_refused_with_every_difference() {
+    let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
+    store.install(&[&THING]).await.expect("made");
+    store.install(&[&THING]).await.expect("as declared");
+    for sql in [
+        "ALTER TABLE conformance_things ALTER COLUMN ratio TYPE real, DROP COLUMN due_at, ADD COLUMN extra text",
+        "DROP INDEX ux_conformance_things_slug",
+        "CREATE UNIQUE INDEX mine ON conformance_things (extra)",
+        "CREATE INDEX harmless ON conformance_things (live)",
+    ] {
+        sqlx::query(sql).execute(store.pool()).await.expect(sql);
+    }
+    let text = store.install(&[&THING]).await.expect_err("it differs").to_string();
+    for part in [
+        "table conformance_things: expected column ratio double precision\n    found real",
+        "column due_at missing: timestamp(3) with time zone",
+        "column extra not declared: text",
+        "index ux_conformance_things_slug missing: UNIQUE USING btree (slug NULLS FIRST)",
+        "index mine not declared: UNIQUE USING btree (extra)",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!text.contains("harmless"), "{text}");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_lane_refuses_at_once() {
+    let mut options = PostgresOptions::new(server::fresh_url());
+    options.in_flight = 1;
+    let store = PostgresStore::open(options).expect("opened");
+    store.install(&[&THING]).await.expect("installed");
+    let exists = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let find = || store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count());
+    let held = store.reads.admit().expect("a place");
+    let refused = find().await.expect_err("full");
+    assert_eq!((refused.code(), refused.retry_after_seconds()), (crate::Code::Unavailable, Some(1)));
+    drop(held);
+    find().await.expect("a place again");
+    store.close().await;
+}

@@ -1,0 +1,215 @@
+//! What only the store on a server can get wrong: restarts under load, encryption, and texts that a server could misread.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+
+#[path = "acceptance/fixture.rs"]
+mod fixture;
+#[path = "acceptance/server.rs"]
+#[allow(dead_code)] // the acceptance cases use the rest of it
+mod server;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin::store::Store;
+use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+use serde_json::json;
+
+use server::Server;
+use server::postgres_server as database;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_write_is_lost_when_the_server_crashes_under_load() {
+    let mut engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let app = Arc::new(Server::at(&fixture::BLOG, database::fresh_schema(&engine.url())).await);
+    let (stop, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            let (app, stop, refused) = (Arc::clone(&app), Arc::clone(&stop), Arc::clone(&refused));
+            tokio::spawn(async move {
+                let mut acknowledged = BTreeSet::new();
+                for n in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let slug = format!("w{writer}-{n}");
+                    let reply = app.post("/posts", json!({"slug": slug, "title": "t"})).await;
+                    match reply.status {
+                        201 => {
+                            acknowledged.insert(slug);
+                        }
+                        503 => {
+                            assert_eq!((reply.header("retry-after").as_str(), reply.code().1), ("1", "unavailable"), "{reply:?}");
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        _ => panic!("{reply:?}"),
+                    }
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        engine.kill();
+        let before = refused.load(Ordering::Relaxed);
+        let end = std::time::Instant::now() + Duration::from_secs(10);
+        while refused.load(Ordering::Relaxed) < before + 8 {
+            assert!(std::time::Instant::now() < end, "writes are not refused while the server is gone");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(app.get("/posts").await.code(), (503, "unavailable"));
+        engine = tokio::task::spawn_blocking(move || {
+            engine.restart();
+            engine
+        })
+        .await
+        .unwrap();
+        // The app comes back by itself.
+        let end = std::time::Instant::now() + Duration::from_secs(15);
+        while app.get("/posts").await.status != 200 {
+            assert!(std::time::Instant::now() < end, "the app does not recover");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged = BTreeSet::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    let stored: BTreeSet<String> = app.walk("/posts").await.iter().map(|p| p["slug"].as_str().unwrap().to_owned()).collect();
+    let lost: Vec<_> = acknowledged.difference(&stored).collect();
+    assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
+    // Each writer wrote before, between and after.
+    assert!(acknowledged.len() > 50, "{}", acknowledged.len());
+    // What was in flight when the server went is of unknown fate: at most one write per writer and crash.
+    assert!(stored.len() - acknowledged.len() <= 16, "{} unknown", stored.len() - acknowledged.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_and_bounds_come_back_as_they_were() {
+    let app = Server::postgres(&fixture::BLOG).await;
+    let texts = [
+        "'; DROP TABLE posts; --",
+        "\\",
+        "\\\\x00",
+        "$1",
+        "$$",
+        "{\"a\"}",
+        "{a,b}",
+        "NULL",
+        "😀\u{10ffff}",
+        "\u{1}\u{7f}",
+        "\"",
+        "a\u{301}",
+        "\u{feff}",
+    ];
+    for (i, text) in texts.iter().enumerate() {
+        let meta = json!({"k": text, text.to_string(): [text, 9_007_199_254_740_993_u64, 1e300, 5e-324, null]});
+        let body = json!({"slug": format!("s{i}"), "title": text, "category": text, "tags": [text, "", text], "meta": meta});
+        let made = app.post("/posts", body).await;
+        assert_eq!(made.status, 201, "{text:?} {made:?}");
+        let read = app.get(&app.path(&made.json())).await.json();
+        assert_eq!((&read["title"], &read["tags"], &read["meta"]), (&json!(text), &json!([text, "", text]), &meta), "{text:?}");
+    }
+    for (score, due) in [(9_007_199_254_740_991_i64, "9999-12-31T23:59:59.999Z"), (-9_007_199_254_740_991, "0001-01-01T00:00:00.000Z")] {
+        let made = app.post("/posts", json!({"slug": due, "title": "t", "score": score, "due_at": due, "dueAt": due})).await;
+        let made = if made.status == 201 {
+            made
+        } else {
+            app.post("/posts", json!({"slug": due, "title": "t", "score": score, "dueAt": due})).await
+        };
+        assert_eq!(made.status, 201, "{made:?}");
+        let read = app.get(&app.path(&made.json())).await.json();
+        assert_eq!((&read["score"], &read["dueAt"]), (&json!(score), &json!(due)));
+    }
+    for (field, value) in [("title", json!("a\0b")), ("tags", json!(["\0"])), ("meta", json!({"a": "\0"})), ("meta", json!({"\0": 1}))] {
+        let mut body = json!({"slug": "nul", "title": "t"});
+        body[field] = value;
+        assert_eq!(app.post("/posts", body).await.status, 400, "{field}");
+    }
+    let many: Vec<String> = (0..5000).map(|i| format!("tag \"{i}\"")).collect();
+    let made = app.post("/posts", json!({"slug": "many", "title": "t", "tags": many})).await;
+    if made.status == 201 {
+        assert_eq!(app.get(&app.path(&made.json())).await.json()["tags"], json!(many));
+    } else {
+        assert_eq!(made.status, 400, "{made:?}");
+    }
+}
+
+/// A certificate of our own authority for the loopback address, and the authority.
+fn certificate() -> (String, String, String) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let signed = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    (own.pem(), key.serialize_pem(), signed.pem())
+}
+
+/// Connects in both lanes; how many connections there are, and how many of them are encrypted.
+async fn connections(url: String) -> Result<(i64, i64), linchpin::Error> {
+    let mut options = PostgresOptions::new(url);
+    options.connect_timeout = Duration::from_secs(2);
+    let store = PostgresStore::open(options)?;
+    let outcome = async {
+        store.ready().await?;
+        store.install(&[]).await?;
+        let sql = "SELECT count(*), count(*) FILTER (WHERE s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'linchpin'";
+        sqlx::query_as(sql).fetch_one(store.pool()).await.map_err(linchpin::Error::internal)
+    }
+    .await;
+    store.close().await;
+    outcome
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_encrypted_as_the_url_says() {
+    let (certificate, key, authority) = certificate();
+    let mut engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("ca.pem");
+    std::fs::write(&roots, authority).unwrap();
+    // Before the server can encrypt: `prefer` does without, `require` does not.
+    let url = |mode: &str| database::fresh_schema(&engine.url()) + "&sslmode=" + mode;
+    let (all, encrypted) = connections(url("prefer")).await.unwrap();
+    assert!(all > 1 && encrypted == 0, "{all} {encrypted}");
+    assert!(connections(url("require")).await.is_err());
+
+    engine.encrypt(&certificate, &key);
+    let engine = tokio::task::spawn_blocking(move || {
+        engine.kill();
+        engine.restart();
+        engine
+    })
+    .await
+    .unwrap();
+    let url = |mode: &str| database::fresh_schema(&engine.url()) + "&sslmode=" + mode;
+    let rooted = format!("verify-full&sslrootcert={}", roots.display());
+    for (mode, expected) in [("disable", false), ("prefer", true), ("require", true), (rooted.as_str(), true)] {
+        let (all, encrypted) = connections(url(mode)).await.unwrap_or_else(|e| panic!("{mode}: {e:?}"));
+        assert!(all > 1 && encrypted == if expected { all } else { 0 }, "{mode}: {encrypted} of {all}");
+    }
+    // Nobody vouches for this authority; and the certificate is not for that name.
+    assert!(connections(url("verify-full")).await.is_err());
+    assert!(connections(url(&rooted).replace("127.0.0.1", "localhost")).await.is_err());
+    assert!(PostgresStore::open(PostgresOptions::new(url("maybe"))).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut options = PostgresOptions::new(format!("postgres://u:hush@127.0.0.1:{port}/db"));
+    options.connect_timeout = Duration::from_secs(1);
+    let store = PostgresStore::open(options).unwrap();
+    let error = store.install(&[]).await.unwrap_err();
+    assert_eq!(error.code(), linchpin::Code::Unavailable);
+    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    store.close().await;
+}

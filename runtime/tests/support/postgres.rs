@@ -1,0 +1,147 @@
+//! A `PostgreSQL` server for the tests of one binary, with a schema for each that asks.
+//!
+//! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server that is missing fails.
+#![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses its part of it; tests stop where something is wrong
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A server of our own. It ends with this process, however that ends: the shell that watches over it reads our end of a pipe.
+pub struct Server {
+    port: u16,
+    folder: PathBuf,
+    shell: Child,
+}
+
+impl Server {
+    /// Makes a data folder and starts a server on it.
+    pub fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let folder = tempfile::Builder::new().prefix("linchpin-pg").tempdir().expect("a folder").keep();
+        let bin = binaries();
+        // The server refuses to run as root.
+        let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+        let user = if root { "setpriv --reuid=nobody --regid=nogroup --clear-groups " } else { "" };
+        if root {
+            let done = Command::new("chown").arg("nobody:nogroup").arg(&folder).status().expect("chown");
+            assert!(done.success(), "the folder cannot be given away");
+        }
+        let (bin, data) = (bin.display(), folder.display());
+        // `restart` and `stop` arrive on standard input, and its end when we are gone.
+        let script = format!(
+            "cd {data}; up() {{ {user}{bin}/postgres -D {data}/data >>{data}/log 2>&1 & pid=$!; }}
+            {user}{bin}/initdb -D {data}/data -U test --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync >{data}/initdb 2>&1 || exit 1
+            cat >>{data}/data/postgresql.conf <<END
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+fsync = off
+max_connections = 400
+shared_buffers = 64MB
+END
+            up
+            while read -r word; do
+                case $word in
+                kill) kill -QUIT $pid; wait $pid ;;
+                start) up ;;
+                esac
+            done
+            kill -QUIT $pid; wait $pid; rm -rf {data}"
+        );
+        let shell = Command::new("sh").arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let server = Self { port, folder, shell: shell.expect("a shell") };
+        server.wait();
+        server
+    }
+
+    fn wait(&self) {
+        let end = Instant::now() + Duration::from_mins(1);
+        while execute(&self.url(), "SELECT 1").is_err() {
+            let log = || ["initdb", "log"].map(|f| std::fs::read_to_string(self.folder.join(f)).unwrap_or_default()).join("\n");
+            assert!(Instant::now() < end, "PostgreSQL does not start:\n{}", log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn say(&mut self, word: &str) {
+        self.shell.stdin.as_mut().expect("a pipe").write_all(format!("{word}\n").as_bytes()).expect("the shell listens");
+    }
+
+    /// Ends the server at once, as a crash does.
+    pub fn kill(&mut self) {
+        self.say("kill");
+    }
+
+    /// Starts it again.
+    pub fn restart(&mut self) {
+        self.say("start");
+        self.wait();
+    }
+
+    /// Has it encrypt once it is started again.
+    pub fn encrypt(&self, certificate: &str, key: &str) {
+        let data = self.folder.join("data");
+        let owner = std::fs::metadata(&data).expect("a folder");
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let file = data.join(name);
+            std::fs::write(&file, text).expect("written");
+            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+            let (user, group) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+            std::os::unix::fs::chown(&file, Some(user), Some(group)).expect("given away");
+        }
+        let mut settings = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("settings");
+        settings.write_all(b"ssl = on\n").expect("written");
+    }
+
+    /// Its database.
+    pub fn url(&self) -> String {
+        format!("postgres://test@127.0.0.1:{}/postgres", self.port)
+    }
+}
+
+fn binaries() -> PathBuf {
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|e| e.path().join("bin")).collect();
+    found.retain(|bin| bin.join("initdb").exists());
+    found.sort();
+    let on_path = || std::env::split_paths(&std::env::var_os("PATH")?).find(|p| Path::join(p, "initdb").exists());
+    found
+        .pop()
+        .or_else(on_path)
+        .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES")
+}
+
+/// The URL of a new, empty schema on this binary's server.
+pub fn fresh_url() -> String {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let base = std::env::var("LINCHPIN_TEST_POSTGRES").unwrap_or_else(|_| SERVER.get_or_init(Server::start).url());
+    fresh_schema(&base)
+}
+
+/// The URL of a new, empty schema on a server.
+pub fn fresh_schema(base: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let schema = format!("linchpin_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    execute(base, &format!("CREATE SCHEMA {schema}")).expect("a schema");
+    let joint = if base.contains('?') { '&' } else { '?' };
+    format!("{base}{joint}options=-c%20search_path%3D{schema}")
+}
+
+/// Runs SQL on a thread of its own, since callers may be within a runtime or not.
+pub fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
+    let run = async {
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+        let driven = tokio::spawn(connection);
+        client.batch_execute(sql).await?;
+        drop(client);
+        drop(driven.await);
+        Ok(())
+    };
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    std::thread::scope(|s| s.spawn(|| runtime().block_on(run)).join()).expect("no panic")
+}
