@@ -56,13 +56,6 @@ fn test(fast: bool) -> Result<(), String> {
         tests.args(["--exclude", "ui-tests"]);
     }
     note(step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS")));
-    // Once more with the store on a server: its own tests, and the suites that every store passes.
-    note(postgresql());
-    let suites: [&[&str]; 2] = [&["--lib", "--test", "acceptance", "--", "postgres"], &["--test", "http_postgres", "--test", "postgres"]];
-    for suites in suites {
-        let mut postgres = cargo(&["test", "-p", "linchpin", "--features", "postgres", "--no-fail-fast"]);
-        note(step("tests on PostgreSQL", postgres.args(suites).env("CI", "true").env_remove("RUSTFLAGS")));
-    }
     note(step("documentation examples", cargo(&["test", "--workspace", "--doc"])));
     note(expand_size::run());
     if !fast {
@@ -74,18 +67,6 @@ fn test(fast: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{} of the steps failed, after {took} s:\n  {}", failed.len(), failed.join("\n  ")))
-}
-
-/// Installs the server that tests start, where it is missing and can be installed. The tests fail without one.
-fn postgresql() -> Result<(), String> {
-    let named = std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some();
-    if named || std::path::Path::new("/usr/lib/postgresql").exists() || !std::path::Path::new("/usr/bin/apt-get").exists() {
-        return Ok(());
-    }
-    println!("xtask: PostgreSQL is missing; installing the package `postgresql`");
-    let mut install = Command::new("apt-get");
-    install.args(["install", "--yes", "--no-install-recommends", "postgresql"]).env("DEBIAN_FRONTEND", "noninteractive");
-    step("installing PostgreSQL", install)
 }
 
 fn cargo(args: &[&str]) -> Command {

@@ -20,8 +20,12 @@ const GRANTED: [&str; 15] = [
 ];
 /// Kinds that only read.
 const READS: [&str; 5] = ["lookup", "exists", "aggregate", "search", "derive"];
-/// The stores of this version.
+/// The stores of this build.
+#[cfg(not(feature = "postgres"))]
 pub const STORES: [&str; 2] = ["memory", "sqlite"];
+/// The stores of this build.
+#[cfg(feature = "postgres")]
+pub const STORES: [&str; 3] = ["memory", "sqlite", "postgres"];
 
 /// Whether a store of this version grants a capability of the matrix (contract 8.1). A name that the matrix lacks is granted by
 /// none: a kind that asks for it cannot start unnoticed.
@@ -41,7 +45,7 @@ mod tests {
     use super::granted;
 
     #[test]
-    fn both_stores_grant_what_the_matrix_says() {
+    fn every_store_grants_what_the_matrix_says() {
         for store in super::STORES {
             for capability in super::GRANTED.into_iter().chain(["core.crud", "operation.lookup", "operation.derive"]) {
                 assert!(granted(store, capability), "{store} {capability}");
