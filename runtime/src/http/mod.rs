@@ -20,6 +20,7 @@ mod extra;
 mod extract;
 #[cfg(feature = "server")]
 mod guard;
+#[cfg(feature = "server")]
 mod host;
 #[cfg(feature = "server")]
 mod input;
@@ -58,6 +59,7 @@ pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, end
 pub use extra::call_handler;
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
+#[cfg(feature = "server")]
 pub(crate) use host::refused as refused_host;
 pub use policy::{AuthDesc, EventDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]

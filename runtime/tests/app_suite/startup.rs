@@ -117,7 +117,7 @@ async fn a_taken_port_is_named() {
 
 #[tokio::test]
 async fn mistakes_of_code_in_the_config_are_reported_together() {
-    let config = config().signing_secret("short").database("postgres://u:hunter2@h/d");
+    let config = config().signing_secret("short").database("mysql://u:hunter2@h/d");
     let text = refused(App::new(config).start().await);
     assert!(text.contains("security.signing.secret: must be at least 32 bytes, has 5"), "{text}");
     assert!(text.contains("stores.default") && !text.contains("hunter2"), "{text}");
