@@ -227,20 +227,47 @@ pub fn adapter_of<E: Entity>(parts: &Parts) -> Result<E::Adapter> {
 }
 
 /// A value of a row of numbers.
-///
-/// # Errors
-/// When it has another form.
-pub fn cell<T: FieldType>(row: &[Value], at: usize) -> Result<T> {
-    T::from_value(row.get(at).map_or(ValueRef::Null, Value::as_ref)).map_err(Error::internal)
+pub trait Cell: Sized {
+    /// # Errors
+    /// When the value has another form.
+    fn read(value: &Value) -> Result<Self>;
+}
+
+impl<T: FieldType> Cell for T {
+    fn read(value: &Value) -> Result<Self> {
+        T::from_value(value.as_ref()).map_err(Error::internal)
+    }
 }
 
 /// The numbers of records by value.
-///
-/// # Errors
-/// When they have another form.
-pub fn counts(row: &[Value], at: usize) -> Result<std::collections::BTreeMap<String, i64>> {
-    match row.get(at) {
-        Some(Value::Json(text)) => serde_json::from_str(text).map_err(Error::internal),
-        _ => Err(Error::internal("numbers by value were expected")),
+impl Cell for std::collections::BTreeMap<String, i64> {
+    fn read(value: &Value) -> Result<Self> {
+        match value {
+            Value::Json(text) => serde_json::from_str(text).map_err(Error::internal),
+            _ => Err(Error::internal("numbers by value were expected")),
+        }
     }
 }
+
+/// Reads the next value of a row; one that is missing is null.
+///
+/// # Errors
+/// When the value has another form.
+pub fn next_cell<T: Cell>(row: &mut std::slice::Iter<'_, Value>) -> Result<T> {
+    T::read(row.next().unwrap_or(&Value::Null))
+}
+
+/// Reads a struct of numbers from a row, its members in their order.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __numbers_row {
+    ($name:ident: $($member:ident),*) => {
+        impl $crate::__private::NumbersRow for $name {
+            fn read(row: &[$crate::Value]) -> $crate::Result<Self> {
+                let mut row = row.iter();
+                ::core::result::Result::Ok(Self { $($member: $crate::__private::next_cell(&mut row)?),* })
+            }
+        }
+    };
+}
+pub use __numbers_row as numbers_row;

@@ -6,6 +6,10 @@ use std::path::Path;
 const ENTITY: usize = 200;
 /// Formatted lines an operation should have.
 const OPERATION: usize = 40;
+/// Operations over it, with the lines they may not exceed: examples that show many options at once. Entries only ever
+/// shrink or go.
+const HELD: &[(&str, usize)] =
+    &[("op_aggregate_full", 69), ("op_collection_full", 136), ("op_lookup_full", 70), ("op_search_full", 47), ("op_transition_full", 42)];
 
 /// Lines that are neither `///` nor within `/** .. */`.
 fn code_lines(body: &str) -> usize {
@@ -40,8 +44,8 @@ pub(crate) fn run() -> Result<(), String> {
     let (mut entities, mut operations) = (0, 0);
     println!("{:<40} {:>6} {:>8}  budget", "expansion", "lines", "bytes");
     for (name, lines, bytes) in &rows {
-        // What a faulty input expands to (`…_broken`) is no code that anybody ships; `…_full` shows every option at once.
-        let budget = if name.starts_with("op_") && name != "op_broken" && !name.ends_with("_full") {
+        // What a faulty input expands to (`…_broken`) is no code that anybody ships.
+        let budget = if name.starts_with("op_") && name != "op_broken" {
             operations += 1;
             Some(OPERATION)
         } else if name == "entity_small" {
@@ -51,7 +55,8 @@ pub(crate) fn run() -> Result<(), String> {
             None
         };
         println!("{name:<40} {lines:>6} {bytes:>8}  {}", budget.map_or(String::new(), |b| b.to_string()));
-        if budget.is_some_and(|b| *lines > b) {
+        let held = HELD.iter().find(|(held, _)| held == name).map(|(_, lines)| *lines);
+        if budget.is_some_and(|b| *lines > held.unwrap_or(b)) {
             over.push(format!("{name} ({lines} lines)"));
         }
     }

@@ -139,25 +139,13 @@ fn row(model: &Model<'_>, numbers: &Numbers) -> TokenStream {
     let (krate, name) = (&model.entity.krate, &numbers.name);
     let doc = format!("What `{}` computes{}.", model.name, if numbers.grouped { " of a group" } else { "" });
     let members = numbers.members.iter().map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
-    let cells = numbers.members.iter().enumerate().map(|(at, (name, ty, _))| {
-        let at = index(at);
-        // The one type that no field has.
-        let read = if ty.to_string().contains("BTreeMap") { quote!(counts) } else { quote!(cell) };
-        quote!(#name: __lp::#read(row, #at)?,)
-    });
+    let read = numbers.members.iter().map(|(name, ..)| name);
     quote_spanned! {here(ident)=>
         #[doc = #doc]
         #[derive(Clone, Debug)]
-        #[allow(dead_code)]
+        #[allow(dead_code)] // served over HTTP alone, its members are never read in Rust
         #vis struct #name { #(#members)* }
-        const _: () = {
-            use #krate::__private as __lp;
-            impl __lp::NumbersRow for #name {
-                fn read(row: &[__lp::Value]) -> __lp::Result<Self> {
-                    ::core::result::Result::Ok(Self { #(#cells)* })
-                }
-            }
-        };
+        #krate::__private::numbers_row!(#name: #(#read),*);
     }
 }
 

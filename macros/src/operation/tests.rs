@@ -54,6 +54,8 @@ fn an_exists() {
 #[test]
 fn a_search() {
     check("op_search", include_str!("../../tests/snapshot/op_search.rs"));
+    // With a filter whose parameter may be left out.
+    check("op_search_full", include_str!("../../tests/snapshot/op_search_full.rs"));
 }
 
 #[test]

@@ -1,0 +1,9 @@
+/// Notes that mention something.
+#[operation(
+    kind = "search",
+    fields(title, owner_id),
+    filter = (status == Status::Open && tags.has(param(tag))),
+    optional_params(tag),
+    paginate,
+)]
+pub const FIND: Operation<Note>;
