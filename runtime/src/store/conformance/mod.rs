@@ -102,10 +102,11 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
             continue;
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
-        prop_assert_eq!(found, expected, "{}", label);
+        prop_assert_eq!(comparable(store, found), comparable(store, expected), "{}", label);
         if !matches!(step, Step::Exists(..) | Step::Aggregate(..)) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
-            prop_assert_eq!(contents(store).await, contents(&model).await, "contents after {}", label);
+            let (expected, found) = (contents(&model).await, contents(store).await);
+            prop_assert_eq!(comparable(store, found), comparable(store, expected), "contents after {}", label);
         }
     }
     Ok(())
@@ -202,14 +203,25 @@ fn rounded(value: Value) -> Value {
     }
 }
 
-/// Stores hand out string arrays as lists or as JSON text, and JSON in their own spelling.
+/// Stores hand out string arrays as lists or as JSON text.
 fn same_form((field, value): (usize, Value)) -> Value {
     match value {
         Value::Json(text) if field == TAGS => serde_json::from_str(&text).map_or(Value::Json(text), Value::Strings),
-        // By meaning: a store may write blanks, or the members of an object in another order.
-        Value::Json(text) => serde_json::from_str::<serde_json::Value>(&text).map_or(Value::Json(text), |v| Value::Json(v.to_string())),
         value => value,
     }
+}
+
+/// An answer as it can be compared: PostgreSQL's `jsonb` keeps what JSON means, not how it was spelled (blanks, the order of an
+/// object's members), so its answers and the model's are brought into one spelling. Every other store must agree to the byte.
+fn comparable(store: &dyn Store, answer: Answer) -> Answer {
+    if store.name() != "postgres" {
+        return answer;
+    }
+    let respelled = |value| match value {
+        Value::Json(text) => serde_json::from_str::<serde_json::Value>(&text).map_or(Value::Json(text), |v| Value::Json(v.to_string())),
+        value => value,
+    };
+    answer.map(|records| records.into_iter().map(|record| record.into_iter().map(respelled).collect()).collect())
 }
 
 fn describe(error: &crate::Error) -> String {
@@ -233,7 +245,8 @@ async fn walk(
 ) -> Result<(), TestCaseError> {
     let whole = select(model, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
     let unpaged = select(store, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
-    prop_assert_eq!(&unpaged, &whole, "unpaged: {}", label);
+    let whole = comparable(store, whole);
+    prop_assert_eq!(&comparable(store, unpaged), &whole, "unpaged: {}", label);
     let whole = whole.unwrap_or_default();
     let mut walked = Vec::new();
     let mut after: Option<Vec<Value>> = None;
@@ -259,6 +272,6 @@ async fn walk(
         after = Some(order.iter().map(|o| last[o.field].clone()).collect());
         walked.extend(page);
     }
-    prop_assert_eq!(walked, whole, "paged: {}", label);
+    prop_assert_eq!(comparable(store, Ok(walked)), Ok(whole), "paged: {}", label);
     Ok(())
 }
