@@ -177,14 +177,12 @@ async fn a_long_read_ends_with_its_caller() {
     store.install(&[&THING]).await.expect("installed");
     let endless = endless();
     for _ in 0..3 {
-        let begun = std::time::Instant::now();
         let read = store.run(&endless, Vec::new(), Rows::count());
         assert!(tokio::time::timeout(Duration::from_millis(100), read).await.is_err(), "it ended by itself");
-        // Its place is free again, so somebody else can read.
+        // Its place is free again: the only one, so a read that was not stopped would have this one refused.
         let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
         let found = store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await;
         assert_eq!(found.map(|r| r.count).ok(), Some(0));
-        assert!(begun.elapsed() < Duration::from_secs(4), "the read before was not stopped");
     }
     store.close().await;
 }
