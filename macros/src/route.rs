@@ -29,7 +29,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let errors = d.finish();
     match args {
         Some(args) if sound => expand(&args, function),
-        // The function stays as it is: what it says is checked all the same.
+        // The function stays as it is: what it says is checked all the same. Unused it is only because of the errors beside it.
         _ => quote!(#errors #[allow(dead_code)] #function),
     }
 }

@@ -183,7 +183,7 @@ fn start_up_lists_every_duplicate() {
 }
 
 /// Methods exist with the types declared; nothing runs.
-#[allow(dead_code)]
+#[allow(dead_code)] // it compiles: that is the test
 async fn methods(posts: PostAdapter, cx: Cx) -> Result<()> {
     let _: Post = posts.publish(&cx, "p1", "A title").await?;
     let _: bool = posts.archive(&cx, "slug").await?;

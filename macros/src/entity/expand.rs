@@ -31,7 +31,7 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
     let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
     let allow = deprecated.then(|| quote!(#[allow(deprecated)]));
     quote! {
-        #[allow(dead_code)]
+        #[allow(dead_code)] // the store reads its fields; an app need not
         #item
         #markers
         #create
@@ -119,7 +119,7 @@ fn input(model: &EntityModel, input: Input) -> TokenStream {
             quote!(#[doc = #doc] #vis #name: #ty,)
         })
         .collect();
-    // The outer option is presence, the inner one null: JSON merge has both.
+    // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON merge has both.
     let allow = if nested { quote!(#[allow(dead_code, clippy::option_option)]) } else { quote!(#[allow(dead_code)]) };
     quote! {
         #[doc = #doc]
@@ -137,13 +137,13 @@ fn surface(model: &EntityModel) -> TokenStream {
         quote! {
             #[doc = #adapter_doc]
             #[derive(Clone, Debug)]
-            #[allow(dead_code)]
+            #[allow(dead_code)] // an app may leave its records to the routes
             #vis struct #adapter(#krate::Adapter<#ident>);
         }
     });
     quote! {
         #[doc = #query_doc]
-        #[allow(dead_code)]
+        #[allow(dead_code)] // as the adapter
         #vis type #query = #krate::entity::ListQuery<#ident>;
         #adapter_struct
     }

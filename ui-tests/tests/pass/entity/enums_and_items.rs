@@ -1,6 +1,6 @@
 //! Nearly wrong enums and items: neighbours of `fail/entity/enum_*` and `fail/entity/embedded_*`.
 #![deny(warnings)]
-#![allow(dead_code)]
+#![allow(dead_code)] // it compiles: that is the test
 
 use linchpin::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Declarations that are odd, and right: the neighbours of those in `fail/entity/00_*`.
 #![deny(warnings)]
-#![allow(dead_code)]
+#![allow(dead_code)] // it compiles: that is the test
 
 use linchpin::prelude::*;
 

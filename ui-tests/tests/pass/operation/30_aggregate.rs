@@ -28,7 +28,7 @@ pub const BY_WEEK: Operation<Post>;
 
 pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [STATS, BY_WEEK])]);
 
-#[allow(dead_code)]
+#[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let StatsRow { total, price, last, first } = posts.stats(cx, "secret").await?;
     let _: (i64, Money, Option<When>, Option<String>) = (total, price, last, first);

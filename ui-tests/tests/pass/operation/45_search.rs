@@ -23,7 +23,7 @@ pub const TAGGED: Operation<Post>;
 
 pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [FIND, TAGGED])]);
 
-#[allow(dead_code)]
+#[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let page = linchpin::entity::PageArgs::default();
     let _: Vec<Post> = posts.find(cx, "text", "secret".to_owned(), page.clone()).await?;

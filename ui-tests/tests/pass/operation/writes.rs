@@ -63,7 +63,7 @@ pub static POSTS: Package = package!(
     entities = [entity(Post, [NOTE, RETITLE, FLAG, LABEL, UNLABEL, RELABEL, RESET, SWEEP, IMPORT, TAKE, STEPS])],
 );
 
-#[allow(dead_code)]
+#[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Post = posts.retitle(cx, "slug", "title").await?;
     let _: Post = posts.note(cx, "id", "x").await?;
