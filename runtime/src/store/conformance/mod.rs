@@ -211,7 +211,7 @@ fn same_form((field, value): (usize, Value)) -> Value {
     }
 }
 
-/// An answer as it can be compared: PostgreSQL's `jsonb` keeps what JSON means, not how it was spelled (blanks, the order of an
+/// An answer as it can be compared: `jsonb` of Postgres keeps what JSON means, not how it was spelled (blanks, the order of an
 /// object's members), so its answers and the model's are brought into one spelling. Every other store must agree to the byte.
 fn comparable(store: &dyn Store, answer: Answer) -> Answer {
     if store.name() != "postgres" {
