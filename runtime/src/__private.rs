@@ -17,7 +17,7 @@ pub type Request = axum::http::Request<axum::body::Body>;
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole,
-    assert_apart, assert_unique,
+    assert_apart, assert_unique, beginnings,
 };
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]

@@ -53,10 +53,13 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let PackageArgs { krate, name, mount, dependencies, .. } = args;
     let entities = args.entities.iter().filter(|_| sound).map(entity);
     let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
+    let many = index(args.entities.len());
+    let beginnings = (sound && args.entities.len() > 1).then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
     quote! {{
         #errors
         use #krate::__private as __lp;
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
+        #beginnings
         #asserts
         __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*] }
     }}
@@ -86,7 +89,7 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     });
     let mut asserts: Vec<TokenStream> = unique.collect();
     if position > 0 {
-        asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, #at);));
+        asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, &BEGINNINGS, #at);));
     }
     asserts
 }

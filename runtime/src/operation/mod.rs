@@ -33,7 +33,7 @@ pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
 pub use computed_aggregate::ComputedAggregate;
 pub use consume::Consume;
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
-pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, find_duplicates};
+pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates};
 pub use exists::Exists;
 pub use field_update::FieldUpdate;
 pub use increment::Increment;

@@ -32,12 +32,42 @@ fn methods_count() {
     assert!(same(Base("", "a"), &get, Base("", "a"), &get) && !same(Base("", "a"), &get, Base("", "a"), &post));
 }
 
+fn meet(a: Base<'_>, b: Base<'_>) -> bool {
+    may_meet(beginning(a), beginning(b))
+}
+
 #[test]
 fn only_paths_with_a_common_beginning_are_compared() {
     assert!(
-        may_meet(Base("", "posts"), Base("", "posts/comments"))
-            && may_meet(Base("", ""), Base("", "posts"))
-            && may_meet(Base("", "{tenant}/a"), Base("", "posts"))
+        meet(Base("", "posts"), Base("", "posts/comments"))
+            && meet(Base("", ""), Base("", "posts"))
+            && meet(Base("", "{tenant}/a"), Base("", "posts"))
     );
-    assert!(!may_meet(Base("", "posts"), Base("", "comments")));
+    assert!(!meet(Base("", "posts"), Base("", "comments")));
+}
+
+#[test]
+fn routes_below_one_path_are_compared_alike() {
+    let lists: [&[Seg]; 8] = [
+        &[],
+        &[Seg::Param("id")],
+        &[Seg::Param("slug")],
+        &[Seg::Param("*rest")],
+        &[Seg::Lit("stats")],
+        &[Seg::Lit("state")],
+        &[Seg::Param("id"), Seg::Lit("stats")],
+        &[Seg::Lit("a%20b")],
+    ];
+    for a in lists {
+        for b in lists {
+            let (a, b) = (RouteSpec { method: Method::Get, segments: a }, RouteSpec { method: Method::Get, segments: b });
+            let whole = same(Base("", "x"), &a, Base("", "x"), &b);
+            assert_eq!(same_below(&a, &b), whole, "{a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn beginnings_are_decoded() {
+    assert!(meet(Base("", "caf%C3%A9/a"), Base("", "café/b")));
 }
