@@ -274,8 +274,7 @@ impl App {
     pub(crate) async fn build(self) -> Result<Built> {
         let info = self.info();
         let Self { config, plugins, packages, clock, overrides, sweep_every, rates, hooks, mut events, store: own_store, .. } = self;
-        let config = config.checked()?;
-        let secrets = config.signing_secrets()?;
+        let (config, secrets) = config.checked()?;
         let plugins = checks::ordered(plugins, &packages)?;
         let entries = || packages.iter().flat_map(|p| p.entities);
 

@@ -41,7 +41,7 @@ impl App {
     async fn command(self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
         if let Some(command) = self.commands().into_iter().find(|c| c.name == word) {
-            let secrets = self.config.clone().checked()?.signing_secrets()?;
+            let (_, secrets) = self.config.clone().checked()?;
             println!("{}", (command.run)(args.get(1..).unwrap_or_default(), &secrets)?);
             return Ok(());
         }

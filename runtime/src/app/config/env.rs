@@ -1,0 +1,154 @@
+//! What the environment's variables say.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::database::{count, database};
+use super::{Config, Durability, Environment};
+use crate::app::suggest::did_you_mean;
+use crate::{Problem, Result};
+
+/// The variable of the signing secrets.
+pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
+
+/// What may stand in the environment; the table at [`Config`] says what it means.
+const VARIABLES: &[&str] = &[
+    "LINCHPIN_HOST",
+    "LINCHPIN_PORT",
+    SECRET,
+    "LINCHPIN_DATABASE_URL",
+    "LINCHPIN_SQLITE_DURABILITY",
+    "LINCHPIN_POSTGRES_READERS",
+    "LINCHPIN_POSTGRES_WRITERS",
+    "LINCHPIN_POSTGRES_POOL",
+    "LINCHPIN_POSTGRES_TRANSACTIONS",
+    "LINCHPIN_POSTGRES_IN_FLIGHT",
+    "LINCHPIN_POSTGRES_STATEMENT_SECONDS",
+    "LINCHPIN_POSTGRES_CONNECT_SECONDS",
+    "LINCHPIN_ENVIRONMENT",
+    "LINCHPIN_DOCS",
+    "LINCHPIN_OPENAPI",
+    "LINCHPIN_CORS_ORIGINS",
+    "LINCHPIN_CORS_CREDENTIALS",
+    "LINCHPIN_MAX_CONNECTIONS",
+    "LINCHPIN_SHUTDOWN_SECONDS",
+    "LINCHPIN_LOG",
+    "LINCHPIN_LOG_FORMAT",
+];
+
+impl Config {
+    /// [`Config::new`] with what the environment's `LINCHPIN_*` variables say.
+    ///
+    /// A variable that is wrong or unknown is reported when the app starts, with every other mistake of the configuration.
+    ///
+    /// # Errors
+    /// None at present; the result leaves room for an environment that cannot be read at all.
+    pub fn from_env() -> Result<Self> {
+        Self::from_vars(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned()))))
+    }
+
+    /// [`Config::from_env`] over given variables.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let mut config = Self::new();
+        let mut seen_host = false;
+        for (name, value) in vars {
+            if !name.starts_with("LINCHPIN_") {
+                continue;
+            }
+            seen_host |= name == "LINCHPIN_HOST";
+            config.variable(&name, value.trim());
+        }
+        if config.environment == Environment::Production && !seen_host {
+            config.host = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        }
+        Ok(config)
+    }
+
+    fn variable(&mut self, name: &str, value: &str) {
+        let wrong = |message: &str| Problem::new(name, "invalid", format!("{message}, found `{value}`"));
+        let problem = match name {
+            "LINCHPIN_HOST" => value.parse().map(|v| self.host = v).err().map(|_| wrong("must be an IP address")),
+            "LINCHPIN_PORT" => value.parse().map(|v| self.port = v).err().map(|_| wrong("must be a port from 0 to 65535")),
+            SECRET => {
+                for secret in value.split(',') {
+                    self.add_secret(name, secret);
+                }
+                None
+            }
+            "LINCHPIN_DATABASE_URL" => database(value).map(|v| self.database = v).err().map(|e| Problem::new(name, "invalid", e)),
+            "LINCHPIN_SQLITE_DURABILITY" => match value {
+                "full" => None,
+                "normal" => {
+                    self.durability = Durability::Normal;
+                    None
+                }
+                _ => Some(wrong("must be `full` or `normal`")),
+            },
+            "LINCHPIN_POSTGRES_READERS" => count(value).map(|n| self.postgres.readers = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_WRITERS" => count(value).map(|n| self.postgres.writers = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_POOL" => count(value).map(|n| self.postgres.pool = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_TRANSACTIONS" => count(value).map(|n| self.postgres.transactions = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_IN_FLIGHT" => count(value).map(|n| self.postgres.in_flight = Some(n)).err().map(&wrong),
+            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => {
+                count(value).map(|n| self.postgres.statement_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
+            }
+            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => {
+                count(value).map(|n| self.postgres.connect_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
+            }
+            "LINCHPIN_ENVIRONMENT" => match value {
+                "development" => None,
+                "production" => {
+                    self.environment = Environment::Production;
+                    None
+                }
+                _ => Some(wrong("must be `development` or `production`")),
+            },
+            "LINCHPIN_DOCS" => value.parse().map(|v| self.docs = Some(v)).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_OPENAPI" => value.parse().map(|v| self.openapi = v).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_CORS_ORIGINS" => {
+                for origin in value.split(',').map(str::trim).filter(|o| !o.is_empty()) {
+                    self.allow_origin(name, origin);
+                }
+                None
+            }
+            "LINCHPIN_CORS_CREDENTIALS" => {
+                value.parse().map(|v| self.cors.credentials = v).err().map(|_| wrong("must be `true` or `false`"))
+            }
+            "LINCHPIN_MAX_CONNECTIONS" => match value.parse() {
+                Ok(most) if most > 0 => {
+                    self.max_connections = most;
+                    None
+                }
+                _ => Some(wrong("must be a number greater than 0")),
+            },
+            "LINCHPIN_SHUTDOWN_SECONDS" => match value.parse() {
+                Ok(seconds) => {
+                    self.grace = Duration::from_secs(seconds);
+                    None
+                }
+                Err(_) => Some(wrong("must be a number of seconds")),
+            },
+            "LINCHPIN_LOG" => {
+                value.clone_into(&mut self.log);
+                let checked = tracing_subscriber::EnvFilter::try_new(value);
+                checked.err().map(|e| wrong(&format!("must be a log filter such as `info,linchpin=debug` ({e})")))
+            }
+            "LINCHPIN_LOG_FORMAT" => match value {
+                "text" => None,
+                "json" => {
+                    self.log_json = true;
+                    None
+                }
+                _ => Some(wrong("must be `text` or `json`")),
+            },
+            _ => {
+                let hint = did_you_mean(name, VARIABLES.iter().copied());
+                Some(Problem::new(name, "unknown", format!("is not a variable of Linchpin{hint}")))
+            }
+        };
+        self.problems.extend(problem);
+    }
+}

@@ -1,0 +1,74 @@
+//! Mistakes, all of them at once; and no secret in print.
+
+use super::*;
+
+const GOOD: &str = "0123456789abcdef0123456789abcdef";
+
+fn vars(list: &[(&str, &str)]) -> Result<Config> {
+    Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))).and_then(Config::checked).map(|(config, _)| config)
+}
+
+#[test]
+fn reports_every_mistake_at_once_and_no_secret() {
+    let wrong = [
+        ("LINCHPIN_PORT", "70000"),
+        ("LINCHPIN_PROT", "1"),
+        ("LINCHPIN_SIGNING_SECRET", "hush-hush"),
+        ("LINCHPIN_DATABASE_URL", "mysql://u:pw@h/db"),
+        ("LINCHPIN_POSTGRES_READERS", "0"),
+        ("LINCHPIN_DOCS", "maybe"),
+        ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
+        ("LINCHPIN_MAX_CONNECTIONS", "0"),
+        ("OTHER", "ignored"),
+    ];
+    let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
+    for name in [
+        "LINCHPIN_PORT",
+        "LINCHPIN_PROT",
+        "LINCHPIN_SIGNING_SECRET",
+        "LINCHPIN_DATABASE_URL",
+        "LINCHPIN_POSTGRES_READERS",
+        "LINCHPIN_DOCS",
+        "LINCHPIN_CORS_ORIGINS",
+        "LINCHPIN_MAX_CONNECTIONS",
+    ] {
+        assert!(error.contains(name), "{name} in {error}");
+    }
+    assert!(error.contains("did you mean `LINCHPIN_PORT`?"), "{error}");
+    assert!(error.contains("such as `https://bad.example`"), "{error}");
+    assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
+}
+
+#[test]
+fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
+    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_PORT", "x")]).err();
+    let paths: Vec<_> = error.iter().flat_map(crate::Error::details).map(|p| p.path.clone()).collect();
+    assert_eq!(paths, ["LINCHPIN_PORT", "security.signing.secret"]);
+    let whole = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_SIGNING_SECRET", GOOD)]).ok();
+    assert!(whole.is_some_and(|c| !c.docs_on() && c.host.is_unspecified()));
+}
+
+#[test]
+fn a_bad_secret_is_one_mistake() {
+    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_SIGNING_SECRET", "short")]).err();
+    assert_eq!(error.map(|e| e.details().len()), Some(1));
+}
+
+#[test]
+fn a_server_is_chosen_by_its_url() {
+    let config = vars(&[
+        ("LINCHPIN_DATABASE_URL", "postgresql://u:hush@h/db?sslmode=require"),
+        ("LINCHPIN_POSTGRES_WRITERS", "3"),
+        ("LINCHPIN_SIGNING_SECRET", GOOD),
+    ]);
+    let config = config.expect("a valid configuration");
+    assert!(matches!(&config.database, Database::Postgres(url) if url.expose().starts_with("postgresql://u:hush@h")));
+    assert_eq!(config.postgres.writers, Some(3));
+    assert!(!format!("{config:?}").contains("hush"));
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let config = Config::new().signing_secret(GOOD);
+    assert!(!format!("{config:?}").contains(GOOD));
+}
