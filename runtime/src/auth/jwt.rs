@@ -82,6 +82,8 @@ impl Plugin for JwtAuth {
 
 struct Verified {
     actor: Arc<Actor>,
+    /// What it holds in memory, in bytes.
+    weight: u64,
     not_before: i64,
     expires: i64,
 }
@@ -101,9 +103,8 @@ struct Verifier {
 struct Weight;
 
 impl Weighter<Box<str>, Arc<Verified>> for Weight {
-    fn weight(&self, token: &Box<str>, _: &Arc<Verified>) -> u64 {
-        // The claims are a decoded copy of about the token's size.
-        2 * token.len() as u64 + OVERHEAD
+    fn weight(&self, token: &Box<str>, verified: &Arc<Verified>) -> u64 {
+        token.len() as u64 + verified.weight + OVERHEAD
     }
 }
 
@@ -155,6 +156,9 @@ impl Verifier {
         if !acceptable(&data.header) || !names.into_iter().flatten().chain(&claims.roles).all(|name| is_name(name)) {
             return Err(refused());
         }
+        // Names are at most 255 bytes each; claims may be of any form, and an array of digits takes sixteen times its text.
+        let weight = claims.roles.iter().map(|role| 32 + role.len() as u64).sum::<u64>()
+            + claims.others.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum::<u64>();
         let actor = Actor {
             id: Some(claims.sub),
             kind: ActorKind::User,
@@ -163,8 +167,20 @@ impl Verifier {
             roles: claims.roles,
             claims: claims.others,
         };
-        Ok(Verified { actor: Arc::new(actor), not_before: claims.nbf.unwrap_or(i64::MIN), expires: claims.exp })
+        Ok(Verified { actor: Arc::new(actor), weight, not_before: claims.nbf.unwrap_or(i64::MIN), expires: claims.exp })
     }
+}
+
+/// About what a claim holds in memory, in bytes. Reading it has bounded its depth.
+fn weight(value: &serde_json::Value) -> u64 {
+    use serde_json::Value;
+    size_of::<Value>() as u64
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len() as u64,
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(members) => members.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum(),
+        }
 }
 
 /// The cryptography of tokens, installed by name: when another crate of the build switches on a second backend, choosing by
@@ -389,6 +405,14 @@ mod tests {
         for bad in [&["Bearer"][..], &["Bearer "], &[""], &["Basic YTpi"], &[&good], &[&bearer, &bearer], &["Bearer a b"]] {
             assert_eq!(resolve(bad), Err(Code::Unauthorized), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn large_claims_weigh_what_they_hold() {
+        let verifier = verifier();
+        let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 10, "list": vec![1; 2000]}));
+        assert!(verifier.actor(&token).is_ok() && token.len() < LONGEST);
+        assert!(verifier.verified.weight() >= 2000 * size_of::<serde_json::Value>() as u64, "{}", verifier.verified.weight());
     }
 
     #[test]
