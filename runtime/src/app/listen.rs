@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use super::checks::startup;
 use super::config::Config;
+use super::exchange::{Exchange, Explained};
 use super::running::{Built, Running};
 use super::stream::Impatient;
 use crate::Result;
@@ -101,16 +102,24 @@ async fn accept(
         // Answers are written whole, so waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
         let service = service.from_address(client.ip());
+        let exchange = Exchange::default();
+        let stream = Explained::new(Impatient::new(stream, UNREAD_TIMEOUT), exchange.clone());
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
-            let mut service = service.clone();
+            let (mut service, exchange) = (service.clone(), exchange.clone());
+            let begun = exchange.begin();
             async move {
-                if let Some(refused) = crate::http::refused_host(&request) {
-                    return Ok(refused);
+                let connects = request.method() == hyper::Method::CONNECT;
+                let answer = match crate::http::refused_host(&request) {
+                    Some(refused) => refused,
+                    None => service.call(request).await.unwrap_or_else(|never| match never {}),
+                };
+                if connects || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+                    exchange.upgrade();
                 }
-                Ok::<_, Infallible>(service.call(request).await.unwrap_or_else(|never| match never {}))
+                Ok::<_, Infallible>(answer.map(|body| begun.answer(body)))
             }
         });
-        let connection = http.serve_connection(TokioIo::new(Impatient::new(stream, UNREAD_TIMEOUT)), answer).with_upgrades();
+        let connection = http.serve_connection(TokioIo::new(stream), answer).with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
         connections.spawn(async move {
             tokio::pin!(connection);

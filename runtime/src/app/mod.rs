@@ -5,6 +5,7 @@ mod capabilities;
 mod checks;
 mod command;
 mod config;
+mod exchange;
 mod listen;
 mod plugin;
 mod running;

@@ -47,6 +47,8 @@ mod response;
 mod router;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(feature = "server")]
+mod unreadable;
 
 #[cfg(feature = "server")]
 pub use auth::{ActorResolver, AuthCheck, Resolution, RoleCheck, RouteAuth};
@@ -68,3 +70,5 @@ pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProces
 pub use request_id::RequestId;
 #[cfg(feature = "server")]
 pub use router::{Clock, HttpService, HttpState, router, service};
+#[cfg(feature = "server")]
+pub(crate) use unreadable::explain;

@@ -22,7 +22,7 @@ impl RequestId {
         }
     }
 
-    fn fresh() -> Self {
+    pub(super) fn fresh() -> Self {
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
         uuid::Uuid::now_v7().as_hyphenated().encode_lower(&mut text);
         let value = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(&text));

@@ -79,7 +79,7 @@ pub(super) fn error(error: &Error, request_id: &str) -> Response<Body> {
     response
 }
 
-fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
+pub(super) fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     out.extend_from_slice(b"{\"error\":");
     let text = match error.code() {

@@ -127,8 +127,30 @@ async fn unreadable_requests_are_answered() {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = vec![0; 512];
         let read = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut answer)).await.unwrap().unwrap();
-        assert_eq!(status(&String::from_utf8_lossy(&answer[..read])), expected, "{}", &request[..40]);
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert_eq!(status(&answer), expected, "{}", &request[..40]);
+        assert!(answer.contains("\"requestId\":\"") && answer.contains("x-request-id: "), "{answer}");
     }
+    app.stop().await.unwrap();
+}
+
+/// On a connection that has served a request before, too.
+#[tokio::test]
+async fn an_unreadable_second_request_is_answered() {
+    let app = notes().start().await.unwrap();
+    let mut stream = TcpStream::connect(app.address()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    for (request, expected, code) in [
+        ("GET /notes HTTP/1.1\r\nhost: localhost\r\n\r\n", "200", "\"items\""),
+        ("GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n", "404", "\"not_found\""),
+        ("GET /notes\u{1} HTTP/1.1\r\nhost: localhost\r\n\r\n", "400", "\"validation_failed\""),
+    ] {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let read = stream.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(status(&answer) == expected && answer.contains(code), "{answer}");
+    }
+    assert_eq!(stream.read(&mut answer).await.unwrap(), 0, "nothing after it is read");
     app.stop().await.unwrap();
 }
 

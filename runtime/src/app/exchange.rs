@@ -1,0 +1,209 @@
+//! What the HTTP library answers by itself: a request that cannot be read reaches no service. Between two exchanges whatever is
+//! written to a connection is such an answer, and gets its body here.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Whether a connection is between two exchanges. It is one task, so nothing here is contended; the atomics make it `Send`.
+#[derive(Clone, Default)]
+pub(super) struct Exchange(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    /// Requests that the service has and whose answers are not dropped yet.
+    open: AtomicUsize,
+    /// Something of an answer may not be out yet.
+    unflushed: AtomicBool,
+    /// The connection speaks something else by now.
+    upgraded: AtomicBool,
+}
+
+impl Exchange {
+    /// A request has reached the service; the exchange lasts until its answer is dropped, and flushed after that.
+    pub(super) fn begin(&self) -> Begun {
+        self.0.open.fetch_add(1, Relaxed);
+        self.0.unflushed.store(true, Relaxed);
+        Begun(self.clone())
+    }
+
+    /// From now on the bytes are somebody else's.
+    pub(super) fn upgrade(&self) {
+        self.0.upgraded.store(true, Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        !self.0.unflushed.load(Relaxed) && !self.0.upgraded.load(Relaxed)
+    }
+
+    fn flushed(&self) {
+        if self.0.open.load(Relaxed) == 0 {
+            self.0.unflushed.store(false, Relaxed);
+        }
+    }
+}
+
+/// One exchange under way.
+pub(super) struct Begun(Exchange);
+
+impl Begun {
+    /// The answer, which ends the exchange when it is dropped.
+    pub(super) fn answer(self, body: Body) -> Answer {
+        Answer { body, _begun: self }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The body of an answer.
+pub(super) struct Answer {
+    body: Body,
+    _begun: Begun,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that gives the HTTP library's own refusals their body.
+pub(super) struct Explained<S> {
+    stream: S,
+    exchange: Exchange,
+    /// What is written in place of a refusal, and how much of it is out.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl<S: AsyncWrite + Unpin> Explained<S> {
+    pub(super) fn new(stream: S, exchange: Exchange) -> Self {
+        Self { stream, exchange, instead: None }
+    }
+
+    /// Writes `bytes`, or what stands for them; whoever writes them learns only that they are out.
+    fn explain(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.instead.is_none() {
+            self.instead = crate::http::explain(bytes).map(|whole| (whole, 0));
+        }
+        let Some((whole, out)) = &mut self.instead else { return Pin::new(&mut self.stream).poll_write(cx, bytes) };
+        while *out < whole.len() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &whole[*out..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *out += written;
+        }
+        self.instead = None;
+        Poll::Ready(Ok(bytes.len()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.exchange.is_over() {
+            return self.explain(cx, bytes);
+        }
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.exchange.is_over() {
+            return self.explain(cx, &bytes.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>());
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.exchange.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const BARE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+
+    /// What arrives of a refusal that is written through eight bytes at a time.
+    async fn arrives(exchange: Exchange) -> String {
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut stream = Explained::new(ours, exchange);
+        let writer = tokio::spawn(async move {
+            stream.write_all(BARE).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let mut seen = String::new();
+        theirs.read_to_string(&mut seen).await.unwrap();
+        writer.await.unwrap();
+        seen
+    }
+
+    #[tokio::test]
+    async fn between_exchanges_refusals_are_explained() {
+        assert!(arrives(Exchange::default()).await.contains("\"code\":\"validation_failed\""));
+    }
+
+    #[tokio::test]
+    async fn what_a_service_writes_is_its_own() {
+        // Under way; answered and not yet flushed; upgraded.
+        let exchange = Exchange::default();
+        let begun = exchange.begin();
+        assert_eq!(arrives(exchange.clone()).await.as_bytes(), BARE);
+        drop(begun);
+        assert_eq!(arrives(exchange).await.as_bytes(), BARE);
+        let upgraded = Exchange::default();
+        upgraded.upgrade();
+        assert_eq!(arrives(upgraded).await.as_bytes(), BARE);
+    }
+
+    #[tokio::test]
+    async fn a_flushed_answer_ends_its_exchange() {
+        let exchange = Exchange::default();
+        let mut stream = Explained::new(tokio::io::sink(), exchange.clone());
+        let begun = exchange.begin();
+        stream.flush().await.unwrap();
+        assert!(!exchange.is_over(), "its answer is still being made");
+        drop(begun.answer(Body::empty()));
+        stream.flush().await.unwrap();
+        assert!(exchange.is_over());
+    }
+}
