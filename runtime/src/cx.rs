@@ -124,6 +124,7 @@ type Parent = (&'static str, usize, Value);
 enum Scope {
     Actor(Arc<Actor>),
     /// The reason, and whether deleted records are meant as well.
+    #[cfg_attr(not(feature = "server"), allow(dead_code))] // only stores reach deleted records
     System(&'static str, bool),
 }
 
@@ -188,6 +189,7 @@ impl Cx {
     }
 
     /// What [`Cx::within`] said of a field.
+    #[cfg(feature = "server")]
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
         let mut within = self.within.as_deref()?.iter();
         within.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
@@ -197,6 +199,7 @@ impl Cx {
     ///
     /// # Errors
     /// 403 on behalf of an actor.
+    #[cfg(feature = "server")]
     pub(crate) fn including_deleted(&self) -> crate::Result<Self> {
         match self.scope {
             Scope::System(reason, _) => Ok(Self { scope: Scope::System(reason, true), ..self.clone() }),
@@ -205,11 +208,13 @@ impl Cx {
     }
 
     /// Whether deleted records are in reach.
+    #[cfg(feature = "server")]
     pub(crate) fn reaches_deleted(&self) -> bool {
         matches!(self.scope, Scope::System(_, true))
     }
 
     /// A context value; null when absent, and for the application itself.
+    #[cfg(feature = "server")]
     pub(crate) fn value(&self, path: CtxPath) -> Value {
         self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default()
     }

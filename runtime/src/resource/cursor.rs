@@ -15,9 +15,20 @@ impl std::fmt::Debug for CursorKey {
 }
 
 const VERSION: u8 = 1;
+/// Of a cursor that holds the key of the last record alone: its sort values are too long for an address.
+const BY_KEY: u8 = 2;
 const TAG: usize = 16;
 /// Longest cursor accepted, in characters.
 const MAX: usize = 2048;
+
+/// Where a page ended.
+#[derive(Debug, PartialEq)]
+pub enum Position {
+    /// The sort values of the last record.
+    Values(Vec<Value>),
+    /// The key of the last record, whose sort values have to be looked up.
+    Key(Value),
+}
 
 impl CursorKey {
     /// Derives a key from each signing secret, newest first.
@@ -34,10 +45,19 @@ impl CursorKey {
         Self { keys }
     }
 
-    /// Signs a position. `context` is everything that must be equal for the cursor to be used again.
+    /// Signs a position; the last value is the record's key. `context` is everything that must be equal for the cursor to be
+    /// used again.
     pub fn seal(&self, values: &[Value], context: &[u8]) -> String {
+        let whole = self.sealed(VERSION, values, context);
+        match values.last() {
+            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, std::slice::from_ref(key), context),
+            _ => whole,
+        }
+    }
+
+    fn sealed(&self, version: u8, values: &[Value], context: &[u8]) -> String {
         use base64::Engine;
-        let mut body = vec![VERSION];
+        let mut body = vec![version];
         for value in values {
             encode(value, &mut body);
         }
@@ -50,7 +70,7 @@ impl CursorKey {
     ///
     /// # Errors
     /// `invalid_cursor` when it is forged, truncated, or was made for another context.
-    pub fn open(&self, cursor: &str, count: usize, context: &[u8]) -> Result<Vec<Value>> {
+    pub fn open(&self, cursor: &str, count: usize, context: &[u8]) -> Result<Position> {
         use base64::Engine;
         let invalid = || Error::new(Code::InvalidCursor, "The cursor does not fit this request");
         if cursor.len() > MAX {
@@ -63,15 +83,16 @@ impl CursorKey {
             // Constant time over the tag: every byte is looked at.
             tag.len() == TAG && expected.iter().zip(tag).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
         });
-        if !good || body.first() != Some(&VERSION) {
-            return Err(invalid());
-        }
-        let mut rest = &body[1..];
+        let (version, mut rest) = body.split_first().filter(|_| good).ok_or_else(invalid)?;
         let mut values = Vec::with_capacity(count);
         while !rest.is_empty() {
             values.push(decode(&mut rest).ok_or_else(invalid)?);
         }
-        if values.len() == count { Ok(values) } else { Err(invalid()) }
+        match *version {
+            VERSION if values.len() == count => Ok(Position::Values(values)),
+            BY_KEY if values.len() == 1 => values.pop().map(Position::Key).ok_or_else(invalid),
+            _ => Err(invalid()),
+        }
     }
 }
 
@@ -153,7 +174,7 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::CursorKey;
+    use super::{CursorKey, MAX, Position};
     use crate::{Timestamp, Value};
 
     #[test]
@@ -168,7 +189,7 @@ mod tests {
             Value::Bool(true),
         ];
         let cursor = key.seal(&values, b"posts");
-        assert_eq!(key.open(&cursor, 6, b"posts").ok().as_deref(), Some(&values[..]));
+        assert_eq!(key.open(&cursor, 6, b"posts").ok(), Some(Position::Values(values.to_vec())));
         assert!(key.open(&cursor, 6, b"users").is_err());
         assert!(key.open(&cursor, 5, b"posts").is_err());
         assert!(key.open("", 0, b"posts").is_err());
@@ -180,6 +201,16 @@ mod tests {
             assert!(key.open(&forged, 6, b"posts").is_err(), "{i}");
             assert!(key.open(&cursor[..i], 6, b"posts").is_err());
         }
+    }
+
+    #[test]
+    fn long_values_are_looked_up() {
+        let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
+        let values = [Value::Text("x".repeat(5000)), Value::Text("id".into())];
+        let cursor = key.seal(&values, b"posts");
+        assert!(cursor.len() <= MAX);
+        assert_eq!(key.open(&cursor, 2, b"posts").ok(), Some(Position::Key(Value::Text("id".into()))));
+        assert!(key.open(&cursor, 2, b"users").is_err());
     }
 
     #[test]

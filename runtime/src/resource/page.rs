@@ -1,11 +1,11 @@
 //! Pages: limits, cursors and the shapes of selects.
 
-use super::cursor::encode;
+use super::cursor::{Position, encode};
 use super::{Form, Outcome, Table};
 use crate::entity::{Direction, PageArgs};
-use crate::filter::{Filter, Operand, Source};
-use crate::store::{After, Order, Plan, Rows};
-use crate::{Cx, Error, Problem, Result, Timestamp, Value};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{After, Order, Plan, Row, Rows};
+use crate::{Code, Cx, Error, Problem, Result, Timestamp, Value};
 
 /// What a list asks for.
 #[derive(Debug, Default)]
@@ -87,7 +87,10 @@ impl Table {
         let after = match cursor {
             None => None,
             Some(cursor) => {
-                let values = self.cursors().open(cursor, order.len(), &context)?;
+                let values = match self.cursors().open(cursor, order.len(), &context)? {
+                    Position::Values(values) => values,
+                    Position::Key(key) => self.position_of(cx, route, key, &order).await?,
+                };
                 let keys = values
                     .into_iter()
                     .map(|value| {
@@ -115,6 +118,16 @@ impl Table {
         let rows = self.execute(cx, &statement, args, rows).rows().await?;
         let next_cursor = rows.more.then(|| self.cursors().seal(&rows.last, &context));
         Ok(Outcome::Page { rows, next_cursor })
+    }
+
+    /// The sort values of the record that a page ended with, when they were too long for its cursor.
+    async fn position_of(&self, cx: &Cx, route: &'static str, key: Value, order: &[Order]) -> Result<Vec<Value>> {
+        let filter = Filter::Cond { field: self.desc.primary, op: Op::Eq, value: Operand::One(Source::Value(key)) };
+        let by_key = vec![Order { field: self.desc.primary, desc: false }];
+        let mut rows = self.first(cx, route, filter, by_key, &Form::Records).await?;
+        let gone = || Error::new(Code::InvalidCursor, "The record that the page ended with is gone; begin again");
+        let record = rows.records.pop().ok_or_else(gone)?;
+        Ok(order.iter().map(|key| record.value(key.field).to_owned()).collect())
     }
 
     /// The first record that matches a filter with fixed values, in an order.

@@ -153,17 +153,11 @@ impl Rows {
 
     /// Whether nothing but the number of rows is wanted.
     pub fn only_counts(&self) -> bool {
-        matches!(self.want, Want::Count) && self.version_field.is_none() && self.recording_counts()
-    }
-
-    #[cfg(feature = "server")]
-    fn recording_counts(&self) -> bool {
-        self.recording.as_ref().is_none_or(|recording| recording.only_counts())
-    }
-
-    #[cfg(not(feature = "server"))]
-    fn recording_counts(&self) -> bool {
-        true
+        #[cfg(feature = "server")]
+        if self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
+            return false;
+        }
+        matches!(self.want, Want::Count) && self.version_field.is_none()
     }
 
     /// Whether the statement has to be recorded, in its own transaction.

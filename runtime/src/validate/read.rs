@@ -82,6 +82,7 @@ impl Reader<'_> {
     }
 
     /// One item from a whole body.
+    #[cfg(feature = "server")]
     pub(super) fn one_item(&mut self, fields: &'static [FieldDesc], members: &[(Cow<'_, str>, Json<'_>)]) -> Option<Value> {
         let mut out = Vec::with_capacity(64);
         self.item(fields, members, Path::Root(""), &mut out);
@@ -89,6 +90,7 @@ impl Reader<'_> {
     }
 
     /// Members of an item from a whole body. The one that tells items apart stays as it is.
+    #[cfg(feature = "server")]
     pub(super) fn item_patch(&mut self, fields: &'static [FieldDesc], key: &str, members: &[(Cow<'_, str>, Json<'_>)]) -> Value {
         let mut values: Vec<(&str, Value)> = Vec::with_capacity(members.len());
         for (name, json) in members {

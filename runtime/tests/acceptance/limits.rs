@@ -42,7 +42,7 @@ pub const PUT_NOTE: Operation<Note>;
 
 static NOTES: Package = package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE])]);
 
-cases!(&crate::limits::NOTES => pol_07, windows_slide_and_callers_are_told_apart, inputs_are_narrowed, outputs_are_narrowed, documented);
+cases!(&crate::limits::NOTES => pol_07, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
 
 async fn create(s: &Server, slug: &str) -> Reply {
     s.post("/notes", json!({"slug": slug, "title": "t"})).await
@@ -59,6 +59,35 @@ async fn pol_07(s: &Server) {
     assert_eq!(s.raw("POST", "/notes?x=1", &[], "{").await.code(), (429, "rate_limited"));
     assert_eq!(s.get("/notes").await.status, 200);
     assert_eq!(s.get("/notes").await.json()["items"].as_array().unwrap().len(), 5, "the sixth has changed nothing");
+}
+
+/// A cursor that would not fit into an address holds the key of the record instead.
+async fn long_sort_values_page(s: &Server) {
+    let slug = |i: usize| format!("{}{i}", "é".repeat(2000));
+    for i in 0..5 {
+        assert_eq!(create(s, &slug(i)).await.status, 201);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = s.get(&format!("/notes?limit=2{cursor}")).await;
+        assert_eq!(page.status, 200, "{cursor}");
+        let page = page.json();
+        seen.extend(page["items"].as_array().unwrap().iter().map(|note| note["slug"].as_str().unwrap().to_owned()));
+        let Some(next) = page["nextCursor"].as_str() else { break };
+        assert!(next.len() <= 2048, "{}", next.len());
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, (0..5).map(slug).collect::<Vec<_>>());
+    // The record is gone, and with it what the cursor stood for.
+    let page = s.get("/notes?limit=1").await.json();
+    let id = page["items"][0]["id"].as_str().unwrap();
+    let bearer = s.token("alice", &[]);
+    assert_eq!(
+        s.raw("DELETE", &format!("/notes/{id}"), &[("authorization", bearer.as_str()), ("if-match", "\"1\"")], "").await.status,
+        204
+    );
+    let next = s.get(&format!("/notes?limit=1&cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    assert_eq!(next.code(), (400, "invalid_cursor"));
 }
 
 async fn windows_slide_and_callers_are_told_apart(s: &Server) {

@@ -235,9 +235,10 @@ fn sentence(base: Base<'_>, route: &RouteSpec, first: (&EntityEntry, Declared), 
         let of = if matches!(declared, Declared::Crud(_)) { format!(" of {}", entry.desc.name) } else { String::new() };
         format!("{kind}{name}{of} ({}:{})", at.file, at.line)
     };
-    let help = match first.1 {
-        Declared::Crud(crud) => format!("; use overrides.{} to replace the generated one", CRUD[crud].0),
-        _ => String::new(),
+    let help = if let Declared::Crud(crud) = first.1 {
+        format!("; use overrides.{} to replace the generated one", CRUD[crud].0)
+    } else {
+        String::new()
     };
     format!("duplicate route {route}: {} and {}{help}", describe(first), describe(second))
 }
