@@ -1,6 +1,10 @@
 //! The call context: who calls, when, and under which request.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "server")]
+use std::hash::BuildHasher;
+#[cfg(feature = "server")]
+use std::net::IpAddr;
 use std::sync::Arc;
 #[cfg(feature = "server")]
 use std::sync::OnceLock;
@@ -99,6 +103,28 @@ impl Actor {
     }
 }
 
+/// One of those who call, for sharing what there is little of.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    actor: Arc<Actor>,
+    from: Option<IpAddr>,
+}
+
+#[cfg(feature = "server")]
+impl Caller {
+    /// Equal for calls of one actor, or of one address when the actor is anonymous.
+    pub(crate) fn key(&self) -> u64 {
+        // Random per process, so that nobody can choose a name that shares with somebody else.
+        static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
+        let keys = KEYS.get_or_init(Default::default);
+        match &self.actor.id {
+            Some(id) => keys.hash_one((&self.actor.tenant_id, id)),
+            None => keys.hash_one(self.from),
+        }
+    }
+}
+
 /// The context of one call: every adapter method takes one, so no call is without a scope.
 #[derive(Clone, Debug)]
 pub struct Cx {
@@ -107,6 +133,9 @@ pub struct Cx {
     request_id: Arc<str>,
     #[cfg(feature = "server")]
     transaction: Option<Arc<TxScope>>,
+    /// Where the request came from.
+    #[cfg(feature = "server")]
+    from: Option<IpAddr>,
     /// Where the first event of the call is noted, for its answer.
     #[cfg(feature = "server")]
     emitted: Option<Arc<OnceLock<Uuid>>>,
@@ -143,6 +172,8 @@ impl Cx {
             #[cfg(feature = "server")]
             transaction: None,
             #[cfg(feature = "server")]
+            from: None,
+            #[cfg(feature = "server")]
             emitted: None,
             #[cfg(feature = "server")]
             operation: None,
@@ -159,11 +190,26 @@ impl Cx {
             #[cfg(feature = "server")]
             transaction: None,
             #[cfg(feature = "server")]
+            from: None,
+            #[cfg(feature = "server")]
             emitted: None,
             #[cfg(feature = "server")]
             operation: None,
             within: None,
         }
+    }
+
+    /// The same call from an address.
+    #[cfg(feature = "server")]
+    pub(crate) fn from_address(mut self, from: Option<IpAddr>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Whose call it is, where callers share what there is little of; `None` for the application itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.get_actor().map(|actor| Caller { actor: Arc::clone(actor), from: self.from })
     }
 
     /// The same call at another instant, for tests and jobs.

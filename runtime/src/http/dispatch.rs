@@ -60,7 +60,7 @@ pub(super) async fn run(
     if !policy.roles.is_empty() {
         (app.auth.require_role)(&actor, policy.roles)?;
     }
-    let mut cx = Cx::new(actor, (app.clock)(), id.shared());
+    let mut cx = Cx::new(actor, (app.clock)(), id.shared()).from_address(from);
     let emitted = mounted.emits.then(|| cx.watch());
     let (on, plan) = match &mounted.plan {
         Plan::Entity(on, plan) => (on, plan),

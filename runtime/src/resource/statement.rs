@@ -162,6 +162,7 @@ impl Statements {
 
     /// Runs a statement; `args` fill the plan's argument slots.
     pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+        rows.caller = cx.caller();
         if let (Some(route), Some(emitter)) = (prepared.event, self.emitter.get()) {
             rows.recording = emitter.recording(cx, route);
         }

@@ -102,6 +102,9 @@ pub struct Rows {
     pub version: Option<i64>,
     /// Whether an upsert made a new record.
     pub created: bool,
+    /// Whose call it is.
+    #[cfg(feature = "server")]
+    pub(crate) caller: Option<crate::cx::Caller>,
     /// What the store records along with the statement.
     #[cfg(feature = "server")]
     pub(crate) recording: Option<Box<Recording>>,

@@ -1,8 +1,10 @@
 //! Reads that may take long: a few at a time, apart from the threads that serve requests.
 //!
 //! Who finds all places taken waits for a bounded time in a bounded queue and is told to come back. A caller that goes away
-//! takes its statement with it.
+//! takes its statement with it. No caller has all places: somebody who asks for one slow page after the other slows down
+//! nobody but those who do the same.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, InterruptHandle};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{BUSY, native, reader};
 use crate::store::{Rows, Statement};
@@ -24,6 +26,8 @@ pub(super) struct Pool {
     path: PathBuf,
     size: usize,
     places: Arc<Semaphore>,
+    /// What each caller may take of the places.
+    shares: Arc<Shares>,
     /// How many more may wait.
     queue: AtomicUsize,
     /// Not in use at present.
@@ -38,6 +42,7 @@ impl Pool {
             path,
             size,
             places: Arc::new(Semaphore::new(size)),
+            shares: Arc::new(Shares { places: size.saturating_sub(1).max(1), queue: (queue / 4).max(1), callers: Mutex::default() }),
             queue: AtomicUsize::new(queue),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -46,7 +51,8 @@ impl Pool {
 
     /// Runs a read on a thread of its own.
     pub(super) async fn run(self: Arc<Self>, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let place = self.place().await?;
+        let share = rows.caller.as_ref().map(|caller| self.shares.of(caller.key())).transpose()?;
+        let place = self.place(share).await?;
         let job = Arc::new(Job::default());
         let _caller = Caller(Arc::clone(&job));
         let pool = Arc::clone(&self);
@@ -66,14 +72,26 @@ impl Pool {
         tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let places = || Arc::clone(&self.places);
-        if let Ok(place) = places().try_acquire_owned() {
-            return Ok(place);
+    /// A place, and before it one of the caller's own.
+    async fn place(&self, share: Option<Share>) -> Result<Place> {
+        let own = |share: &Share| Arc::clone(&share.places);
+        let at_once = || {
+            let of_caller = share.as_ref().map(|share| own(share).try_acquire_owned()).transpose().ok()?;
+            Some((of_caller, Arc::clone(&self.places).try_acquire_owned().ok()?))
+        };
+        if let Some((of_caller, place)) = at_once() {
+            return Ok(Place { _place: place, _of_caller: of_caller, _share: share });
         }
         let _waiting = Waiting::enter(&self.queue).ok_or_else(|| Error::unavailable("too many long reads wait"))?;
-        match tokio::time::timeout(PATIENCE, places().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
+        let in_turn = async {
+            let of_caller = match &share {
+                Some(share) => Some(own(share).acquire_owned().await?),
+                None => None,
+            };
+            Ok::<_, AcquireError>((of_caller, Arc::clone(&self.places).acquire_owned().await?))
+        };
+        match tokio::time::timeout(PATIENCE, in_turn).await {
+            Ok(Ok((of_caller, place))) => Ok(Place { _place: place, _of_caller: of_caller, _share: share }),
             Ok(Err(_)) => Err(super::closed()),
             Err(_) => Err(Error::unavailable("no place for a long read became free in time")),
         }
@@ -113,10 +131,65 @@ impl Pool {
         taken
     }
 
+    /// How many callers read or wait.
+    #[cfg(test)]
+    pub(super) fn callers(&self) -> usize {
+        self.shares.callers.lock().len()
+    }
+
     /// How many more reads may wait.
     #[cfg(test)]
     pub(super) fn queue_left(&self) -> usize {
         self.queue.load(Ordering::Acquire)
+    }
+}
+
+/// Where a read runs; what it holds is free again when it is dropped.
+struct Place {
+    _place: OwnedSemaphorePermit,
+    _of_caller: Option<OwnedSemaphorePermit>,
+    /// Last, so that the caller is forgotten after everything else.
+    _share: Option<Share>,
+}
+
+/// The callers that read or wait at present, each with places of its own.
+struct Shares {
+    /// Of one caller.
+    places: usize,
+    /// How many reads of one caller may be there, waiting ones included, beyond its places.
+    queue: usize,
+    callers: Mutex<HashMap<u64, (Arc<Semaphore>, usize)>>,
+}
+
+impl Shares {
+    /// One more read of a caller.
+    fn of(self: &Arc<Self>, caller: u64) -> Result<Share> {
+        let mut callers = self.callers.lock();
+        let (places, reads) = callers.entry(caller).or_insert_with(|| (Arc::new(Semaphore::new(self.places)), 0));
+        if *reads >= self.places + self.queue {
+            return Err(Error::unavailable("too many long reads of one caller"));
+        }
+        *reads += 1;
+        Ok(Share { places: Arc::clone(places), caller, shares: Arc::clone(self) })
+    }
+}
+
+/// One read of a caller.
+struct Share {
+    places: Arc<Semaphore>,
+    caller: u64,
+    shares: Arc<Shares>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut callers = self.shares.callers.lock();
+        if let Some((_, reads)) = callers.get_mut(&self.caller) {
+            *reads -= 1;
+            if *reads == 0 {
+                callers.remove(&self.caller);
+            }
+        }
     }
 }
 

@@ -188,6 +188,34 @@ async fn a_long_read_ends_with_its_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_caller_leaves_a_place_to_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    (options.scans, options.scan_queue) = (2, 8);
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let endless = endless();
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let of = |name: &str| {
+        let mut rows = Rows::count();
+        rows.caller = crate::Cx::actor(crate::Actor::user(name)).caller();
+        rows
+    };
+    let read = |name| store.run(&scan, vec![Value::Text("x".to_owned())], of(name));
+    let mut greedy: Vec<_> = (0..3).map(|_| store.run(&endless, Vec::new(), of("greedy"))).collect();
+    for read in &mut greedy {
+        assert!(tokio::time::timeout(Duration::from_millis(50), read).await.is_err(), "it ended by itself");
+    }
+    // One place and a queue of two are the caller's own: that is full, and the other place is free.
+    assert_eq!(read("greedy").await.map_err(|e| e.code()).map(|r| r.count), Err(crate::Code::Unavailable));
+    assert_eq!(read("modest").await.map(|r| r.count).ok(), Some(0));
+    drop(greedy);
+    assert_eq!(read("greedy").await.map(|r| r.count).ok(), Some(0));
+    assert_eq!(store.readers.pool.callers(), 0, "callers are forgotten");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn large_pages_are_read_apart() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
