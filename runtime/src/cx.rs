@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 #[cfg(feature = "server")]
 use std::net::IpAddr;
+#[cfg(feature = "server")]
+use std::num::NonZeroU64;
 use std::sync::Arc;
 #[cfg(feature = "server")]
 use std::sync::OnceLock;
@@ -103,28 +105,6 @@ impl Actor {
     }
 }
 
-/// One of those who call, for sharing what there is little of.
-#[cfg(feature = "server")]
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    actor: Arc<Actor>,
-    from: Option<IpAddr>,
-}
-
-#[cfg(feature = "server")]
-impl Caller {
-    /// Equal for calls of one actor, or of one address when the actor is anonymous.
-    pub(crate) fn key(&self) -> u64 {
-        // Random per process, so that nobody can choose a name that shares with somebody else.
-        static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
-        let keys = KEYS.get_or_init(Default::default);
-        match &self.actor.id {
-            Some(id) => keys.hash_one((&self.actor.tenant_id, id)),
-            None => keys.hash_one(self.from),
-        }
-    }
-}
-
 /// The context of one call: every adapter method takes one, so no call is without a scope.
 #[derive(Clone, Debug)]
 pub struct Cx {
@@ -206,10 +186,18 @@ impl Cx {
         self
     }
 
-    /// Whose call it is, where callers share what there is little of; `None` for the application itself.
+    /// A number for whose call it is, where callers share what there is little of: equal for calls of one actor, or of one
+    /// address when the actor is anonymous; `None` for the application itself.
     #[cfg(feature = "server")]
-    pub(crate) fn caller(&self) -> Option<Caller> {
-        self.get_actor().map(|actor| Caller { actor: Arc::clone(actor), from: self.from })
+    pub(crate) fn caller(&self) -> Option<NonZeroU64> {
+        // Random per process, so that nobody can choose a name that shares with somebody else.
+        static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
+        let (actor, keys) = (self.get_actor()?, KEYS.get_or_init(Default::default));
+        let key = match &actor.id {
+            Some(id) => keys.hash_one((&actor.tenant_id, id)),
+            None => keys.hash_one(self.from),
+        };
+        NonZeroU64::new(key | 1)
     }
 
     /// The same call at another instant, for tests and jobs.

@@ -162,7 +162,6 @@ impl Statements {
 
     /// Runs a statement; `args` fill the plan's argument slots.
     pub(super) fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
-        rows.caller = cx.caller();
         if let (Some(route), Some(emitter)) = (prepared.event, self.emitter.get()) {
             rows.recording = emitter.recording(cx, route);
         }
@@ -175,11 +174,16 @@ impl Statements {
     }
 
     /// Hands a statement to the store, or to the transaction that the call is part of.
-    fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
         if let (Some(emitter), true) = (self.emitter.get(), rows.is_recorded()) {
             return self.record(emitter, cx, statement, args, rows);
         }
-        let Some(transaction) = cx.in_transaction() else { return self.store.run(statement, args, rows) };
+        let Some(transaction) = cx.in_transaction() else {
+            if self.store.may_take_long(statement) {
+                rows.caller = cx.caller();
+            }
+            return self.store.run(statement, args, rows);
+        };
         let transaction = Arc::clone(transaction);
         Reply::Later(Box::pin(async move { transaction.run(&self.store, statement, args, rows).await }))
     }

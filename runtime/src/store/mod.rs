@@ -102,6 +102,12 @@ pub trait Store: Send + Sync + 'static {
     /// fields; a full queue or an unreachable server is `unavailable`; anything unforeseen is `internal`.
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
 
+    /// Whether a statement may take long, so that the store shares its means among callers: `rows` name them then.
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        let _ = statement;
+        false
+    }
+
     /// Begins a transaction.
     ///
     /// # Errors

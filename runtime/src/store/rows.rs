@@ -102,9 +102,9 @@ pub struct Rows {
     pub version: Option<i64>,
     /// Whether an upsert made a new record.
     pub created: bool,
-    /// Whose call it is.
+    /// Whose call it is, for statements that may take long.
     #[cfg(feature = "server")]
-    pub(crate) caller: Option<crate::cx::Caller>,
+    pub(crate) caller: Option<std::num::NonZeroU64>,
     /// What the store records along with the statement.
     #[cfg(feature = "server")]
     pub(crate) recording: Option<Box<Recording>>,

@@ -168,6 +168,10 @@ impl Store for SqliteStore {
         Ok(Arc::new(Statement { entity, plan, native }))
     }
 
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        native(statement).is_ok_and(|native| matches!(native.runs, render::Runs::Apart | render::Runs::Limited(_)))
+    }
+
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let native = match native(statement) {
             Ok(native) => native,

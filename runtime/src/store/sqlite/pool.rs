@@ -5,6 +5,7 @@
 //! nobody but those who do the same.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,7 +52,7 @@ impl Pool {
 
     /// Runs a read on a thread of its own.
     pub(super) async fn run(self: Arc<Self>, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let share = rows.caller.as_ref().map(|caller| self.shares.of(caller.key())).transpose()?;
+        let share = rows.caller.map(|caller| self.shares.of(caller)).transpose()?;
         let place = self.place(share).await?;
         let job = Arc::new(Job::default());
         let _caller = Caller(Arc::clone(&job));
@@ -158,12 +159,12 @@ struct Shares {
     places: usize,
     /// How many reads of one caller may be there, waiting ones included, beyond its places.
     queue: usize,
-    callers: Mutex<HashMap<u64, (Arc<Semaphore>, usize)>>,
+    callers: Mutex<HashMap<NonZeroU64, (Arc<Semaphore>, usize)>>,
 }
 
 impl Shares {
     /// One more read of a caller.
-    fn of(self: &Arc<Self>, caller: u64) -> Result<Share> {
+    fn of(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
         let mut callers = self.callers.lock();
         let (places, reads) = callers.entry(caller).or_insert_with(|| (Arc::new(Semaphore::new(self.places)), 0));
         if *reads >= self.places + self.queue {
@@ -177,7 +178,7 @@ impl Shares {
 /// One read of a caller.
 struct Share {
     places: Arc<Semaphore>,
-    caller: u64,
+    caller: NonZeroU64,
     shares: Arc<Shares>,
 }
 
