@@ -15,6 +15,7 @@ mod operation;
 mod options;
 mod package;
 mod policy;
+mod roles;
 mod route;
 mod schema;
 #[cfg(test)]
@@ -57,7 +58,9 @@ const SERVER: bool = cfg!(feature = "server");
 /// * `check = path`: a rule over the whole record, `fn(&Post) -> Result<(), Problem>`
 /// * `stores(sqlite, memory)`: where it may live; any configured store when left out
 /// * `routes(auth = none, delete(roles = ["admin"]), get(disabled))`: keys for all routes, and for one of `create`, `list`,
-///   `get`, `update`, `delete`: `auth`, `roles`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`
+///   `get`, `update`, `delete`: `auth`, `roles`, `guards(require_mfa, require_step_up(300))`,
+///   `permission(requires = "write", or = ["moderate"], owner_field = author_id, resource = container_id, hide)`,
+///   `middleware = [path, "name"]`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`
 ///
 /// # Options of a field
 /// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`
@@ -83,6 +86,13 @@ pub fn field_enum(item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Embedded, attributes(field))]
 pub fn embedded(item: TokenStream) -> TokenStream {
     entity::embedded(item.into()).into()
+}
+
+/// Makes an enum of unit variants the roles of an app: `roles = [Role::Admin]` in a policy. In tokens and actors a role is the
+/// name of its variant in snake_case, or `#[role(rename = "..")]`; `Role::Admin.as_str()` tells it.
+#[proc_macro_derive(Roles, attributes(role))]
+pub fn roles(item: TokenStream) -> TokenStream {
+    roles::run(item.into()).into()
 }
 
 /// Declares a const as an operation of its entity, in the crate of the entity: it adds a method to the entity's adapter.

@@ -1,11 +1,15 @@
 //! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
 
+mod guards;
+mod middleware;
 pub(crate) mod narrow;
+pub(crate) mod permission;
 mod rate;
+mod roles;
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
-use syn::{Expr, Ident, LitStr};
+use syn::{Ident, LitStr};
 
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
@@ -14,7 +18,10 @@ use crate::options::{self, Opt};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Policy {
     pub(crate) auth: Option<Auth>,
-    pub(crate) roles: Option<Vec<LitStr>>,
+    roles: Option<roles::Roles>,
+    guards: Option<Vec<guards::Guard>>,
+    pub(crate) permission: Option<permission::Permission>,
+    middleware: Option<Vec<middleware::Middleware>>,
     pub(crate) disabled: bool,
     /// In bytes.
     pub(crate) max_body: Option<u64>,
@@ -40,19 +47,36 @@ pub(crate) enum Auth {
 }
 
 /// The keys that [`Policy::option`] reads.
-pub(crate) const KEYS: &[&str] =
-    &["auth", "roles", "disabled", "max_body", "timeout", "event", "rate_limit", "input", "output", "summary", "tags", "deprecated"];
+pub(crate) const KEYS: &[&str] = &[
+    "auth",
+    "roles",
+    "guards",
+    "permission",
+    "middleware",
+    "disabled",
+    "max_body",
+    "timeout",
+    "event",
+    "rate_limit",
+    "input",
+    "output",
+    "summary",
+    "tags",
+    "deprecated",
+];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] =
-    &["guards", "permission", "audit", "middleware", "idempotent", "method", "path", "base", "description", "output_once", "paging"];
+pub(crate) const LATER: &[&str] = &["audit", "idempotent", "method", "path", "base", "description", "output_once", "paging"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
         match opt.name().as_str() {
             "auth" => self.auth = auth(opt, d),
-            "roles" => self.roles = roles(opt, d),
+            "roles" => self.roles = roles::read(opt, d),
+            "guards" => self.guards = guards::read(opt, d),
+            "permission" => self.permission = permission::read(opt, d),
+            "middleware" => self.middleware = middleware::read(opt, d),
             "disabled" => self.disabled = opt.flag(d),
             "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
             "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
@@ -85,7 +109,10 @@ impl Policy {
             Auth::None(_) => quote!(.auth(__lp::AuthDesc::None)),
             Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
         });
-        let roles = self.roles.as_ref().map(|roles| quote!(.roles(&[#(#roles),*])));
+        let roles = self.roles.as_ref().map(roles::Roles::tokens);
+        let guards = self.guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
+        let permission = self.permission.as_ref().map(permission::Permission::tokens);
+        let middleware = self.middleware.as_ref().and_then(|list| middleware::tokens(list));
         let disabled = self.disabled.then(|| quote!(.disable()));
         let max_body = self.max_body.map(Literal::u64_unsuffixed).map(|bytes| quote!(.max_body(#bytes)));
         let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
@@ -97,7 +124,7 @@ impl Policy {
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
         let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
         let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #disabled #max_body #timeout #event #rate_limit #input #output #summary #tags #deprecated)
+        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #input #output #summary #tags #deprecated)
     }
 }
 
@@ -142,32 +169,6 @@ fn event(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
         return None;
     }
     Some(name)
-}
-
-fn roles(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
-    let Expr::Array(array) = opt.expr("roles = [\"admin\"]", d)? else {
-        d.error(&opt.key, "`roles` needs a list of texts").help("`roles = [\"admin\"]`");
-        return None;
-    };
-    if array.elems.is_empty() {
-        d.error(array, "`roles` is empty: nobody could call the route").help("`disabled`, or leave `roles` out");
-        return None;
-    }
-    let mut roles: Vec<LitStr> = Vec::new();
-    for role in &array.elems {
-        match options::as_text(role) {
-            Some(text) if text.value().trim().is_empty() => d.error(text, "a role has no name").help("`roles = [\"admin\"]`"),
-            Some(text) if roles.iter().any(|r| r.value() == text.value()) => {
-                d.error(text, format!("role `{}` repeated", text.value())).help("keep one of them");
-            }
-            Some(text) => roles.push(text.clone()),
-            None if matches!(role, Expr::Path(_)) => {
-                d.error(role, "roles from an enum are not supported yet").help("`roles = [\"admin\"]`");
-            }
-            None => d.error(role, "a role is a text").help("`roles = [\"admin\"]`"),
-        }
-    }
-    Some(roles)
 }
 
 fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {

@@ -55,6 +55,7 @@ impl Args {
             }
         }
         policy::narrow::refuse(&route.policy, d);
+        policy::permission::refuse(&route.policy, d);
         for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
             if options::lacks(&options, name, &known) {
                 d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));

@@ -8,7 +8,7 @@ pub use crate::entity::{
     UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
-pub use crate::http::{AuthDesc, EventDesc, PolicyDesc, RateLimit};
+pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 /// A request, as extra routes get it.
@@ -25,6 +25,7 @@ pub use crate::resource::{
     Adapter, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row,
     run_rows, run_unit, run_upserted, run_values,
 };
+pub use crate::roles::Roles;
 pub use crate::store::{Function, Row, Truncate};
 pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
@@ -123,6 +124,12 @@ pub const fn version_field(name: &'static str, wire: &'static str, column: &'sta
 pub const fn expiry_field() -> FieldDesc {
     const NAME: &str = "linchpin_expiry";
     FieldDesc { flags: Flags::PRIVATE.or(Flags::READ_ONLY).or(Flags::SENSITIVE), ..FieldDesc::new(NAME, NAME, NAME, Kind::Date, false) }
+}
+
+/// A future behind a pointer, as a middleware returns it.
+#[cfg(feature = "server")]
+pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> crate::BoxFuture<'a, T> {
+    Box::pin(future)
 }
 
 /// Reads a field from a row, by its marker.

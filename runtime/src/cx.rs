@@ -122,6 +122,9 @@ pub struct Cx {
     /// The operation that other routes' statements run for.
     #[cfg(feature = "server")]
     operation: Option<&'static str>,
+    /// What must hold of the records that it may touch.
+    #[cfg(feature = "server")]
+    only: Option<Arc<crate::permission::Only>>,
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     within: Option<Arc<[Parent]>>,
 }
@@ -157,6 +160,8 @@ impl Cx {
             emitted: None,
             #[cfg(feature = "server")]
             operation: None,
+            #[cfg(feature = "server")]
+            only: None,
             within: None,
         }
     }
@@ -175,6 +180,8 @@ impl Cx {
             emitted: None,
             #[cfg(feature = "server")]
             operation: None,
+            #[cfg(feature = "server")]
+            only: None,
             within: None,
         }
     }
@@ -227,6 +234,24 @@ impl Cx {
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
         let mut within = self.within.as_deref()?.iter();
         within.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
+    }
+
+    /// The same call, limited to some records of an entity.
+    #[cfg(feature = "server")]
+    pub(crate) fn limited(self, only: crate::permission::Only) -> Self {
+        Self { only: Some(Arc::new(only)), ..self }
+    }
+
+    /// The same call without such a limit.
+    #[cfg(feature = "server")]
+    pub(crate) fn unlimited(&self) -> Self {
+        Self { only: None, ..self.clone() }
+    }
+
+    /// What must hold of the records of an entity that the call may touch.
+    #[cfg(feature = "server")]
+    pub(crate) fn only(&self, entity: &EntityDesc) -> Option<&Arc<crate::permission::Only>> {
+        self.only.as_ref().filter(|only| only.is_of(entity))
     }
 
     /// The same call with deleted records in reach.

@@ -16,9 +16,12 @@ mod json;
 pub mod openapi;
 pub mod operation;
 mod package;
+#[cfg(feature = "server")]
+pub mod permission;
 pub mod prelude;
 #[cfg(feature = "server")]
 pub mod resource;
+mod roles;
 pub mod store;
 mod timestamp;
 pub mod validate;
@@ -42,11 +45,14 @@ pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]
 pub use event::{ActorRef, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
-pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, route};
+pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, route};
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
+pub use permission::{AccessRequest, Decision, Evaluator};
+#[cfg(feature = "server")]
 pub use resource::{Adapter, Adapters, BoxFuture};
+pub use roles::Roles;
 pub use timestamp::{ParseTimestampError, Timestamp};
 pub use value::{DecodeError, Value, ValueRef};
 

@@ -26,6 +26,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     pagination(&model.pagination, d);
     stores(model, d);
     crate::policy::narrow::check(model, d);
+    crate::policy::permission::check(model, d);
 }
 
 /// Statements are told apart by the positions of their fields, a byte each below the marks between them.

@@ -32,6 +32,7 @@ pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::run as field_enum;
 pub(crate) use model::EntityModel;
 pub(crate) use parse::{ROUTES, member};
+pub(crate) use parse_field::attribute_options;
 pub(crate) use visibility::{Route, public, reason, reported};
 
 /// `#[entity(args)] item`.

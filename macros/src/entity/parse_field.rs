@@ -200,14 +200,19 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
 
 /// The options of all `#[field(..)]` attributes, which are taken off.
 pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<NestedMeta> {
+    attribute_options(attrs, "field", "`#[field(primary)]`", d)
+}
+
+/// Takes the options of every attribute of a name out of the list.
+pub(crate) fn attribute_options(attrs: &mut Vec<Attribute>, name: &str, example: &str, d: &mut Diagnostics) -> Vec<NestedMeta> {
     let mut found = Vec::new();
     attrs.retain(|attr| {
-        if !attr.path().is_ident("field") {
+        if !attr.path().is_ident(name) {
             return true;
         }
         match &attr.meta {
             Meta::List(list) => found.extend(options::read(list.tokens.clone(), d)),
-            _ => d.error(attr, "`#[field]` needs options").help("`#[field(primary)]`"),
+            _ => d.error(attr, format!("`#[{name}]` needs options")).help(example),
         }
         false
     });

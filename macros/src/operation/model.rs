@@ -10,7 +10,7 @@ use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::{Scope, Sibling};
-use crate::policy::narrow;
+use crate::policy::{narrow, permission};
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -65,7 +65,11 @@ impl<'a> Model<'a> {
             reach::check(&args, plan, &name, declared, entity, scope.d);
             let answers = plan.parts.is_empty() && plan.returns.is_record();
             let policies = std::iter::once(&args.route.policy).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()));
-            policies.for_each(|policy| narrow::check_operation(policy, answers, entity, scope.d));
+            let records = !matches!(kind.name(), "derive" | "computed_aggregate" | "custom");
+            policies.for_each(|policy| {
+                narrow::check_operation(policy, answers, entity, scope.d);
+                permission::check_operation(policy, records, entity, scope.d);
+            });
         }
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
         let marker = |p: &crate::expr::Param| {

@@ -333,7 +333,11 @@ impl App {
             }
             events.adopt(std::mem::take(&mut post.registrar.consumers));
             events.activate(&entries, &tables, &store).await?;
-            let auth = checks::known_names(post.registrar.auth.take(), &endpoints)?;
+            let registry = std::mem::take(&mut post.registrar.registry);
+            let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints)?;
+            if let Some(evaluator) = &registry.evaluator {
+                tables.iter().for_each(|table| table.judged_by(evaluator));
+            }
             own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
             if !routes.problems.is_empty() {
@@ -345,6 +349,7 @@ impl App {
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
             state.auth = auth;
+            state.registry = registry;
             if let Some(rates) = rates {
                 state.rates = rates;
             }

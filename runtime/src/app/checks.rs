@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::build::{Replacement, mounted};
 use super::plugin::Plugin;
 use super::suggest::did_you_mean;
-use crate::http::{AuthDesc, Endpoint, RouteAuth};
+use crate::http::{AuthDesc, Endpoint, NamedCheck, Registry, RouteAuth};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
@@ -134,27 +134,41 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
     endpoint.table.as_ref().map_or("", |t| t.desc.name)
 }
 
-/// Every auth name of a policy must mean something; roles need somebody who checks them.
-pub(super) fn known_names(auth: Option<RouteAuth>, endpoints: &[Endpoint]) -> Result<RouteAuth> {
+/// Every name of a policy must mean something; roles need somebody who checks them.
+pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoints: &[Endpoint]) -> Result<RouteAuth> {
     let mut missing = Vec::new();
+    let registered = auth.is_some();
+    let mut auth = auth.unwrap_or_default();
+    for (name, check) in &registry.named {
+        if auth.named.insert(name.clone(), check.clone()).is_some() {
+            missing.push(format!("two plugins register `{name}`; keep one"));
+        }
+    }
     for endpoint in endpoints {
         let (name, entity, at) = (&endpoint.name, entity_of(endpoint), endpoint.at);
         let route = format!("route `{name}` of `{entity}` ({}:{})", at.file, at.line);
-        match (endpoint.policy.auth, &auth) {
-            (AuthDesc::Named(wanted), None) => missing.push(format!("{route} needs auth `{wanted}`, but no plugin registers it")),
-            (AuthDesc::Named(wanted), Some(auth)) if auth.check(wanted).is_none() => {
-                let known = std::iter::once("userAuth").chain(auth.named.keys().map(String::as_str));
-                missing.push(format!("{route} needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known)));
+        match endpoint.policy.auth {
+            AuthDesc::Named("userAuth") if !registered => {
+                missing.push(format!("{route} needs auth `userAuth`, but no plugin registers it"))
             }
-            (AuthDesc::None, None) if !endpoint.policy.roles.is_empty() => {
+            AuthDesc::Named(wanted) if auth.check(wanted).is_none() => missing.push(match auth.named.get(wanted) {
+                Some(_) => format!("{route} needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),
+                None => {
+                    let checks = auth.named.iter().filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
+                    let known = checks.map(|(name, _)| name.as_str()).chain(registered.then_some("userAuth"));
+                    format!("{route} needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known))
+                }
+            }),
+            _ if !registered && !endpoint.policy.roles.is_empty() => {
                 missing.push(format!("{route} needs roles {}, but no plugin registers who holds them", endpoint.policy.roles.join(", ")));
             }
             _ => {}
         }
+        missing.extend(crate::http::missing(endpoint, &auth, registry).into_iter().map(|what| format!("{route} {what}")));
     }
     missing.dedup();
     if missing.is_empty() {
-        return Ok(auth.unwrap_or_default());
+        return Ok(auth);
     }
     missing.push("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none` on routes that are public".to_owned());
     Err(startup(missing.join("\n")))

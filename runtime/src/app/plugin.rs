@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::event::{Consumer, EventSink};
-use crate::http::{ActorResolver, Clock, RouteAuth};
+use crate::http::{ActorResolver, Clock, Middleware, NamedCheck, Registry, RouteAuth};
+use crate::permission::{Evaluator, YesNo};
 use crate::resource::{Adapters, BoxFuture};
-use crate::{Error, Result};
+use crate::{Actor, Error, Result};
 
 use super::secret::SigningSecret;
 
@@ -200,6 +201,7 @@ impl PostCx {
 #[derive(Debug, Default)]
 pub struct Registrar {
     pub(super) auth: Option<RouteAuth>,
+    pub(super) registry: Registry,
     pub(super) consumers: Vec<Consumer>,
 }
 
@@ -210,7 +212,54 @@ impl Registrar {
         self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
     }
 
-    /// Registers what `auth` and `roles` mean.
+    /// Gives a name in `auth` or `guards` its meaning, beside those that the route auth brings.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn named(&mut self, name: impl Into<String>, check: impl Into<NamedCheck>) -> Result<()> {
+        let name = name.into();
+        if name == "userAuth" || self.registry.named.contains_key(&name) {
+            return Err(Error::internal(format!("two plugins register `{name}`; keep one")));
+        }
+        self.registry.named.insert(name, check.into());
+        Ok(())
+    }
+
+    /// Gives `middleware = ["name"]` its meaning.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn middleware(&mut self, name: impl Into<String>, middleware: Middleware) -> Result<()> {
+        let name = name.into();
+        if self.registry.middleware.contains_key(&name) {
+            return Err(Error::internal(format!("two plugins register middleware `{name}`; keep one")));
+        }
+        self.registry.middleware.insert(name, middleware);
+        Ok(())
+    }
+
+    /// Installs what judges `permission(..)`.
+    ///
+    /// # Errors
+    /// When another plugin has installed one.
+    pub fn set_evaluator(&mut self, evaluator: impl Evaluator) -> Result<()> {
+        if self.registry.evaluator.is_some() {
+            return Err(Error::internal("two plugins install a permission evaluator; keep one"));
+        }
+        self.registry.evaluator = Some(Arc::new(evaluator));
+        Ok(())
+    }
+
+    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still lets the owner of a record in,
+    /// where the policy names an `owner_field`.
+    ///
+    /// # Errors
+    /// As [`Registrar::set_evaluator`].
+    pub fn set_permissions(&mut self, holds: impl Fn(&Actor, &str) -> bool + Send + Sync + 'static) -> Result<()> {
+        self.set_evaluator(YesNo(holds))
+    }
+
+    /// Registers what `auth`, `roles` and `guards` mean.
     ///
     /// # Errors
     /// On the second call.

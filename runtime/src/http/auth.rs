@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 
+use super::GuardArg;
 use crate::resource::BoxFuture;
-use crate::{Actor, Error, Result};
+use crate::{Actor, Error, Result, Timestamp};
 
 /// What a resolver found out: at once, or later.
 ///
@@ -33,21 +34,72 @@ pub type AuthCheck = Arc<dyn Fn(&Actor) -> Result<()> + Send + Sync>;
 /// Decides whether an actor holds one of the roles a route asks for. The error is the answer.
 pub type RoleCheck = Arc<dyn Fn(&Actor, &[&'static str]) -> Result<()> + Send + Sync>;
 
-/// The route-auth registry: what the `auth` and `roles` of a policy mean.
+/// A call as a guard sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct GuardCall<'a> {
+    /// Who calls.
+    pub actor: &'a Actor,
+    /// What the route says in parentheses: 300 in `require_step_up(300)`.
+    pub argument: Option<GuardArg>,
+    /// The call's instant.
+    pub now: Timestamp,
+}
+
+/// Decides whether a call may pass: the meaning of a guard. The error is the answer.
+pub type GuardCheck = Arc<dyn Fn(&GuardCall<'_>) -> Result<()> + Send + Sync>;
+
+/// The meaning of a name in `auth` or `guards`.
+#[derive(Clone)]
+pub enum NamedCheck {
+    /// Looks at the actor alone: for `auth`, and for `guards` without an argument.
+    Actor(AuthCheck),
+    /// Looks at the call and takes an argument: for `guards`.
+    Guard(GuardCheck),
+}
+
+impl NamedCheck {
+    /// A check of the actor.
+    pub fn actor(check: impl Fn(&Actor) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::Actor(Arc::new(check))
+    }
+
+    /// A guard that may take an argument.
+    pub fn guard(check: impl Fn(&GuardCall<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::Guard(Arc::new(check))
+    }
+}
+
+impl From<AuthCheck> for NamedCheck {
+    fn from(check: AuthCheck) -> Self {
+        Self::Actor(check)
+    }
+}
+
+impl From<GuardCheck> for NamedCheck {
+    fn from(check: GuardCheck) -> Self {
+        Self::Guard(check)
+    }
+}
+
+/// The route-auth registry: what the `auth`, `roles` and `guards` of a policy mean.
 #[derive(Clone)]
 pub struct RouteAuth {
     /// `auth = "userAuth"`, the default of every route.
     pub user_auth: AuthCheck,
     /// `roles = [..]`.
     pub require_role: RoleCheck,
-    /// Further names.
-    pub named: BTreeMap<String, AuthCheck>,
+    /// Further names for `auth`, and those of `guards`.
+    pub named: BTreeMap<String, NamedCheck>,
 }
 
 impl RouteAuth {
     /// The check behind an `auth` name.
     pub fn check(&self, name: &str) -> Option<&AuthCheck> {
-        if name == "userAuth" { Some(&self.user_auth) } else { self.named.get(name) }
+        match self.named.get(name) {
+            _ if name == "userAuth" => Some(&self.user_auth),
+            Some(NamedCheck::Actor(check)) => Some(check),
+            Some(NamedCheck::Guard(_)) | None => None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every route of an entity shares: policy, inputs, the call, the answer.
 //!
-//! The order of checks is the contract's: actor, rate limit, auth, roles, body, unknown parameters, content type, syntax, validation,
+//! The order of checks is the contract's: actor, rate limit, auth, roles, guards, middleware, body, unknown parameters, content type, syntax, validation,
 //! precondition, statement. A request that fails one of them has changed nothing.
 
 use std::net::IpAddr;
@@ -20,6 +20,7 @@ use super::endpoint::{Inputs, OverrideCall};
 use super::list::ListParams;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::operation::{Births, OperationPlan};
+use super::permitted::{self, Permitted};
 use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
@@ -62,11 +63,35 @@ pub(super) async fn run(
     }
     let mut cx = Cx::new(actor, (app.clock)(), id.shared()).from_address(from);
     let emitted = mounted.emits.then(|| cx.watch());
+    let response = match &mounted.gates {
+        None => call(app, mounted, params, parts, body, cx, id).await,
+        Some(gates) => {
+            gates.guard(&cx)?;
+            let rest = Box::pin(call(app, mounted, params, parts, body, cx.clone(), id));
+            gates.around(app, &mounted.endpoint, parts, &cx, rest).await
+        }
+    }?;
+    Ok(announce(response, emitted))
+}
+
+/// Answers a request that roles, guards and middleware have let through.
+async fn call(
+    app: &App,
+    mounted: &Mounted,
+    params: Params<'_>,
+    parts: &Parts,
+    body: &mut Body,
+    mut cx: Cx,
+    id: &RequestId,
+) -> Result<Response<Body>> {
+    let policy = &mounted.endpoint.policy;
     let (on, plan) = match &mounted.plan {
         Plan::Entity(on, plan) => (on, plan),
         Plan::Extra(router) => {
-            let response = Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await?;
-            return Ok(announce(response, emitted));
+            if let Some(permit) = mounted.permit() {
+                cx = permit.enter(cx).await?;
+            }
+            return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
         }
     };
     if on.guarded {
@@ -74,18 +99,20 @@ pub(super) async fn run(
         // Before the body is looked at: who may not call at all learns nothing about it.
         on.table.admit(&cx, &mounted.endpoint.name)?;
     }
+    if let Some(permit) = mounted.permit() {
+        cx = Box::pin(permit.enter(cx)).await?;
+    }
     // What most requests do not need is boxed, so that the future of a read by key stays small.
     let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
-    let response = match plan {
+    match plan {
         EntityPlan::Get => asked.get(on).await,
         EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
         EntityPlan::Create(births) => Box::pin(asked.create(on, births)).await,
         EntityPlan::Update => Box::pin(asked.update(on)).await,
         EntityPlan::Delete => Box::pin(asked.delete(on)).await,
         EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
-    }?;
-    Ok(announce(response, emitted))
+    }
 }
 
 /// Names the first event of a call in its answer.
@@ -114,9 +141,15 @@ impl Asked<'_> {
         self.no_query()?;
         self.no_body()?;
         let id = self.id(on).ok_or_else(Error::not_found)?;
+        let limited = self.limited(on, &id, None).await?;
+        let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, Inputs::Get(id))).await?,
-            None => Outcome::Record(on.table.get(&self.cx, id, &on.form).await?),
+            Some(run) => run(self.inputs(on, cx, Inputs::Get(id))).await,
+            None => on.table.get(cx, id, &on.form).await.map(Outcome::Record),
+        };
+        let outcome = match limited {
+            None => outcome?,
+            Some(limited) => limited.settle(on, permitted::found(outcome)).await?,
         };
         self.answer(on, outcome, Answer::Record)
     }
@@ -124,9 +157,14 @@ impl Asked<'_> {
     async fn list(&self, on: &Target, list: &ListParams) -> Result<Response<Body>> {
         let request = list.read(self.parts.uri.query())?;
         self.no_body()?;
+        let limited = match self.mounted.permit() {
+            Some(permit) => Some(permit.list(&self.cx).await?),
+            None => None,
+        };
+        let cx = limited.as_ref().unwrap_or(&self.cx);
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, Inputs::List(request))).await?,
-            None => on.table.list(&self.cx, request, &on.form).await?,
+            Some(run) => run(self.inputs(on, cx, Inputs::List(request))).await?,
+            None => on.table.list(cx, request, &on.form).await?,
         };
         self.answer(on, outcome, Answer::Page)
     }
@@ -136,13 +174,20 @@ impl Asked<'_> {
         let mut draft = self.draft(on, Mode::Create)?;
         let id = draft.values.get(on.table.desc.primary).and_then(Option::as_ref);
         births.check(&on.table, id, &mut draft.problems);
+        let mut limited = None;
+        if let Some(permit) = self.mounted.permit() {
+            draft = on.table.checked_create(&self.cx, draft)?;
+            let values: Vec<Value> = draft.values.iter().map(|value| value.clone().unwrap_or_default()).collect();
+            limited = Some(permit.new_record(&self.cx, &values).await?);
+        }
+        let cx = limited.as_ref().unwrap_or(&self.cx);
         let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
-            let draft = on.table.checked_create(&self.cx, draft)?;
-            let outcome = run(self.inputs(on, Inputs::Create(draft))).await?;
+            let draft = on.table.checked_create(cx, draft)?;
+            let outcome = run(self.inputs(on, cx, Inputs::Create(draft))).await?;
             let id = answer::id_of(&on.table, &outcome);
             (outcome, id)
         } else {
-            let (rows, id) = on.table.create(&self.cx, draft, &on.form).await?;
+            let (rows, id) = on.table.create(cx, draft, &on.form).await?;
             (Outcome::Record(rows), Some(id))
         };
         let mut response = self.answer(on, outcome, Answer::Record)?;
@@ -159,9 +204,20 @@ impl Asked<'_> {
             Some(id) if !missing => id,
             _ => return Err(refuse_update(on, draft, missing)),
         };
+        let mut limited = None;
+        if let Some(permit) = self.mounted.permit() {
+            draft = on.table.checked_update(draft)?;
+            let moved = permit.resource().and_then(|field| draft.values[field].clone());
+            limited = self.limited(on, &id, moved).await?;
+        }
+        let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, Inputs::Update(id, on.table.checked_update(draft)?, version))).await?,
-            None => Outcome::Record(on.table.update(&self.cx, id, draft, version, &on.form).await?),
+            Some(run) => run(self.inputs(on, cx, Inputs::Update(id, on.table.checked_update(draft)?, version))).await,
+            None => on.table.update(cx, id, draft, version, &on.form).await.map(Outcome::Record),
+        };
+        let outcome = match limited {
+            None => outcome?,
+            Some(limited) => limited.settle(on, outcome).await?,
         };
         self.answer(on, outcome, Answer::Record)
     }
@@ -178,9 +234,15 @@ impl Asked<'_> {
             return Err(precondition_required());
         }
         let id = self.id(on).ok_or_else(Error::not_found)?;
-        match &self.mounted.endpoint.run {
-            Some(run) => drop(run(self.inputs(on, Inputs::Delete(id, version))).await?),
-            None => on.table.delete(&self.cx, id, version).await?,
+        let limited = self.limited(on, &id, None).await?;
+        let cx = self.cx_of(limited.as_ref());
+        let done = match &self.mounted.endpoint.run {
+            Some(run) => run(self.inputs(on, cx, Inputs::Delete(id, version))).await.map(drop),
+            None => on.table.delete(cx, id, version).await,
+        };
+        match limited {
+            None => done?,
+            Some(limited) => limited.settle(on, done).await?,
         }
         Ok(super::response::empty(StatusCode::NO_CONTENT))
     }
@@ -196,12 +258,24 @@ impl Asked<'_> {
                 return Err(Error::validation(problems));
             }
         }
+        let mut limited = None;
+        if let Some(permit) = self.mounted.permit() {
+            plan.check_required(&read.args)?;
+            let looks = self.mounted.endpoint.run.is_some();
+            let (cx, matches) = Box::pin(permit.operation(&on.table, &self.cx, plan.spec, &read.args, looks)).await?;
+            limited = Some(Permitted { permit, cx, matches });
+        }
+        let cx = self.cx_of(limited.as_ref());
         let outcome = if let Some(run) = &self.mounted.endpoint.run {
             plan.check_required(&read.args)?;
-            run(self.inputs(on, Inputs::Operation(read.args, read.page, version))).await?
+            run(self.inputs(on, cx, Inputs::Operation(read.args, read.page, version))).await
         } else {
-            let call = Call { cx: &self.cx, args: read.args, page: read.page, form: &on.form, version };
-            plan.executor.run(&on.table, call).await?
+            let call = Call { cx, args: read.args, page: read.page, form: &on.form, version };
+            plan.executor.run(&on.table, call).await
+        };
+        let outcome = match limited {
+            None => outcome?,
+            Some(limited) => limited.settle(on, outcome).await?,
         };
         let id = match &outcome {
             Outcome::Upserted(rows) if rows.created => rows.last.first().cloned(),
@@ -279,15 +353,22 @@ impl Asked<'_> {
         if self.body.is_empty() { Ok(()) } else { input::nothing(&self.parts.headers, &self.body) }
     }
 
+    /// The call, limited to what it may do with one record; `None` where the policy asks for no permission. `moved` is what an
+    /// update writes into the field of the resource.
+    async fn limited(&self, on: &Target, id: &Value, moved: Option<Value>) -> Result<Option<Permitted<'_>>> {
+        let Some(permit) = self.mounted.permit() else { return Ok(None) };
+        let (matches, looks) = (on.table.by_id(id.clone()), self.mounted.endpoint.run.is_some());
+        let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;
+        Ok(Some(Permitted { permit, cx, matches: Some(matches) }))
+    }
+
+    fn cx_of<'a>(&'a self, limited: Option<&'a Permitted<'_>>) -> &'a Cx {
+        limited.map_or(&self.cx, |limited| &limited.cx)
+    }
+
     /// What an override of this route gets.
-    fn inputs(&self, on: &Target, inputs: Inputs) -> OverrideCall {
-        OverrideCall {
-            cx: self.cx.clone(),
-            table: Arc::clone(&on.table),
-            adapters: self.app.adapters.clone(),
-            inputs,
-            form: on.form.clone(),
-        }
+    fn inputs(&self, on: &Target, cx: &Cx, inputs: Inputs) -> OverrideCall {
+        OverrideCall { cx: cx.clone(), table: Arc::clone(&on.table), adapters: self.app.adapters.clone(), inputs, form: on.form.clone() }
     }
 
     fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path;
-use super::{AuthDesc, ExtraRouteSpec, PolicyDesc, RateLimit};
+use super::{AuthDesc, ExtraRouteSpec, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 use crate::entity::{PageArgs, SourceLine};
 use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg};
 use crate::package::{EntityEntry, Package};
@@ -73,6 +73,12 @@ pub struct Policy {
     pub auth: AuthDesc,
     /// Any one of them suffices; empty: none is asked for.
     pub roles: &'static [&'static str],
+    /// All of them must let the call pass, after roles.
+    pub guards: &'static [GuardDesc],
+    /// Who may do with a record what the route does.
+    pub permission: Option<&'static PermissionDesc>,
+    /// What runs around the route, after roles and guards, the first outermost.
+    pub middleware: &'static [MiddlewareDesc],
     /// Largest body in bytes.
     pub max_body: u64,
     /// After this, 504.
@@ -96,6 +102,9 @@ impl Policy {
     pub const DEFAULT: Self = Self {
         auth: AuthDesc::Named("userAuth"),
         roles: &[],
+        guards: &[],
+        permission: None,
+        middleware: &[],
         max_body: 1 << 20,
         timeout: Duration::from_secs(30),
         rate_limit: None,
@@ -111,6 +120,9 @@ impl Policy {
         Self {
             auth: declared.auth.unwrap_or(Self::DEFAULT.auth),
             roles: declared.roles.unwrap_or(Self::DEFAULT.roles),
+            guards: declared.guards.unwrap_or_default(),
+            permission: declared.permission,
+            middleware: declared.middleware.unwrap_or_default(),
             max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
             timeout: declared.timeout.map_or(Self::DEFAULT.timeout, Duration::from_millis),
             rate_limit: declared.rate_limit,

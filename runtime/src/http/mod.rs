@@ -19,6 +19,8 @@ mod extra;
 #[cfg(feature = "server")]
 mod extract;
 #[cfg(feature = "server")]
+mod gates;
+#[cfg(feature = "server")]
 mod guard;
 #[cfg(feature = "server")]
 mod host;
@@ -27,11 +29,15 @@ mod input;
 #[cfg(feature = "server")]
 mod list;
 #[cfg(feature = "server")]
+mod middleware;
+#[cfg(feature = "server")]
 mod mounted;
 #[cfg(feature = "server")]
 mod operation;
 #[cfg(feature = "server")]
 mod path;
+#[cfg(feature = "server")]
+mod permitted;
 mod policy;
 #[cfg(feature = "server")]
 mod precondition;
@@ -51,7 +57,7 @@ mod serve;
 mod unreadable;
 
 #[cfg(feature = "server")]
-pub use auth::{ActorResolver, AuthCheck, Resolution, RoleCheck, RouteAuth};
+pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Resolution, RoleCheck, RouteAuth};
 #[cfg(feature = "server")]
 pub use cors::Cors;
 #[cfg(feature = "server")]
@@ -62,8 +68,14 @@ pub use extra::call_handler;
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 #[cfg(feature = "server")]
+pub use gates::Registry;
+#[cfg(feature = "server")]
+pub(crate) use gates::missing;
+#[cfg(feature = "server")]
 pub(crate) use host::refused as refused_host;
-pub use policy::{AuthDesc, EventDesc, PolicyDesc, RateLimit};
+#[cfg(feature = "server")]
+pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
+pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 #[cfg(feature = "server")]

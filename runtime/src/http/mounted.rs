@@ -7,6 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::endpoint::{Action, Endpoint};
+use super::gates::Gates;
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
@@ -14,6 +15,7 @@ use super::rate::Limiter;
 use super::router::HttpState;
 use crate::entity::ScopeFrom;
 use crate::operation::{Answer, Method};
+use crate::permission::Permit;
 use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
@@ -25,6 +27,8 @@ pub(super) struct Mounted {
     pub(super) check: Option<AuthCheck>,
     /// Whether a call may make events.
     pub(super) emits: bool,
+    /// `None`: no guards, no middleware, no permission.
+    pub(super) gates: Option<Box<Gates>>,
     /// `None`: no policy counts calls.
     pub(super) limiter: Option<Box<Limiter>>,
     pub(super) plan: Plan,
@@ -72,7 +76,13 @@ impl Mounted {
         };
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
-        Ok(Self { check, emits, limiter, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
+        let gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
+        Ok(Self { check, gates, emits, limiter, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
+    }
+
+    /// Who may do with a record what the route does.
+    pub(super) fn permit(&self) -> Option<&Permit> {
+        self.gates.as_ref()?.permit.as_ref()
     }
 }
 

@@ -45,6 +45,103 @@ impl RateLimit {
     }
 }
 
+/// A guard that a route names: `require_mfa`, `require_step_up(300)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuardDesc {
+    /// What the route-auth registry knows it by.
+    pub name: &'static str,
+    /// What stands in parentheses behind it.
+    pub argument: Option<GuardArg>,
+}
+
+/// The argument of a guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardArg {
+    /// `require_step_up(300)`
+    Int(i64),
+    /// `require_plan("pro")`
+    Text(&'static str),
+}
+
+#[doc(hidden)]
+impl GuardDesc {
+    /// Without an argument.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, argument: None }
+    }
+
+    /// With a number.
+    #[must_use]
+    pub const fn int(self, argument: i64) -> Self {
+        Self { argument: Some(GuardArg::Int(argument)), ..self }
+    }
+
+    /// With a text.
+    #[must_use]
+    pub const fn text(self, argument: &'static str) -> Self {
+        Self { argument: Some(GuardArg::Text(argument)), ..self }
+    }
+}
+
+/// Who may do with a record what a route does: an action that a permission evaluator grants, or the record's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PermissionDesc {
+    /// The action asked for.
+    pub requires: &'static str,
+    /// Further actions, any of which suffices.
+    pub or: &'static [&'static str],
+    /// The field that holds the id of a record's owner, by its name in the declaration.
+    pub owner_field: Option<&'static str>,
+    /// The field that holds what the evaluator judges by, by its name in the declaration.
+    pub resource: Option<&'static str>,
+    /// Whether who is refused is told 404 instead of 403.
+    pub hide: bool,
+}
+
+#[doc(hidden)]
+impl PermissionDesc {
+    /// An action.
+    #[must_use]
+    pub const fn new(requires: &'static str) -> Self {
+        Self { requires, or: &[], owner_field: None, resource: None, hide: false }
+    }
+
+    /// Or one of these.
+    #[must_use]
+    pub const fn or(self, or: &'static [&'static str]) -> Self {
+        Self { or, ..self }
+    }
+
+    /// Or the owner.
+    #[must_use]
+    pub const fn owner(self, field: &'static str) -> Self {
+        Self { owner_field: Some(field), ..self }
+    }
+
+    /// Judged by a field of the record.
+    #[must_use]
+    pub const fn resource(self, field: &'static str) -> Self {
+        Self { resource: Some(field), ..self }
+    }
+
+    /// Told 404.
+    #[must_use]
+    pub const fn hide(self) -> Self {
+        Self { hide: true, ..self }
+    }
+}
+
+/// What runs around a route.
+#[derive(Debug, Clone, Copy)]
+pub enum MiddlewareDesc {
+    /// A function, and its path as written.
+    #[cfg(feature = "server")]
+    Function(&'static str, super::MiddlewareFn),
+    /// What somebody registers under a name.
+    Named(&'static str),
+}
+
 /// The keys of a route policy; `None` inherits `routes.defaults`, and those the contract's default.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyDesc {
@@ -52,6 +149,12 @@ pub struct PolicyDesc {
     pub auth: Option<AuthDesc>,
     /// Any one of them suffices.
     pub roles: Option<&'static [&'static str]>,
+    /// All of them must let the call pass, after roles.
+    pub guards: Option<&'static [GuardDesc]>,
+    /// Who may do with a record what the route does.
+    pub permission: Option<&'static PermissionDesc>,
+    /// What runs around the route, after roles and guards, the first outermost.
+    pub middleware: Option<&'static [MiddlewareDesc]>,
     /// The route is not mounted.
     pub disabled: bool,
     /// Largest body in bytes; default 1 MiB.
@@ -114,6 +217,9 @@ impl PolicyDesc {
     pub const INHERIT: Self = Self {
         auth: None,
         roles: None,
+        guards: None,
+        permission: None,
+        middleware: None,
         disabled: false,
         max_body: None,
         timeout: None,
@@ -138,6 +244,27 @@ impl PolicyDesc {
     #[must_use]
     pub const fn roles(self, roles: &'static [&'static str]) -> Self {
         Self { roles: Some(roles), ..self }
+    }
+
+    /// With guards.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn guards(self, guards: &'static [GuardDesc]) -> Self {
+        Self { guards: Some(guards), ..self }
+    }
+
+    /// With a permission.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn permission(self, permission: &'static PermissionDesc) -> Self {
+        Self { permission: Some(permission), ..self }
+    }
+
+    /// With middleware.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn middleware(self, middleware: &'static [MiddlewareDesc]) -> Self {
+        Self { middleware: Some(middleware), ..self }
     }
 
     /// Not mounted.
@@ -216,6 +343,9 @@ impl PolicyDesc {
         Self {
             auth: if self.auth.is_some() { self.auth } else { defaults.auth },
             roles: if self.roles.is_some() { self.roles } else { defaults.roles },
+            guards: if self.guards.is_some() { self.guards } else { defaults.guards },
+            permission: if self.permission.is_some() { self.permission } else { defaults.permission },
+            middleware: if self.middleware.is_some() { self.middleware } else { defaults.middleware },
             disabled: self.disabled,
             max_body: if self.max_body.is_some() { self.max_body } else { defaults.max_body },
             timeout: if self.timeout.is_some() { self.timeout } else { defaults.timeout },

@@ -14,6 +14,7 @@ use tower_service::Service;
 use super::auth::{ActorResolver, RouteAuth};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
+use super::gates::Registry;
 use super::mounted::Mounted;
 use super::path;
 use super::rate::{RateStore, RatesInProcess};
@@ -32,6 +33,8 @@ pub struct HttpState {
     pub resolver: Option<Arc<dyn ActorResolver>>,
     /// What `auth` and `roles` mean.
     pub auth: RouteAuth,
+    /// What the names of middleware and permissions mean.
+    pub registry: Registry,
     /// Every adapter.
     pub adapters: Adapters,
     /// Read once per request.
@@ -54,6 +57,7 @@ impl HttpState {
         Self {
             resolver: None,
             auth: RouteAuth::default(),
+            registry: Registry::default(),
             adapters,
             clock: Arc::new(Timestamp::system_now),
             extra: axum::Router::new(),
@@ -68,6 +72,7 @@ impl fmt::Debug for HttpState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpState")
             .field("auth", &self.auth)
+            .field("registry", &self.registry)
             .field("adapters", &self.adapters)
             .field("resolver", &self.resolver.is_some())
             .field("extra_paths", &self.extra_paths)
@@ -88,7 +93,7 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// The service of an application.
 ///
 /// # Errors
-/// When two endpoints have one method and path, a path is malformed, or an `auth` name has no check.
+/// When two endpoints have one method and path, a path is malformed, or a name in a policy means nothing.
 #[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
 pub fn service(endpoints: Vec<Endpoint>, state: HttpState) -> Result<HttpService> {
     Ok(HttpService { app: Arc::new(App::new(&endpoints, state)?), from: None })

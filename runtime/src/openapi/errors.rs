@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Components, names, reference};
+use super::{Components, gates, names, reference};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -156,9 +156,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         AuthDesc::Named("userAuth") => out.push(Code::Unauthorized),
         AuthDesc::Named(_) => out.extend([Code::Unauthorized, Code::Forbidden]),
     }
-    if !endpoint.policy.roles.is_empty() {
-        out.push(Code::Forbidden);
-    }
+    gates::codes(endpoint, &mut out);
     if let Some(limit) = endpoint.policy.rate_limit {
         out.push(Code::RateLimited);
         out.extend((!limit.fail_open).then_some(Code::Unavailable));

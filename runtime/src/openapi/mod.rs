@@ -5,6 +5,7 @@
 
 mod docs;
 mod errors;
+mod gates;
 mod names;
 mod narrowed;
 mod operation;

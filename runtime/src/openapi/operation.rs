@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, narrowed, parameters, reference};
+use super::{Components, errors, gates, narrowed, parameters, reference};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -48,9 +48,7 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
     if let Some(filter) = filter(endpoint) {
         out["x-linchpin-filter"] = filter;
     }
-    if !endpoint.policy.roles.is_empty() {
-        out["x-linchpin-roles"] = json!(endpoint.policy.roles);
-    }
+    gates::describe(&mut out, endpoint);
     out
 }
 

@@ -72,6 +72,10 @@ impl Kind for ArrayWrite {
         }
     }
 
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.array"
     }

@@ -1,6 +1,6 @@
 //! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of its own.
 
-use super::{Answer, Kind};
+use super::{Answer, Kind, Subject};
 use crate::Code;
 
 /// One method of a collection.
@@ -59,6 +59,10 @@ impl Collection {
 impl Kind for Collection {
     fn name(&self) -> &'static str {
         "collection"
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::Record
     }
 
     fn capability(&self) -> &'static str {

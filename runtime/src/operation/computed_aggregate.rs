@@ -1,6 +1,6 @@
 //! `computed_aggregate`: writes a number over the records of one entity into a record of another.
 
-use super::{Answer, AssignSpec, Kind, Output};
+use super::{Answer, AssignSpec, Kind, Output, Subject};
 use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
@@ -53,6 +53,10 @@ impl ComputedAggregate {
 impl Kind for ComputedAggregate {
     fn name(&self) -> &'static str {
         "computed_aggregate"
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::Foreign
     }
 
     fn capability(&self) -> &'static str {

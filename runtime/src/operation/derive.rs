@@ -1,6 +1,6 @@
 //! `derive`: one array out of the records of several entities.
 
-use super::{Answer, Kind};
+use super::{Answer, Kind, Subject};
 use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
@@ -123,6 +123,10 @@ impl Kind for Derive {
         "derive"
     }
 
+    fn subject(&self) -> Subject {
+        Subject::Foreign
+    }
+
     fn capability(&self) -> &'static str {
         "operation.derive"
     }
@@ -161,6 +165,7 @@ mod run {
     use crate::http::{AuthDesc, PolicyDesc};
     use crate::operation::OpSpec;
     use crate::operation::bind;
+    use crate::permission;
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
     use crate::store::{Row, Rows};
     use crate::validate::list_value;
@@ -247,16 +252,17 @@ mod run {
 
         /// The items of a source: one statement, and one more for the records that they name.
         async fn source(&self, own: &Table, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
-            may_list(call.cx, part.entity)?;
+            let table = own.sibling(part.entity)?;
+            let cx = may_list(call.cx, &table).await?;
             let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
             bind::check_operands(self.spec, &filter, &call.args)?;
             let filter = bind::resolve(filter, call.cx, &call.args)?;
-            let table = own.sibling(part.entity)?;
-            let records = table.every(call.cx, filter, MOST_DERIVED).await?;
+            let records = table.every(&cx, filter, MOST_DERIVED).await?;
             let (records, select) = match &part.through {
                 None => (records, part.select),
                 Some(through) => {
-                    may_list(call.cx, through.entity)?;
+                    let table = own.sibling(through.entity)?;
+                    let cx = may_list(call.cx, &table).await?;
                     let mut keys: Vec<Identity> = records.into_iter().map(|mut r| Identity(std::mem::take(&mut r[through.on]))).collect();
                     keys.retain(|key| !key.0.is_null());
                     keys.sort();
@@ -266,7 +272,7 @@ mod run {
                     }
                     let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
                     let named = Filter::cond(through.entity.primary, Op::In, Operand::One(Source::Value(list_value(&keys))));
-                    (own.sibling(through.entity)?.every(call.cx, named, MOST_DERIVED).await?, through.select)
+                    (table.every(&cx, named, MOST_DERIVED).await?, through.select)
                 }
             };
             let Some(field) = select else { return Ok(records) };
@@ -296,9 +302,10 @@ mod run {
         }
     }
 
-    /// What an entity's list asks of a caller, it asks here as well.
-    fn may_list(cx: &Cx, entity: &EntityDesc) -> Result<()> {
-        let Some(actor) = cx.get_actor() else { return Ok(()) };
+    /// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to what its list shows.
+    async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
+        let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
+        let entity = table.desc;
         let [_, list, ..] = entity.routes;
         let PolicyDesc { auth, roles, .. } = list.or(entity.defaults);
         if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {
@@ -306,7 +313,7 @@ mod run {
         }
         match roles {
             Some(roles) if !roles.is_empty() && !actor.has_any_role(roles) => Err(Error::forbidden()),
-            _ => Ok(()),
+            _ => permission::may_list(table, cx).await,
         }
     }
 

@@ -30,6 +30,10 @@ impl Kind for Exists {
         "exists"
     }
 
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.fields
+    }
+
     fn capability(&self) -> &'static str {
         "operation.exists"
     }

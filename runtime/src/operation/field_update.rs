@@ -1,7 +1,9 @@
 //! `field_update`: writes some fields of one record, given in the body.
 
+use super::spec::written;
 use super::{Answer, AssignSpec, Kind};
 use crate::Code;
+use crate::filter::SourceSpec;
 
 /// Options of a field update.
 #[derive(Debug)]
@@ -23,6 +25,14 @@ impl FieldUpdate {
 impl Kind for FieldUpdate {
     fn name(&self) -> &'static str {
         "field_update"
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        written(self.set, field)
     }
 
     fn capability(&self) -> &'static str {

@@ -28,6 +28,10 @@ impl Kind for Increment {
         "increment"
     }
 
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.increment"
     }

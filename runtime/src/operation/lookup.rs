@@ -64,6 +64,10 @@ impl Kind for Lookup {
         "lookup"
     }
 
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.fields
+    }
+
     fn capability(&self) -> &'static str {
         "operation.lookup"
     }

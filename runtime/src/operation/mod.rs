@@ -26,6 +26,9 @@ mod upsert;
 #[cfg(feature = "server")]
 mod write;
 
+#[cfg(feature = "server")]
+pub(crate) use bind::{equalities, resolve, value_of};
+
 pub use aggregate::{Aggregate, MOST_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};
 pub use batch::Batch;
@@ -39,6 +42,6 @@ pub use field_update::FieldUpdate;
 pub use increment::Increment;
 pub use lookup::Lookup;
 pub use search::Search;
-pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Whole};
+pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
 pub use transition::Transition;
 pub use upsert::Upsert;

@@ -93,6 +93,32 @@ impl ParamSpec {
     }
 }
 
+/// What an operation works on, as far as a permission is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// One record that is there, which the call names.
+    Record,
+    /// One record, which is new.
+    New,
+    /// One record that the call names, new or there.
+    Either,
+    /// All records that match.
+    Records,
+    /// None that its entity's policy could speak of: the code of the user, or records of other entities.
+    Foreign,
+}
+
+impl OpSpec {
+    /// What it works on.
+    pub fn subject(&self) -> Subject {
+        let names_one = !self.kind.matches().is_empty() || self.params.iter().any(|p| p.place == Place::Id);
+        match self.kind.subject() {
+            Subject::Record if !names_one => Subject::Foreign,
+            subject => subject,
+        }
+    }
+}
+
 /// Where HTTP carries a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
@@ -161,6 +187,11 @@ impl Method {
     }
 }
 
+/// What a list of assignments writes to a field.
+pub(super) fn written(list: &'static [AssignSpec], field: usize) -> Option<&'static SourceSpec> {
+    list.iter().find(|assign| assign.field == field).map(|assign| &assign.value)
+}
+
 /// A field written by an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignSpec {
@@ -199,6 +230,22 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// Whether it changes the one record that its path names, so that `If-Match` can guard it.
     fn by_id(&self) -> bool {
         matches!(self.returns(), Answer::Record | Answer::Boolean)
+    }
+
+    /// What it works on, as far as a permission is concerned.
+    fn subject(&self) -> Subject {
+        if self.by_id() { Subject::Record } else { Subject::Records }
+    }
+
+    /// What the records it works on must equal, parameters that are left out apart; empty when it goes by the id alone.
+    fn matches(&self) -> &'static [AssignSpec] {
+        &[]
+    }
+
+    /// What it writes to a field.
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        let _ = field;
+        None
     }
 
     /// Whether it only reads: then an anonymous caller may see records without a tenant, where the entity says so.

@@ -1,6 +1,8 @@
 //! `transition`: moves a field from one of some values to another, in one statement.
 
+use super::spec::written;
 use super::{Answer, AssignSpec, Kind};
+use crate::filter::SourceSpec;
 use crate::{Code, Value};
 
 /// Options of a transition.
@@ -43,6 +45,14 @@ impl Transition {
 impl Kind for Transition {
     fn name(&self) -> &'static str {
         "transition"
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        written(self.set, field)
     }
 
     fn capability(&self) -> &'static str {

@@ -1,7 +1,9 @@
 //! `upsert`: creates a record, or changes the one that has the same key, in one statement.
 
-use super::{Answer, AssignSpec, Kind};
+use super::spec::written;
+use super::{Answer, AssignSpec, Kind, Subject};
 use crate::Code;
+use crate::filter::SourceSpec;
 
 /// Options of an upsert.
 #[derive(Debug)]
@@ -45,6 +47,18 @@ impl Upsert {
 impl Kind for Upsert {
     fn name(&self) -> &'static str {
         "upsert"
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::Either
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        [self.on_create, self.set, self.matches].into_iter().find_map(|list| written(list, field))
     }
 
     fn capability(&self) -> &'static str {

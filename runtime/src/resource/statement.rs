@@ -12,6 +12,7 @@ use super::guard::{self, Guard, Reach, RouteGuard};
 use crate::entity::EntityDesc;
 use crate::event::Emitter;
 use crate::operation::OpSpec;
+use crate::permission::Only;
 use crate::store::{Plan, Reply, Rows, Statement, Store};
 use crate::{Code, Cx, Error, Result, Value};
 
@@ -49,6 +50,13 @@ struct Guarded {
     eviction: OnceLock<Option<Arc<Statement>>>,
 }
 
+/// A statement under the conditions of a permission.
+struct Limited {
+    /// What it was made of: kept, so that no other statement takes its place in memory.
+    _of: Arc<Statement>,
+    statement: Arc<Statement>,
+}
+
 /// The statements of one mounted entity.
 pub(super) struct Statements {
     desc: &'static EntityDesc,
@@ -57,13 +65,23 @@ pub(super) struct Statements {
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
     /// What the guard is on each route, with a number for each that is different.
     routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
+    /// Statements under the conditions of a permission, by the statement they were made of and the shape of the conditions.
+    limited: RwLock<HashMap<(usize, Box<[u8]>), Limited>>,
     /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
     emitter: OnceLock<Arc<Emitter>>,
 }
 
 impl Statements {
     pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Self {
-        Self { desc, store, guard: Guard::new(desc), shapes: RwLock::default(), routes: RwLock::default(), emitter: OnceLock::new() }
+        Self {
+            desc,
+            store,
+            guard: Guard::new(desc),
+            shapes: RwLock::default(),
+            routes: RwLock::default(),
+            limited: RwLock::default(),
+            emitter: OnceLock::new(),
+        }
     }
 
     /// `memory`, `sqlite` and so on.
@@ -169,8 +187,49 @@ impl Statements {
             (Some(guard), Some(guarded)) => {
                 self.execute_guarded(guard, guarded, cx, prepared, args, rows).unwrap_or_else(|error| Reply::Ready(Err(error)))
             }
-            _ => self.run(cx, &prepared.statement, args, rows),
+            _ => self.run_limited(cx, &prepared.statement, args, rows),
         }
+    }
+
+    /// Runs a statement on the records that the call may touch.
+    fn run_limited<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let Some(only) = cx.only(self.desc) else { return self.run(cx, statement, args, rows) };
+        let (statement, args) = match self.limit(statement, only, args) {
+            Ok(limited) => limited,
+            Err(error) => return Reply::Ready(Err(error)),
+        };
+        let cx = cx.clone();
+        Reply::Later(Box::pin(async move { self.run(&cx, &statement, args, rows).await }))
+    }
+
+    /// A statement and its arguments under the conditions of a permission.
+    ///
+    /// # Errors
+    /// 403 or 404 for a new record that does not meet them.
+    fn limit(&self, statement: &Arc<Statement>, only: &Only, mut args: Vec<Value>) -> Result<(Arc<Statement>, Vec<Value>)> {
+        if matches!(statement.plan, Plan::Insert | Plan::Upsert { .. }) {
+            only.admits(&args)?;
+        }
+        if matches!(statement.plan, Plan::Insert) {
+            return Ok((Arc::clone(statement), args));
+        }
+        let base = guard::arity(self.desc, &statement.plan);
+        if args.len() < base {
+            return Err(Error::internal("a statement lacks an argument"));
+        }
+        args.truncate(base);
+        args.extend(only.values());
+        let key = (Arc::as_ptr(statement) as usize, only.shape());
+        if let Some(limited) = self.limited.read().get(&key) {
+            return Ok((Arc::clone(&limited.statement), args));
+        }
+        let prepared = self.store.prepare(self.desc, only.plan(&statement.plan, base))?;
+        let mut limited = self.limited.write();
+        if limited.len() >= SHAPES {
+            limited.clear();
+        }
+        limited.insert(key, Limited { _of: Arc::clone(statement), statement: Arc::clone(&prepared) });
+        Ok((prepared, args))
     }
 
     /// Hands a statement to the store, or to the transaction that the call is part of.
@@ -240,12 +299,12 @@ impl Statements {
             self.statement_of(guard, guarded, prepared, reach)?
         };
         let Some(eviction) = self.eviction(guard, guarded)? else {
-            return Ok(self.run(cx, statement, args, rows));
+            return Ok(self.run_limited(cx, statement, args, rows));
         };
         let (cx, now) = (cx.clone(), Value::Date(cx.now()));
         let upserts = matches!(guarded.plan, Plan::Upsert { .. });
         Ok(Reply::Later(Box::pin(async move {
-            let first = self.run(&cx, statement, args.clone(), rows.clone()).await;
+            let first = self.run_limited(&cx, statement, args.clone(), rows.clone()).await;
             let stopped = match &first {
                 Err(error) => error.code() == Code::Conflict,
                 // An upsert that meets a record out of reach answers no row.
@@ -262,7 +321,7 @@ impl Statements {
             if self.run(&cx, eviction, expired, Rows::count()).await?.count == 0 {
                 return first;
             }
-            self.run(&cx, statement, args, rows).await
+            self.run_limited(&cx, statement, args, rows).await
         })))
     }
 
@@ -301,6 +360,11 @@ impl Statements {
     /// # Errors
     /// As [`Statements::admit`].
     pub(super) fn fingerprint(&self, cx: &Cx, route: &str, out: &mut Vec<u8>) -> Result<()> {
+        if let Some(only) = cx.only(self.desc) {
+            out.push(b'p');
+            out.extend_from_slice(&only.shape());
+            only.values().for_each(|value| super::cursor::encode(&value, out));
+        }
         let Some(guard) = &self.guard else { return Ok(()) };
         let mut owner = Vec::new();
         let reach = guard.reach(cx, &self.route(guard, route).1, &mut owner)?;

@@ -9,9 +9,10 @@ use super::key::valid_key;
 use super::statement::{Prepared, Statements};
 use super::{Call, CursorKey, Executor, Form, Outcome};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
-use crate::filter::Filter;
+use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::{AssignSpec, OpSpec};
 use crate::package::EntityEntry;
+use crate::permission::Evaluator;
 use crate::store::{Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::Validator;
 use crate::{Code, Cx, Error, Result, Value};
@@ -30,6 +31,8 @@ pub struct Table {
     ctx_defaults: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
+    /// What judges permissions; set at start-up.
+    evaluator: OnceLock<Arc<dyn Evaluator>>,
     /// The tables of the app, this one among them. Weak: they hold each other otherwise.
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
 }
@@ -84,6 +87,7 @@ impl Table {
             statements,
             ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
+            evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
         })
     }
@@ -119,6 +123,21 @@ impl Table {
     /// Whether two tables share a store, so that one transaction holds both.
     pub fn shares_store(&self, other: &Self) -> bool {
         self.statements.shares_store(&other.statements)
+    }
+
+    /// From now on permissions are judged by this. Only the first call does anything.
+    pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
+        self.evaluator.get_or_init(|| Arc::clone(evaluator));
+    }
+
+    /// What judges permissions.
+    pub(crate) fn evaluator(&self) -> Option<Arc<dyn Evaluator>> {
+        self.evaluator.get().map(Arc::clone)
+    }
+
+    /// The record with a key.
+    pub(crate) fn by_id(&self, id: Value) -> Filter {
+        Filter::cond(self.desc.primary, Op::Eq, Operand::One(Source::Value(id)))
     }
 
     /// Rows in the wanted form.

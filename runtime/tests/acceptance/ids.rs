@@ -30,7 +30,8 @@ const HTTP: &[(&str, &[u8])] = &[
     ("pol", &[1, 2, 3, 4, 5, 6, 7, 11]),
     ("ver", &[1, 2]),
     ("oapi", &[1]),
-    ("ext", &[1, 4, 14]),
+    ("ext", &[1, 4, 5, 14]),
+    ("cap", &[2]),
 ];
 
 /// Cases of the compiler: id, file below `ui-tests/tests/fail`, part of its message.

@@ -11,12 +11,14 @@ mod crud;
 mod derives;
 mod events;
 mod fixture;
+mod gates;
 mod ids;
 mod isolation;
 mod limits;
 mod list;
 mod lookup;
 mod operations;
+mod permissions;
 mod policy;
 mod search;
 mod server;
@@ -33,23 +35,27 @@ macro_rules! cases {
         crate::cases!(&crate::fixture::BLOG => $($name),*);
     };
     ($package:expr => $($name:ident),* $(,)?) => {
+        crate::cases!($package, std::convert::identity => $($name),*);
+    };
+    // With more than the package in the app.
+    ($package:expr, $more:expr => $($name:ident),* $(,)?) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(&crate::server::Server::memory($package).await).await;
+                super::$name(&crate::server::Server::memory_with($package, $more).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(&crate::server::Server::sqlite($package).await).await;
+                super::$name(&crate::server::Server::sqlite_with($package, $more).await).await;
             })*
         }
         #[cfg(feature = "postgres")]
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(&crate::server::Server::postgres($package).await).await;
+                super::$name(&crate::server::Server::postgres_with($package, $more).await).await;
             })*
         }
     };

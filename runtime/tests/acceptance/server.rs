@@ -59,7 +59,14 @@ impl Server {
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the acceptance cases use it
     pub async fn postgres(package: &'static Package) -> Self {
-        Self::start(package, postgres_server::fresh_url(), None, |app| app).await
+        Self::postgres_with(package, |app| app).await
+    }
+
+    /// With more than the package in the app.
+    #[cfg(feature = "postgres")]
+    #[allow(dead_code)] // the acceptance cases use it
+    pub async fn postgres_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
+        Self::start(package, postgres_server::fresh_url(), None, more).await
     }
 
     /// On a database of the caller's.

@@ -334,7 +334,7 @@ impl App {
         let mut mounted = endpoints(&BLOG, BLOG.mount, &adapters);
         let mut state = HttpState::new(adapters);
         state.resolver = Some(Arc::new(crate::policy::Headers));
-        state.auth.named = BTreeMap::from([("editor".to_owned(), crate::policy::editor())]);
+        state.auth.named = BTreeMap::from([("editor".to_owned(), crate::policy::editor().into())]);
         change(&mut mounted, &mut state);
         Self { service: service(mounted, state).unwrap(), _folder: folder }
     }

@@ -29,7 +29,7 @@ fn service() -> HttpService {
     let adapters = fixture::adapters();
     let endpoints = linchpin::http::endpoints(&fixture::PACKAGE, "/", &adapters);
     let mut auth = RouteAuth::default();
-    auth.named.insert("partner".to_owned(), Arc::clone(&auth.user_auth));
+    auth.named.insert("partner".to_owned(), Arc::clone(&auth.user_auth).into());
     let state = HttpState { resolver: Some(Arc::new(ByHeader)), auth, ..HttpState::new(adapters) };
     linchpin::http::service(endpoints, state).expect("the service")
 }

@@ -1,0 +1,73 @@
+//! `middleware`: paths of functions, and names that plugins register.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, ExprPath, LitStr};
+
+use crate::diagnostics::Diagnostics;
+use crate::options::{self, Opt};
+
+const EXAMPLE: &str = "`middleware = [audit]` for a function, `middleware = [\"audit\"]` for a registered name";
+
+/// What runs around a route.
+#[derive(Debug, Clone)]
+pub(super) enum Middleware {
+    Function(ExprPath),
+    Named(LitStr),
+}
+
+/// Reads a list of either.
+pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
+    let Expr::Array(array) = opt.expr("middleware = [audit]", d)? else {
+        d.error(&opt.key, "`middleware` needs a list").help(EXAMPLE);
+        return None;
+    };
+    if array.elems.is_empty() {
+        d.error(array, "`middleware` names none").help(EXAMPLE);
+        return None;
+    }
+    let mut list: Vec<Middleware> = Vec::new();
+    for expr in &array.elems {
+        let middleware = match (options::as_text(expr), expr) {
+            (Some(text), _) if text.value().trim().is_empty() => {
+                d.error(text, "a middleware has no name").help(EXAMPLE);
+                continue;
+            }
+            (Some(text), _) => Middleware::Named(text.clone()),
+            (None, Expr::Path(path)) => Middleware::Function(path.clone()),
+            _ => {
+                d.error(expr, "a middleware is the path of a function, or a text").help(EXAMPLE);
+                continue;
+            }
+        };
+        if list.iter().any(|other| other.shown() == middleware.shown()) {
+            d.error(expr, format!("middleware `{}` repeated", middleware.shown().trim_matches('"'))).help("keep one of them");
+        } else {
+            list.push(middleware);
+        }
+    }
+    Some(list)
+}
+
+impl Middleware {
+    fn shown(&self) -> String {
+        match self {
+            Self::Function(path) => path.to_token_stream().to_string().replace(' ', ""),
+            Self::Named(name) => name.to_token_stream().to_string(),
+        }
+    }
+}
+
+/// A call on the descriptor; nothing where no server is built that could run it.
+pub(super) fn tokens(list: &[Middleware]) -> Option<TokenStream> {
+    let each = list.iter().map(|middleware| match middleware {
+        Middleware::Function(path) => {
+            let name = middleware.shown();
+            let run = quote_spanned!(path.span()=> |call, next| __lp::boxed(#path(call, next)));
+            quote!(__lp::MiddlewareDesc::Function(#name, #run))
+        }
+        Middleware::Named(name) => quote!(__lp::MiddlewareDesc::Named(#name)),
+    });
+    crate::SERVER.then(|| quote!(.middleware(const { &[#(#each),*] })))
+}

@@ -1,0 +1,163 @@
+//! `permission(..)`: who may do with a record what a route does.
+
+use darling::FromMeta;
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{Expr, Ident, LitStr};
+
+use super::Policy;
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, Field, Kind, hidden};
+use crate::options::{self, Opt, Rest};
+
+const EXAMPLE: &str = "permission(requires = \"write\", owner_field = author_id)";
+const KEYS: &[&str] = &["requires", "or", "owner_field", "hide", "resource"];
+
+/// An action, and who needs none.
+#[derive(Debug, Clone)]
+pub(crate) struct Permission {
+    requires: LitStr,
+    or: Vec<LitStr>,
+    owner_field: Option<Ident>,
+    resource: Option<Ident>,
+    hide: bool,
+}
+
+/// The keys of the option.
+#[derive(Debug, Default, FromMeta)]
+struct Keys {
+    requires: Option<Opt>,
+    or: Option<Opt>,
+    owner_field: Option<Opt>,
+    resource: Option<Opt>,
+    hide: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
+/// Reads the option.
+pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Permission> {
+    let keys: Keys = options::table(options::read(opt.list(EXAMPLE, d)?, d), &[], d);
+    keys.rest.refuse("permission", KEYS, &[], d);
+    if keys.requires.is_none() && keys.rest.0.is_empty() {
+        d.error(&opt.key, "permission needs `requires`: the action that the evaluator is asked for").help(format!("`{EXAMPLE}`"));
+    }
+    let owner_field = keys.owner_field.and_then(|opt| opt.ident("owner_field = author_id", d));
+    let resource = keys.resource.and_then(|opt| opt.ident("resource = container_id", d));
+    let hide = keys.hide.is_some_and(|opt| opt.flag(d));
+    let requires = keys.requires.and_then(|opt| action(&opt.text("requires = \"write\"", d)?, d));
+    let or = keys.or.map(|opt| others(&opt, requires.as_ref(), d)).unwrap_or_default();
+    Some(Permission { requires: requires?, or, owner_field, resource, hide })
+}
+
+fn action(text: &LitStr, d: &mut Diagnostics) -> Option<LitStr> {
+    if text.value().trim().is_empty() {
+        d.error(text, "an action has no name").help("`requires = \"write\"`");
+        return None;
+    }
+    Some(text.clone())
+}
+
+/// `or = ["moderate"]`.
+fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitStr> {
+    let Some(value) = opt.expr("or = [\"moderate\"]", d) else { return Vec::new() };
+    let Expr::Array(array) = value else {
+        d.error(value, "`or` needs a list of actions").help("`or = [\"moderate\"]`");
+        return Vec::new();
+    };
+    if array.elems.is_empty() {
+        d.error(array, "`or` names no action").help("leave it out");
+    }
+    let mut actions: Vec<LitStr> = Vec::new();
+    for expr in &array.elems {
+        let Some(text) = options::as_text(expr) else {
+            d.error(expr, "an action is a text").help("`or = [\"moderate\"]`");
+            continue;
+        };
+        let Some(text) = action(text, d) else { continue };
+        if requires.into_iter().chain(&actions).any(|other| other.value() == text.value()) {
+            d.error(&text, format!("action `{}` repeated", text.value())).help("name each action once");
+        } else {
+            actions.push(text);
+        }
+    }
+    actions
+}
+
+impl Permission {
+    /// A call on the descriptor. Fields are named as declared; the route resolves them when it is mounted.
+    pub(super) fn tokens(&self) -> TokenStream {
+        let (requires, or) = (&self.requires, &self.or);
+        let or = (!or.is_empty()).then(|| quote!(.or(&[#(#or),*])));
+        let name = |ident: &Ident| ident.unraw().to_string();
+        let owner = self.owner_field.as_ref().map(name).map(|name| quote!(.owner(#name)));
+        let resource = self.resource.as_ref().map(name).map(|name| quote!(.resource(#name)));
+        let hide = self.hide.then(|| quote!(.hide()));
+        quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #hide }))
+    }
+
+    /// Rule 59.
+    fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
+        if let Some((name, field)) = self.owner_field.as_ref().and_then(|name| find("owner_field", name, model, d)) {
+            if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other) {
+                d.error(name, format!("owner_field `{name}` must be a string field of {}", model.name)).help("it holds `actor.id`, a text");
+            }
+        }
+        if let Some((name, field)) = self.resource.as_ref().and_then(|name| find("resource", name, model, d)) {
+            if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
+                d.error(name, format!("resource `{name}` must be a string or integer field of {}", model.name))
+                    .help("it holds the key of what the evaluator judges by");
+            }
+        }
+    }
+
+    /// What of it speaks of a record.
+    fn of_record(&self) -> impl Iterator<Item = &Ident> {
+        self.owner_field.iter().chain(&self.resource)
+    }
+}
+
+/// A field that exists and is not hidden.
+fn find<'a>(key: &str, name: &'a Ident, model: &'a EntityModel, d: &mut Diagnostics) -> Option<(&'a Ident, &'a Field)> {
+    let Some(index) = model.index_of(name) else {
+        d.error(name, format!("unknown field `{name}` in {key}")).suggest(&name.unraw().to_string(), model.field_names());
+        return None;
+    };
+    let field = &model.fields[index];
+    if let Some(how) = hidden(field) {
+        d.error(name, format!("{how} field `{name}` in {key}: what decides over a call must be readable")).help("another field");
+        return None;
+    }
+    Some((name, field))
+}
+
+/// Checks the permissions of an entity's own routes.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    for permission in std::iter::once(&model.defaults).chain(&model.routes).filter_map(|policy| policy.permission.as_ref()) {
+        permission.check(model, d);
+    }
+}
+
+/// Checks the permission of an operation: `records` tells whether it works on records of its entity.
+pub(crate) fn check_operation(policy: &Policy, records: bool, model: &EntityModel, d: &mut Diagnostics) {
+    let Some(permission) = &policy.permission else { return };
+    permission.check(model, d);
+    if !records {
+        foreign(permission, d);
+    }
+}
+
+/// Refuses on a function of the user what it would have to check itself.
+pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
+    if let Some(permission) = &policy.permission {
+        foreign(permission, d);
+    }
+}
+
+fn foreign(permission: &Permission, d: &mut Diagnostics) {
+    for name in permission.of_record() {
+        d.error(name, format!("`{name}` belongs to a record, and this route works on none that its policy could look at"))
+            .help("leave it out: here only the evaluator grants");
+    }
+}

@@ -1,0 +1,284 @@
+//! From a declared permission to what a call may touch.
+
+use std::sync::Arc;
+
+use super::only::refused;
+use super::{AccessRequest, Decision, Evaluator, Only};
+use crate::entity::{DefaultDesc, EntityDesc, ScopeFrom};
+use crate::filter::{CtxPath, Filter, SourceSpec};
+use crate::http::{PermissionDesc, PolicyDesc};
+use crate::operation::{OpSpec, Subject, value_of};
+use crate::resource::{Form, Table};
+use crate::{Code, Cx, Error, Result, Value};
+
+/// The permission of a route, with its names resolved.
+pub(crate) struct Permit {
+    evaluator: Arc<dyn Evaluator>,
+    declared: &'static PermissionDesc,
+    entity: &'static EntityDesc,
+    route: &'static str,
+    subject: Subject,
+    /// Position of the field that holds the owner.
+    owner: Option<usize>,
+    /// Position of the field that holds the resource.
+    resource: Option<usize>,
+    /// Whether the path says which resource it is.
+    in_path: bool,
+}
+
+impl Permit {
+    /// # Errors
+    /// The name of a field that the entity lacks, in words that follow the name of the route.
+    pub(crate) fn new(
+        declared: &'static PermissionDesc,
+        table: &Table,
+        subject: Subject,
+        route: &'static str,
+        evaluator: Arc<dyn Evaluator>,
+    ) -> Result<Self, String> {
+        let entity = table.desc;
+        let position = |name: Option<&'static str>| {
+            let Some(name) = name else { return Ok(None) };
+            let found = entity.fields.iter().position(|field| field.name == name);
+            found.map(Some).ok_or_else(|| format!("has a permission that names `{name}`, which the entity lacks"))
+        };
+        let (owner, resource) = (position(declared.owner_field)?, position(declared.resource)?);
+        let in_path = entity.scope.iter().any(|scope| Some(scope.field) == resource && matches!(scope.from, ScopeFrom::Path(_)));
+        Ok(Self { evaluator, declared, entity, route, subject, owner, resource, in_path })
+    }
+
+    /// Position of the field that holds the resource, where the record tells it.
+    pub(crate) fn resource(&self) -> Option<usize> {
+        self.resource.filter(|_| !self.in_path)
+    }
+
+    /// What can be said before anything of the request is read: all of it, where nothing depends on the record. The answer
+    /// is the call, limited to what it may touch.
+    ///
+    /// # Errors
+    /// 403, or 404 where the policy hides; 503 when the evaluator fails.
+    pub(crate) async fn enter(&self, cx: Cx) -> Result<Cx> {
+        match self.resource {
+            Some(field) if self.in_path => {
+                let resource = cx.bound(self.entity, field);
+                self.limit(cx, resource, false).await
+            }
+            // The record tells, or what the call asks for.
+            Some(_) if self.subject != Subject::Foreign => Ok(cx),
+            _ => self.limit(cx, None, false).await,
+        }
+    }
+
+    /// Whether the record tells what the evaluator is asked.
+    fn waits(&self) -> bool {
+        self.resource().is_some() && self.subject != Subject::Foreign
+    }
+
+    /// The call, limited to what it may touch of a resource. `pinned` limits it to that resource as well.
+    async fn limit(&self, cx: Cx, resource: Option<Value>, pinned: bool) -> Result<Cx> {
+        let owned = match (self.ask(&cx, resource.as_ref()).await?, self.owner) {
+            (true, _) => None,
+            (false, Some(owner)) if self.subject != Subject::Foreign => match cx.value(CtxPath::ActorId) {
+                Value::Null => return Err(self.refused()),
+                id => Some((owner, id)),
+            },
+            (false, _) => return Err(self.refused()),
+        };
+        let of = self.resource.zip(resource).filter(|_| pinned);
+        if owned.is_none() && of.is_none() {
+            return Ok(cx);
+        }
+        Ok(cx.limited(Only::new(self.entity, owned.into_iter().chain(of), self.declared.hide)))
+    }
+
+    /// Whether the evaluator allows one of the actions; `false` when it abstains.
+    async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<bool> {
+        let Some(actor) = cx.get_actor() else { return Ok(true) };
+        let (entity, route) = (self.entity.name, self.route);
+        let mut allowed = false;
+        for action in std::iter::once(&self.declared.requires).chain(self.declared.or) {
+            match self.evaluator.decide(AccessRequest { cx, actor, action, entity, route, resource }).await {
+                Ok(Decision::Allow) => allowed = true,
+                Ok(Decision::Abstain) => {}
+                Ok(Decision::Deny) => return Err(self.refused()),
+                Ok(Decision::DenyWith(reason)) if !self.declared.hide && reason.code().status() == 403 => return Err(reason),
+                Ok(Decision::DenyWith(_)) => return Err(self.refused()),
+                Err(error) => return Err(Error::unavailable(error)),
+            }
+        }
+        Ok(allowed)
+    }
+
+    /// The call, limited to what it may do with the one record that matches. `moved` is what it writes into the field of the
+    /// resource. `looks` says that what runs then is not ours, so that it must not start for nothing.
+    ///
+    /// # Errors
+    /// `not_found` when nobody could see it; else as [`Permit::enter`].
+    pub(crate) async fn record(&self, table: &Table, cx: &Cx, matches: &Filter, moved: Option<Value>, looks: bool) -> Result<Cx> {
+        if !self.waits() {
+            if let (Some(only), true) = (cx.only(self.entity), looks) {
+                let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
+                only.admits(&found)?;
+            }
+            return Ok(cx.clone());
+        }
+        let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
+        let resource = self.resource.map(|field| found[field].clone());
+        if let Some(moved) = moved.filter(|moved| Some(moved) != resource.as_ref()) {
+            // Into another resource: whoever may change records there, may move one there. Its owner does not count: nothing
+            // of it is there yet.
+            if !self.ask(cx, Some(&moved)).await? {
+                return Err(self.refused());
+            }
+        }
+        let cx = self.limit(cx.clone(), resource, true).await?;
+        if let Some(only) = cx.only(self.entity) {
+            only.admits(&found)?;
+        }
+        Ok(cx)
+    }
+
+    /// The call, limited to what it may do with a record that it creates.
+    ///
+    /// # Errors
+    /// As [`Permit::enter`].
+    pub(crate) async fn new_record(&self, cx: &Cx, values: &[Value]) -> Result<Cx> {
+        let cx = match self.resource {
+            Some(field) if self.waits() => self.limit(cx.clone(), values.get(field).cloned(), true).await?,
+            _ => cx.clone(),
+        };
+        if let Some(only) = cx.only(self.entity) {
+            only.admits(values)?;
+        }
+        Ok(cx)
+    }
+
+    /// The call of an operation, limited to what it may touch, and the one record that it names.
+    ///
+    /// # Errors
+    /// As [`Permit::record`].
+    pub(crate) async fn operation(
+        &self,
+        table: &Table,
+        cx: &Cx,
+        spec: &OpSpec,
+        args: &[Option<Value>],
+        looks: bool,
+    ) -> Result<(Cx, Option<Filter>)> {
+        let written = match self.resource.filter(|_| self.waits()).and_then(|field| spec.kind.writes(field)) {
+            Some(source) => given(source, cx, args)?,
+            None => None,
+        };
+        let cx = match self.subject {
+            Subject::Record => {
+                let matches = matches(table, spec, cx, args)?;
+                return Ok((self.record(table, cx, &matches, written, looks).await?, Some(matches)));
+            }
+            Subject::Either => {
+                let matches = matches(table, spec, cx, args)?;
+                let cx = match self.resource {
+                    Some(field) if self.waits() => {
+                        let value = written.unwrap_or_else(|| by_default(self.entity, field, cx));
+                        self.limit(cx.clone(), Some(value), true).await?
+                    }
+                    _ => cx.clone(),
+                };
+                if let Some(only) = cx.only(self.entity)
+                    && let Some(found) = self.look(table, &cx, &matches).await?
+                {
+                    only.admits(&found)?;
+                }
+                return Ok((cx, Some(matches)));
+            }
+            Subject::Records if self.waits() => {
+                // What every record found must equal is the resource; without such a condition, all of them are meant.
+                let matched = spec.kind.matches().iter().find(|assign| Some(assign.field) == self.resource);
+                let resource = matched.map(|assign| given(&assign.value, cx, args)).transpose()?.flatten();
+                self.limit(cx.clone(), resource, false).await?
+            }
+            Subject::Records | Subject::New | Subject::Foreign => cx.clone(),
+        };
+        Ok((cx, None))
+    }
+
+    /// A list's call, limited to what it may touch.
+    ///
+    /// # Errors
+    /// As [`Permit::enter`].
+    pub(crate) async fn list(&self, cx: &Cx) -> Result<Cx> {
+        if self.waits() { self.limit(cx.clone(), None, false).await } else { Ok(cx.clone()) }
+    }
+
+    /// Why a call found nothing to change, when that is because of what it may touch.
+    pub(crate) async fn explain(&self, table: &Table, cx: &Cx, matches: &Filter, error: Error) -> Error {
+        let Some(only) = cx.only(self.entity) else { return error };
+        if !matches!(error.code(), Code::NotFound | Code::Conflict) || (self.declared.hide && error.code() == Code::NotFound) {
+            return error;
+        }
+        match self.look(table, cx, matches).await {
+            Ok(Some(found)) if self.waits() && self.resource.is_some_and(|field| !same(only, field, &found)) => {
+                // Moved while it was looked at: the answer was about another resource.
+                Error::new(Code::Conflict, "The record kept changing; try again")
+            }
+            Ok(Some(found)) => only.admits(&found).err().unwrap_or(error),
+            Ok(None) => error,
+            Err(failed) => failed,
+        }
+    }
+
+    /// The record that matches, whoever may do what with it, among those that the call can see.
+    async fn look(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
+        let found = table.first(&cx.unlimited(), self.route, matches.clone(), Vec::new(), &Form::Records).await?;
+        Ok(found.records.into_iter().next())
+    }
+
+    fn refused(&self) -> Error {
+        refused(self.declared.hide)
+    }
+}
+
+/// Whether a record has the value of a field that a call is limited to.
+fn same(only: &Only, field: usize, record: &[Value]) -> bool {
+    only.conditions().iter().all(|(at, value)| *at != field || record.get(field) == Some(value))
+}
+
+/// The one record that an operation names.
+pub(crate) fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Filter> {
+    let own = spec.kind.matches();
+    if own.is_empty() {
+        let id = spec.params.iter().position(|p| p.place == crate::operation::Place::Id);
+        let id = id.and_then(|id| args.get(id).cloned().flatten()).ok_or_else(Error::not_found)?;
+        return Ok(table.by_id(id));
+    }
+    crate::operation::resolve(crate::operation::equalities(own), cx, args)
+}
+
+/// The value of a source, unless it is a parameter that the call leaves out.
+fn given(source: &SourceSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Option<Value>> {
+    match source {
+        SourceSpec::Param(index) => Ok(args.get(*index).cloned().flatten()),
+        other => value_of(&other.into(), cx, args).map(Some),
+    }
+}
+
+/// What a field of a new record holds when nobody says.
+fn by_default(entity: &EntityDesc, field: usize, cx: &Cx) -> Value {
+    match entity.fields[field].default {
+        DefaultDesc::Literal(value) => value(),
+        DefaultDesc::Ctx(path) => cx.value(path),
+        _ => Value::Null,
+    }
+}
+
+/// What the list of an entity asks of a caller beside auth and roles: the call, limited to what it may see.
+///
+/// # Errors
+/// As [`Permit::enter`].
+pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
+    let [_, list, ..] = table.desc.routes;
+    let PolicyDesc { permission: Some(declared), .. } = list.or(table.desc.defaults) else { return Ok(cx.clone()) };
+    let evaluator = table.evaluator().ok_or_else(|| Error::internal("no permission evaluator is installed"))?;
+    let permit = Permit::new(declared, table, Subject::Records, "list", evaluator).map_err(Error::internal)?;
+    let cx = permit.enter(cx.clone()).await?;
+    permit.list(&cx).await
+}

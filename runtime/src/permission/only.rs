@@ -1,0 +1,85 @@
+//! What must hold of the records that a call may touch.
+
+use crate::entity::EntityDesc;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::Plan;
+use crate::{Error, Result, Value};
+
+/// Conditions on the records of one entity, which every statement of a call carries.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Only {
+    /// The entity, by its storage name.
+    entity: &'static str,
+    /// Field and value.
+    conditions: Box<[(usize, Value)]>,
+    hide: bool,
+}
+
+impl Only {
+    pub(super) fn new(entity: &EntityDesc, conditions: impl IntoIterator<Item = (usize, Value)>, hide: bool) -> Self {
+        Self { entity: entity.storage_name, conditions: conditions.into_iter().collect(), hide }
+    }
+
+    /// Whether it speaks of an entity.
+    pub(crate) fn is_of(&self, entity: &EntityDesc) -> bool {
+        self.entity == entity.storage_name
+    }
+
+    /// Field and value of each condition.
+    pub(crate) fn conditions(&self) -> &[(usize, Value)] {
+        &self.conditions
+    }
+
+    /// Which fields, and which of them must be null: what tells statements apart.
+    pub(crate) fn shape(&self) -> Box<[u8]> {
+        self.conditions.iter().flat_map(|(field, value)| [*field as u8, u8::from(value.is_null())]).collect()
+    }
+
+    /// The plan under these conditions, whose values stand behind `base` other arguments.
+    pub(crate) fn plan(&self, plan: &Plan, base: usize) -> Plan {
+        let mut index = base;
+        let mut all = Filter::TRUE;
+        for (field, value) in &self.conditions {
+            let source = if value.is_null() {
+                Source::Value(Value::Null)
+            } else {
+                index += 1;
+                Source::Arg { index: index - 1, nullable: false }
+            };
+            all = all.and(Filter::cond(*field, Op::Eq, Operand::One(source)));
+        }
+        let mut plan = plan.clone();
+        match &mut plan {
+            Plan::Insert => {}
+            Plan::Select { filter, .. }
+            | Plan::Exists { filter }
+            | Plan::Aggregate { filter, .. }
+            | Plan::Update { filter, .. }
+            | Plan::Delete { filter, .. }
+            | Plan::Upsert { guard: filter, .. } => *filter = std::mem::replace(filter, Filter::TRUE).and(all),
+        }
+        plan
+    }
+
+    /// The values of its arguments.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
+        self.conditions.iter().filter(|(_, value)| !value.is_null()).map(|(_, value)| value.clone())
+    }
+
+    /// Whether a record with these values may be touched.
+    pub(crate) fn holds(&self, values: &[Value]) -> bool {
+        self.conditions.iter().all(|(field, value)| values.get(*field) == Some(value))
+    }
+
+    /// Refuses a new record that the call could not touch once it is there.
+    ///
+    /// # Errors
+    /// 403, or 404 where the policy hides.
+    pub(crate) fn admits(&self, values: &[Value]) -> Result<()> {
+        if self.holds(values) { Ok(()) } else { Err(refused(self.hide)) }
+    }
+}
+
+pub(super) fn refused(hide: bool) -> Error {
+    if hide { Error::not_found() } else { Error::forbidden() }
+}
