@@ -99,16 +99,16 @@ impl Permission {
 
     /// Rule 59.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
-        if let Some((name, field)) = self.owner_field.as_ref().and_then(|name| find("owner_field", name, model, d)) {
-            if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other) {
-                d.error(name, format!("owner_field `{name}` must be a string field of {}", model.name)).help("it holds `actor.id`, a text");
-            }
+        if let Some((name, field)) = self.owner_field.as_ref().and_then(|name| find("owner_field", name, model, d))
+            && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other)
+        {
+            d.error(name, format!("owner_field `{name}` must be a string field of {}", model.name)).help("it holds `actor.id`, a text");
         }
-        if let Some((name, field)) = self.resource.as_ref().and_then(|name| find("resource", name, model, d)) {
-            if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
-                d.error(name, format!("resource `{name}` must be a string or integer field of {}", model.name))
-                    .help("it holds the key of what the evaluator judges by");
-            }
+        if let Some((name, field)) = self.resource.as_ref().and_then(|name| find("resource", name, model, d))
+            && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other)
+        {
+            d.error(name, format!("resource `{name}` must be a string or integer field of {}", model.name))
+                .help("it holds the key of what the evaluator judges by");
         }
     }
 

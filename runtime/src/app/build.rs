@@ -336,7 +336,9 @@ impl App {
             let registry = std::mem::take(&mut post.registrar.registry);
             let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints)?;
             if let Some(evaluator) = &registry.evaluator {
-                tables.iter().for_each(|table| table.judged_by(evaluator));
+                for table in &tables {
+                    table.judged_by(evaluator);
+                }
             }
             own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));

@@ -149,7 +149,7 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
         let route = format!("route `{name}` of `{entity}` ({}:{})", at.file, at.line);
         match endpoint.policy.auth {
             AuthDesc::Named("userAuth") if !registered => {
-                missing.push(format!("{route} needs auth `userAuth`, but no plugin registers it"))
+                missing.push(format!("{route} needs auth `userAuth`, but no plugin registers it"));
             }
             AuthDesc::Named(wanted) if auth.check(wanted).is_none() => missing.push(match auth.named.get(wanted) {
                 Some(_) => format!("{route} needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),

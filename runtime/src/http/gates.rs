@@ -28,8 +28,12 @@ pub struct Registry {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.middleware.keys().collect();
-        f.debug_struct("Registry").field("middleware", &names).field("evaluator", &self.evaluator.is_some()).finish()
+        let (named, middleware): (Vec<_>, Vec<_>) = (self.named.keys().collect(), self.middleware.keys().collect());
+        f.debug_struct("Registry")
+            .field("named", &named)
+            .field("middleware", &middleware)
+            .field("evaluator", &self.evaluator.is_some())
+            .finish()
     }
 }
 

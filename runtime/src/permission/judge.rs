@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::only::refused;
 use super::{AccessRequest, Decision, Evaluator, Only};
-use crate::entity::{DefaultDesc, EntityDesc, ScopeFrom};
+use crate::entity::{DefaultDesc, EntityDesc, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
 use crate::http::{PermissionDesc, PolicyDesc};
 use crate::operation::{OpSpec, Subject, value_of};
@@ -43,6 +43,10 @@ impl Permit {
             found.map(Some).ok_or_else(|| format!("has a permission that names `{name}`, which the entity lacks"))
         };
         let (owner, resource) = (position(declared.owner_field)?, position(declared.resource)?);
+        // Behind a type alias, only the type tells.
+        if let Some(name) = declared.owner_field.filter(|_| owner.is_some_and(|owner| !matches!(entity.fields[owner].kind, Kind::String))) {
+            return Err(format!("has a permission whose owner_field `{name}` is no string"));
+        }
         let in_path = entity.scope.iter().any(|scope| Some(scope.field) == resource && matches!(scope.from, ScopeFrom::Path(_)));
         Ok(Self { evaluator, declared, entity, route, subject, owner, resource, in_path })
     }

@@ -50,6 +50,9 @@ struct Guarded {
     eviction: OnceLock<Option<Arc<Statement>>>,
 }
 
+/// Where a statement is in memory, and the shape of the conditions that it is under.
+type LimitedKey = (usize, Box<[u8]>);
+
 /// A statement under the conditions of a permission.
 struct Limited {
     /// What it was made of: kept, so that no other statement takes its place in memory.
@@ -66,7 +69,7 @@ pub(super) struct Statements {
     /// What the guard is on each route, with a number for each that is different.
     routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
     /// Statements under the conditions of a permission, by the statement they were made of and the shape of the conditions.
-    limited: RwLock<HashMap<(usize, Box<[u8]>), Limited>>,
+    limited: RwLock<HashMap<LimitedKey, Limited>>,
     /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
     emitter: OnceLock<Arc<Emitter>>,
 }

@@ -1,0 +1,26 @@
+use linchpin::prelude::*;
+
+#[derive(Clone, Copy, Roles)]
+pub enum Role {
+    Admin,
+    Editor,
+}
+
+#[entity(routes(
+    list(roles = ["admin", Role::Editor]),
+    get(roles = [Role::Editor, "admin"]),
+    update(roles = [Admin]),
+    delete(roles = [Role::Admin, Role::Admin]),
+))]
+#[derive(Clone, Debug)]
+pub struct Post {
+    #[field(primary)]
+    pub id: String,
+    pub author_id: Option<String>,
+    #[field(private)]
+    pub editor_id: String,
+    pub score: i64,
+    pub meta: Option<serde_json::Value>,
+}
+
+fn main() {}
