@@ -6,12 +6,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use linchpin::axum::extract::{Path, Query};
+use linchpin::axum::http::HeaderValue;
 use linchpin::axum::http::request::Parts;
+use linchpin::axum::response::Response;
 use linchpin::axum::routing::get;
 use linchpin::http::{ActorResolver, Inputs, OverrideCall, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
-use linchpin::{BoxFuture, Code, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
+use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum State {
@@ -159,6 +161,62 @@ async fn keep_published(call: OverrideCall) -> Result<Outcome> {
     Ok(Outcome::Nothing)
 }
 
+/// What a reader says of an article.
+#[entity(routes(
+    get(auth = none),
+    list(auth = none),
+    create(permission(requires = "comment.write", owner_field = author_id), middleware = [polite]),
+    update(permission(requires = "comment.edit", or = ["comment.moderate"], owner_field = author_id)),
+    delete(permission(requires = "comment.moderate", owner_field = author_id, resource = article_id)),
+))]
+#[derive(Clone, Debug)]
+pub struct Remark {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(filterable)]
+    pub article_id: String,
+    pub author_id: String,
+    #[field(length = 1..=2000)]
+    pub text: String,
+}
+
+/// Remarks, apart from what they are about.
+pub static READERS: Package = package!(name = "readers", entities = [entity(Remark, [])]);
+
+/// Moderators may do anything; whoever is muted may do nothing, not even with what is theirs.
+struct House;
+
+impl Evaluator for House {
+    fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
+        let decision = match request.actor {
+            actor if actor.has_any_role(&["muted"]) => Decision::Deny,
+            actor if actor.has_any_role(&["moderator"]) => Decision::Allow,
+            _ => Decision::Abstain,
+        };
+        Box::pin(async { Ok(decision) })
+    }
+}
+
+impl Plugin for House {
+    fn name(&self) -> &str {
+        "house"
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.registrar().set_evaluator(House) })
+    }
+}
+
+/// Refuses clients that do not say who they are, and tells them how it went.
+async fn polite(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
+    if !call.parts.headers.contains_key("user-agent") {
+        return Err(Error::forbidden());
+    }
+    let mut response = next.await?;
+    response.headers_mut().insert("x-thanks", HeaderValue::from_static("for the remark"));
+    Ok(response)
+}
+
 /// Says hello, and goodbye to the log.
 struct Greeter;
 
@@ -213,8 +271,10 @@ impl Plugin for GatewayAuth {
 async fn extended() -> Result<Running> {
     App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
         .package(&PRESS)
+        .package(&READERS)
         .plugin(GatewayAuth)
         .plugin(Greeter)
+        .plugin(House)
         .override_route::<Article, _, _>(Route::Delete, keep_published)
         .after_adapters(|adapters| async move {
             let articles = adapters.get::<Article>()?;
@@ -280,5 +340,21 @@ async fn what_the_guide_adds_is_served() {
     let path = format!("/articles/{}", draft.id);
     assert_eq!(ask(at, "DELETE", &path, editor).0, 412, "the version still counts");
     assert_eq!(ask(at, "DELETE", &path, &editor.replace('2', "1")).0, 204);
+
+    let remark = |by: &str, agent: &str| {
+        let body = r#"{"articleId":"a","authorId":"alice","text":"Well said"}"#;
+        let length = body.len();
+        let headers = format!("x-user: {by}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{agent}");
+        ask(at, "POST", "/remarks", &format!("{headers}\r\n{body}"))
+    };
+    assert_eq!(remark("alice", "").0, 403, "the middleware refuses");
+    assert_eq!(remark("bob", "user-agent: test\r\n").0, 403, "in her name");
+    assert_eq!(remark("alice", "user-agent: test\r\nx-roles: muted\r\n").0, 403);
+    assert_eq!(remark("alice", "user-agent: test\r\n").0, 201);
+    let page = app.adapter::<Remark>().expect("the adapter").list(&cx, ListQuery::new()).await.expect("listed");
+    let path = format!("/remarks/{}", page.items[0].id);
+    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
+    assert_eq!(ask(at, "DELETE", &path, "x-user: alice\r\nx-roles: muted\r\n").0, 403);
+    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\nx-roles: moderator\r\n").0, 204);
     app.stop().await.expect("it stops");
 }

@@ -40,6 +40,12 @@ fn a_field_enum() {
 }
 
 #[test]
+fn roles() {
+    let source = include_str!("../../tests/snapshot/roles.rs");
+    snapshot::assert("roles", source, &crate::roles::run(derive_input(source)));
+}
+
+#[test]
 fn an_embedded_item() {
     let source = include_str!("../../tests/snapshot/embedded.rs");
     snapshot::assert("embedded", source, &super::embedded(derive_input(source)));

@@ -38,6 +38,12 @@ fn a_transition() {
     check("op_transition_full", include_str!("../../tests/snapshot/op_transition_full.rs"));
 }
 
+/// What a policy asks of a caller.
+#[test]
+fn a_policy() {
+    check("policy", include_str!("../../tests/snapshot/policy.rs"));
+}
+
 #[test]
 fn a_lookup() {
     check("op_lookup", include_str!("../../tests/snapshot/op_lookup.rs"));

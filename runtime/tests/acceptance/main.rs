@@ -18,6 +18,7 @@ mod limits;
 mod list;
 mod lookup;
 mod operations;
+mod permission_cost;
 mod permissions;
 mod policy;
 mod search;

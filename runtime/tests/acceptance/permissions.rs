@@ -154,7 +154,7 @@ async fn own_function() -> &'static str {
     "ran"
 }
 
-static WORK: Package = package!(
+pub static WORK: Package = package!(
     name = "permissions",
     entities = [
         entity(
@@ -193,7 +193,7 @@ cases!(&crate::permissions::WORK, crate::permissions::judged =>
     a_record_that_moves_meanwhile, the_document,
 );
 
-fn judged(app: App) -> App {
+pub fn judged(app: App) -> App {
     app.plugin(Judge).override_operation(REPLACED, replaced)
 }
 

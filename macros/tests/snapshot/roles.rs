@@ -1,0 +1,6 @@
+#[derive(Clone, Copy, Roles)]
+pub enum Role {
+    Admin,
+    #[role(rename = "chief-editor")]
+    ChiefEditor,
+}
