@@ -225,6 +225,12 @@ impl Registrar {
         Ok(())
     }
 
+    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody has, a policy that names another
+    /// one stops start-up.
+    pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
+        self.registry.roles.extend(roles.into_iter().map(Into::into));
+    }
+
     /// Gives `middleware = ["name"]` its meaning.
     ///
     /// # Errors

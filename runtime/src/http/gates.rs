@@ -1,6 +1,6 @@
 //! What most routes have none of: guards, middleware and permissions, between roles and the route's own work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,6 +20,8 @@ use crate::{Cx, Result};
 pub struct Registry {
     /// Names for `auth` and `guards` beside those of the route auth.
     pub named: BTreeMap<String, NamedCheck>,
+    /// Every role there is; empty: nobody has said.
+    pub roles: BTreeSet<String>,
     /// Middleware by name.
     pub middleware: BTreeMap<String, Middleware>,
     /// What judges permissions.
@@ -31,6 +33,7 @@ impl std::fmt::Debug for Registry {
         let (named, middleware): (Vec<_>, Vec<_>) = (self.named.keys().collect(), self.middleware.keys().collect());
         f.debug_struct("Registry")
             .field("named", &named)
+            .field("roles", &self.roles)
             .field("middleware", &middleware)
             .field("evaluator", &self.evaluator.is_some())
             .finish()
@@ -118,6 +121,10 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
     use crate::app::did_you_mean;
     let policy = &endpoint.policy;
     let mut out = Vec::new();
+    for role in policy.roles.iter().filter(|role| !registry.roles.is_empty() && !registry.roles.contains(**role)) {
+        let known = registry.roles.iter().map(String::as_str);
+        out.push(format!("needs role `{role}`, which no plugin declares{}", did_you_mean(role, known)));
+    }
     for guard in policy.guards {
         let name = guard.name;
         match auth.named.get(name) {

@@ -27,7 +27,7 @@ mod upsert;
 mod write;
 
 #[cfg(feature = "server")]
-pub(crate) use bind::{equalities, resolve, value_of};
+pub(crate) use bind::{check, equalities, resolve, value_of};
 
 pub use aggregate::{Aggregate, MOST_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};

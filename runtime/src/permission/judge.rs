@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::only::refused;
 use super::{AccessRequest, Decision, Evaluator, Only};
-use crate::entity::{DefaultDesc, EntityDesc, Kind, ScopeFrom};
+use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
 use crate::http::{PermissionDesc, PolicyDesc};
-use crate::operation::{OpSpec, Subject, value_of};
-use crate::resource::{Form, Table};
+use crate::operation::{AssignSpec, OpSpec, Subject, value_of};
+use crate::resource::{Call, Form, Table};
 use crate::{Code, Cx, Error, Result, Value};
 
 /// The permission of a route, with its names resolved.
@@ -175,6 +175,10 @@ impl Permit {
         };
         let cx = match self.subject {
             Subject::Record => {
+                if self.waits() || looks {
+                    // Bad input is told first; else the executor does so, and the record is looked at only when it has.
+                    valid(table, spec, cx, args)?;
+                }
                 let matches = matches(table, spec, cx, args)?;
                 return Ok((self.record(table, cx, &matches, written, looks).await?, Some(matches)));
             }
@@ -255,6 +259,17 @@ pub(crate) fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Valu
         return Ok(table.by_id(id));
     }
     crate::operation::resolve(crate::operation::equalities(own), cx, args)
+}
+
+/// Checks the values that an operation writes.
+///
+/// # Errors
+/// `validation_failed` with every problem.
+fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<()> {
+    let written = (0..table.desc.fields.len()).filter_map(|field| Some(AssignSpec { field, value: *spec.kind.writes(field)? }));
+    let written: Vec<AssignSpec> = written.collect();
+    let call = Call { cx, args: args.to_vec(), page: PageArgs::default(), form: &Form::Records, version: None };
+    crate::operation::check(spec, table, &call, &written)
 }
 
 /// The value of a source, unless it is a parameter that the call leaves out.

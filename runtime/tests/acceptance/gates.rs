@@ -111,6 +111,7 @@ impl Plugin for Keeper {
                 })
             };
             let registrar = cx.registrar();
+            registrar.roles(Role::NAMES.iter().copied());
             registrar.named("bearer", needs("service", "not_a_service"))?;
             registrar.named("partner", needs("partner", "not_a_partner"))?;
             registrar.named("require_mfa", needs("mfa", "mfa_required"))?;
@@ -247,6 +248,7 @@ async fn what_is_missing(s: &Server) {
         }
         fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
             Box::pin(async {
+                cx.registrar().roles(["admins"]);
                 cx.registrar().named("bearer", NamedCheck::guard(|_| Ok(())))?;
                 cx.registrar().named("partners", NamedCheck::actor(|_| Ok(())))?;
                 cx.registrar().named("require_mfa", NamedCheck::actor(|_| Ok(())))?;
@@ -260,6 +262,8 @@ async fn what_is_missing(s: &Server) {
         "needs auth `bearer`, which is a guard: write it in `guards(..)`",
         "needs auth `partner`, but no plugin registers it; did you mean `partners`?",
         "gives guard `require_step_up` an argument, and it takes none",
+        "needs role `admin`, which no plugin declares; did you mean `admins`?",
+        "needs role `chief-editor`, which no plugin declares",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

@@ -119,6 +119,7 @@ pub struct Thread {
     pub slug: String,
     pub title: String,
     pub author_id: String,
+    #[field(length = ..=200)]
     pub container_id: Option<String>,
     #[field(default = Stage::Draft)]
     pub stage: Stage,
@@ -566,6 +567,9 @@ async fn resources(s: &Server) {
     };
     assert_eq!(title(s.token("bob", &["write@c2"]), "x").await.code(), (403, "forbidden"));
     assert_eq!(title(s.token("bob", &["write"]), "x").await.code(), (403, "forbidden"), "of all containers is not of this one");
+    let long = "x".repeat(300);
+    let moved = call(s, &s.token("bob", &[]), "PATCH", &format!("{path}/move-to"), json!({"containerId": long})).await;
+    moved.problem("max_length", "containerId");
     assert_eq!(title(s.token("bob", &["moderate@c1"]), "by grant").await.json()["title"], "by grant");
     assert_eq!(title(s.token("ann", &[]), "by author").await.json()["title"], "by author");
     assert_eq!(call(s, &s.token("bob", &["write@c1"]), "PATCH", "/threads/none", json!({"title": "x"})).await.code(), (404, "not_found"));
