@@ -4,8 +4,8 @@
 
 pub use crate::entity::{
     Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, IndexDesc, Input,
-    ItemPatch, Kind, ListQuery, Page, PageArgs, Pagination, Param, Rules, Scope, ScopeFrom, SoftDelete, SortDesc, SourceLine, Tenant, Ttl,
-    UniqueDesc, VersionDesc,
+    ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Param, Relation, Rules, Scope, ScopeFrom, SoftDelete, SortDesc,
+    SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
@@ -42,7 +42,7 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_key,
+    expect, expect_key, expect_listed, expect_relation,
 };
 pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};

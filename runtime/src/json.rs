@@ -2,6 +2,21 @@
 
 use crate::{Value, ValueRef};
 
+/// Writes a page of finished items.
+#[cfg(feature = "server")]
+pub(crate) fn write_page(items: &[u8], next_cursor: Option<&str>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"items\":[");
+    out.extend_from_slice(items);
+    out.extend_from_slice(b"],\"nextCursor\":");
+    match next_cursor {
+        Some(cursor) => {
+            write_str(cursor, out);
+            out.extend_from_slice(b",\"hasMore\":true}");
+        }
+        None => out.extend_from_slice(b"null,\"hasMore\":false}"),
+    }
+}
+
 /// Writes a value as JSON.
 pub(crate) fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {

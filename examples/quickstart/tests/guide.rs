@@ -100,6 +100,33 @@ pub const PUBLISH: Operation<Article>;
 #[operation(kind = "increment", field = views, route(auth = none))]
 pub const READ: Operation<Article>;
 
+/// A shelf in a library.
+#[entity(has_many(books: Book, key = shelf_id, max = 20), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    #[field(primary)]
+    pub id: String,
+    pub label: String,
+}
+
+/// A book, on a shelf or lent out.
+#[entity(belongs_to(shelf: Shelf, key = shelf_id), sort = asc(title), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Book {
+    #[field(primary)]
+    pub id: String,
+    pub title: String,
+    pub shelf_id: Option<String>,
+}
+
+async fn beside(books: BookAdapter, shelves: ShelfAdapter, cx: &Cx) -> Result<(Vec<Option<Shelf>>, Vec<Page<Book>>)> {
+    let shelf_of_each = books.related(cx, Book::SHELF, [Some("s1".to_owned()), None]).await?;
+    let first_books = shelves.related_pages(cx, Shelf::BOOKS, ["s1", "s2"]).await?;
+    Ok((shelf_of_each, first_books))
+}
+
+static LIBRARY: Package = package!(name = "library", entities = [entity(Shelf, []), entity(Book, [])]);
+
 /// The titles of what an author has published, one a line: `GET /articles/titles/{author}?limit=5`.
 #[route(entity = Article, method = "GET", path = "titles/{author}", auth = none, timeout = "2s")]
 async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Query(query): Query<HashMap<String, u32>>) -> Result<String> {
@@ -300,6 +327,25 @@ fn blank(author: &str) -> ArticleCreate {
         remarks: None,
         published_at: None,
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relations_are_shown() {
+    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+    let app = App::new(config).plugin(JwtAuth::new()).package(&LIBRARY).start().await.expect("the app starts");
+    let (books, shelves) = (app.adapter::<Book>().expect("books"), app.adapter::<Shelf>().expect("shelves"));
+    let cx = Cx::system("seed");
+    shelves.create(&cx, ShelfCreate { id: "s1".to_owned(), label: "Poems".to_owned() }).await.expect("a shelf");
+    let book = BookCreate { id: "b1".to_owned(), title: "Odes".to_owned(), shelf_id: Some("s1".to_owned()) };
+    books.create(&cx, book).await.expect("a book");
+    let (status, body) = ask(app.address(), "GET", "/books?include=shelf", "");
+    assert!(status == 200 && body.contains(r#""shelf":{"id":"s1","label":"Poems"}"#), "{status} {body}");
+    let (status, body) = ask(app.address(), "GET", "/shelves/s1?include=books", "");
+    assert!(status == 200 && body.contains(r#""books":{"items":[{"id":"b1","#), "{status} {body}");
+    let (shelf_of_each, first_books) = beside(books, shelves, &cx).await.expect("related");
+    assert!(shelf_of_each[0].is_some() && shelf_of_each[1].is_none());
+    assert_eq!(first_books.iter().map(|page| page.items.len()).collect::<Vec<_>>(), [1, 0]);
+    app.stop().await.expect("it stops");
 }
 
 #[tokio::test]

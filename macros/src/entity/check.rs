@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_field, check_names, parse, visibility};
+use super::{check_field, check_names, parse, relations, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -23,6 +23,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     sort(model, d);
     version(model, d);
     visibility::check(model, d);
+    relations::check(model, d);
     pagination(&model.pagination, d);
     stores(model, d);
     crate::policy::narrow::check(model, d);

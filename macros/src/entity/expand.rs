@@ -10,7 +10,7 @@ use syn::{Ident, Visibility};
 use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
 use super::model::{EntityModel, Place};
-use super::{check, docs, visibility};
+use super::{check, docs, relations, visibility};
 use crate::policy::Policy;
 
 /// Everything but the schema macro.
@@ -27,6 +27,7 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
     let inputs = [input_impl(model, Input::Create), input_impl(model, Input::Patch)];
     let adapter = crate::SERVER.then(|| adapter_impls(model));
     let assertions = assertions(model);
+    let consts = relations::consts(model);
     // A field on its way out is still read and written here.
     let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
     let allow = deprecated.then(|| quote!(#[allow(deprecated)]));
@@ -37,6 +38,7 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
         #create
         #patch
         #surface
+        #consts
         #allow
         const _: () = {
             use #krate::__private as __lp;
@@ -215,10 +217,11 @@ fn descriptor(model: &EntityModel) -> TokenStream {
         quote!(stores: &[#(#stores),*],)
     });
     let visibility = visibility::descriptor(model);
+    let relations = relations::descriptor(model);
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
-            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #check #defaults #routes #stores #rename
+            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #relations #check #defaults #routes #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
     }
@@ -390,6 +393,7 @@ fn assertions(model: &EntityModel) -> TokenStream {
         let message = format!("`{}` of type {} cannot be indexed, unique or sorted by", field.name, check::kind_text(field));
         expect(field, place.ident.span(), "SCALARS", message, "name a field whose values compare");
     }
+    out.extend(relations::assertions(model));
     // Literals have been checked; a const is known only now.
     let mut consts = [&model.pagination.default, &model.pagination.max].into_iter().flatten();
     if let Some(path) = consts.find(|limit| matches!(limit, syn::Expr::Path(_)))

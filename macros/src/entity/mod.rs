@@ -14,6 +14,7 @@ mod field_tokens;
 mod model;
 mod parse;
 mod parse_field;
+mod relations;
 mod rules;
 #[cfg(test)]
 mod tests;

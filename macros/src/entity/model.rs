@@ -9,6 +9,7 @@ use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
 use super::field::{Default, Field, Flag, Kind, doc_of};
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
+use super::relations::Relation;
 use super::visibility::Visibility as Seen;
 use crate::diagnostics::Diagnostics;
 use crate::names;
@@ -54,6 +55,8 @@ pub(crate) struct EntityModel {
     pub(crate) routes: [Policy; 5],
     /// Who sees a record.
     pub(crate) visibility: Seen,
+    /// What else its records name, or are named by: those that belong to one first.
+    pub(crate) relations: Vec<Relation>,
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
     /// Whether the declaration is wrong, see [`Self::make_inert`].
@@ -169,6 +172,7 @@ impl EntityModel {
         });
 
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
+        let relations = args.relations.into_iter().filter_map(|relation| Relation::resolve(relation, &fields, d)).collect();
 
         let ident = item.ident.clone();
         let bare = ident.unraw().to_string();
@@ -207,6 +211,7 @@ impl EntityModel {
             defaults: args.defaults,
             routes: args.routes,
             visibility,
+            relations,
             generated,
             inert: false,
             vis: item.vis.clone(),
@@ -268,6 +273,7 @@ impl EntityModel {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
             || field.kind == Kind::Boolean
+            || self.relations.iter().any(|r| r.own_key() == Some(index))
             || self.indexes.iter().flat_map(|i| &i.places).chain(self.uniques.iter().flat_map(|u| &u.places)).any(|p| p.field == index);
         // Numbers are filtered by only when marked.
         field.readable() && !field.kind.is_opaque() && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
@@ -295,7 +301,8 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
     members.iter().filter_map(find).collect()
 }
 
-fn module_ident(bare: &str, span: Span) -> Ident {
+/// The module of markers beside a struct of this name.
+pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
     let snake = names::snake(bare);
     match snake.as_str() {
         // Without letters there is no name to make.
@@ -314,7 +321,7 @@ impl Generated {
         // A struct in lower case is allowed to its author; types of ours beside it are named as types are.
         let stem = if bare.starts_with(char::is_lowercase) { names::pascal(bare) } else { bare.to_owned() };
         Self {
-            module: module_ident(bare, span),
+            module: marker_module(bare, span),
             adapter: format_ident!("{stem}Adapter", span = span),
             create: format_ident!("{stem}Create", span = span),
             patch: format_ident!("{stem}Patch", span = span),

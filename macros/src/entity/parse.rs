@@ -4,6 +4,7 @@ use darling::FromMeta;
 use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr, Path};
 
+use super::relations::RelationArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::options::{self, Opt, OptValue, Rest};
@@ -29,22 +30,11 @@ const ENTITY_OPTIONS: &[&str] = &[
     "tenant",
     "scope",
     "parent_path",
-];
-const ENTITY_LATER: &[&str] = &[
-    "search",
     "belongs_to",
     "has_many",
-    "gate",
-    "visible",
-    "counter",
-    "tally",
-    "latest",
-    "prepare",
-    "erase",
-    "unscoped",
-    "overrides",
-    "events",
 ];
+const ENTITY_LATER: &[&str] =
+    &["search", "gate", "visible", "counter", "tally", "latest", "prepare", "erase", "unscoped", "overrides", "events"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -68,6 +58,7 @@ pub(crate) struct EntityArgs {
     pub(crate) defaults: Policy,
     pub(crate) routes: [Policy; 5],
     pub(crate) visibility: VisibilityArgs,
+    pub(crate) relations: Vec<RelationArgs>,
 }
 
 /// `index(a, desc(b))`.
@@ -128,6 +119,10 @@ struct EntityKeys {
     routes: Option<Opt>,
     #[darling(rename = "crate")]
     krate: Option<Opt>,
+    #[darling(multiple)]
+    belongs_to: Vec<Opt>,
+    #[darling(multiple)]
+    has_many: Vec<Opt>,
     #[darling(flatten)]
     visibility: VisibilityKeys,
 }
@@ -135,9 +130,12 @@ struct EntityKeys {
 impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique", "scope"], d);
+        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique", "scope", "belongs_to", "has_many"], d);
         keys.visibility.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
+        let one = keys.belongs_to.iter().filter_map(|opt| RelationArgs::belongs_to(opt, d)).collect::<Vec<_>>();
+        let many = keys.has_many.iter().filter_map(|opt| RelationArgs::has_many(opt, d)).collect::<Vec<_>>();
         let mut args = Self {
+            relations: one.into_iter().chain(many).collect(),
             krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
             name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
             namespace: keys.namespace.and_then(|opt| opt.text("namespace = \"blog\"", d)),

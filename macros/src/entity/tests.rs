@@ -27,6 +27,11 @@ fn a_guarded_entity() {
     expand("entity_guarded", include_str!("../../tests/snapshot/entity_guarded.rs"));
 }
 
+#[test]
+fn a_related_entity() {
+    expand("entity_related", include_str!("../../tests/snapshot/entity_related.rs"));
+}
+
 /// Four mistakes, four errors, and everything that others refer to is there.
 #[test]
 fn a_broken_entity() {

@@ -1,6 +1,6 @@
 //! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
 
-use crate::entity::{Field, FieldType, Kind, Pagination};
+use crate::entity::{Entity, Field, FieldType, Flags, Kind, Pagination};
 
 const fn bit(kind: Kind) -> u16 {
     match kind {
@@ -69,6 +69,34 @@ pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
         i += 1;
     }
     panic!("{}", message);
+}
+
+/// Fails to compile unless a field has the type of an entity's ids: with `text` when they are texts, else with `whole`.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_relation<F: Field, E: Entity>(text: &'static str, whole: &'static str) {
+    let (key, id) = (bit(<F::Ty as FieldType>::KIND), bit(<E::Id as FieldType>::KIND));
+    assert!(id & TEXTS == 0 || key & TEXTS != 0, "{}", text);
+    assert!(id & INTEGERS == 0 || key & INTEGERS != 0, "{}", whole);
+}
+
+/// Fails to compile with `message` unless the list of a field's entity filters by the field, or lies below it.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_listed<F: Field>(message: &'static str) {
+    let entity = <F::Entity as Entity>::DESC;
+    let mut i = 0;
+    while i < entity.scope.len() {
+        if entity.scope[i].field == F::INDEX && matches!(entity.scope[i].from, crate::entity::ScopeFrom::Path(_)) {
+            return;
+        }
+        i += 1;
+    }
+    assert!(entity.fields[F::INDEX].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", message);
 }
 
 const fn same(a: &str, b: &str) -> bool {

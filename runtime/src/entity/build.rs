@@ -26,6 +26,7 @@ impl EntityDesc {
             ttl: None,
             tenant: None,
             scope: &[],
+            relations: &[],
             check: None,
             defaults: PolicyDesc::INHERIT,
             routes: [PolicyDesc::INHERIT; 5],

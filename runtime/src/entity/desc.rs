@@ -2,7 +2,7 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::{Kind, Scope, SoftDelete, Tenant, Ttl};
+use super::{Kind, Relation, Scope, SoftDelete, Tenant, Ttl};
 use crate::filter::CtxPath;
 use crate::http::PolicyDesc;
 use crate::store::Row;
@@ -48,6 +48,8 @@ pub struct EntityDesc {
     pub tenant: Option<Tenant>,
     /// What further must equal a value of the call.
     pub scope: &'static [Scope],
+    /// What else its records name, or are named by.
+    pub relations: &'static [Relation],
     /// A rule over the whole record, run on create and on the merged record of an update.
     pub check: Option<RecordCheck>,
     /// `routes.defaults`.

@@ -4,6 +4,7 @@ mod build;
 mod desc;
 mod field;
 mod page;
+mod relation;
 mod typed;
 mod visibility;
 
@@ -13,5 +14,6 @@ pub use desc::{
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs, Upserted};
+pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use typed::{Entity, Input, Param};
 pub use visibility::{Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

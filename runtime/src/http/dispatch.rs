@@ -3,13 +3,14 @@
 //! The order of checks is the contract's: actor, rate limit, auth, roles, guards, middleware, body, unknown parameters, content type, syntax, validation,
 //! precondition, statement. A request that fails one of them has changed nothing.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body_util::Limited;
 use tower_service::Service;
@@ -17,6 +18,7 @@ use tower_service::Service;
 use super::answer::{self, Shape};
 use super::auth::Resolution;
 use super::endpoint::{Inputs, OverrideCall};
+use super::include::{self, Wanted};
 use super::list::ListParams;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::operation::{Births, OperationPlan};
@@ -25,7 +27,7 @@ use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
-use crate::resource::{Call, Draft, Outcome};
+use crate::resource::{Call, Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, parse_scalar, read_draft};
 use crate::{Actor, Code, Cx, Error, Problem, Result, Uuid, Value};
 
@@ -138,35 +140,46 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn get(&self, on: &Target) -> Result<Response<Body>> {
-        self.no_query()?;
+        let wanted = self.only_include(on)?;
         self.no_body()?;
         let id = self.id(on).ok_or_else(Error::not_found)?;
+        // What is included is boxed: a read by key alone stays small.
+        let with = if wanted.is_empty() { None } else { Box::pin(self.with(on, &wanted)).await? };
+        let form = form(on, with.as_deref());
         let limited = self.limited(on, &id, None).await?;
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, Inputs::Get(id))).await,
-            None => on.table.get(cx, id, &on.form).await.map(Outcome::Record),
+            Some(run) => run(self.inputs(on, cx, &form, Inputs::Get(id))).await,
+            None => on.table.get(cx, id, &form).await.map(Outcome::Record),
         };
         let outcome = match limited {
             None => outcome?,
             Some(limited) => limited.settle(on, permitted::found(outcome)).await?,
         };
-        self.answer(on, outcome, Answer::Record)
+        match with {
+            None => self.answer(on, outcome, Answer::Record),
+            Some(with) => Box::pin(self.answer_with(on, &with, outcome, Answer::Record)).await,
+        }
     }
 
     async fn list(&self, on: &Target, list: &ListParams) -> Result<Response<Body>> {
-        let request = list.read(self.parts.uri.query())?;
+        let (request, wanted) = list.read(self.parts.uri.query(), &on.include)?;
         self.no_body()?;
+        let with = self.with(on, &wanted).await?;
+        let form = form(on, with.as_deref());
         let limited = match self.mounted.permit() {
             Some(permit) => Some(permit.list(&self.cx).await?),
             None => None,
         };
         let cx = limited.as_ref().unwrap_or(&self.cx);
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, Inputs::List(request))).await?,
-            None => on.table.list(cx, request, &on.form).await?,
+            Some(run) => run(self.inputs(on, cx, &form, Inputs::List(request))).await?,
+            None => on.table.list(cx, request, &form).await?,
         };
-        self.answer(on, outcome, Answer::Page)
+        match with {
+            None => self.answer(on, outcome, Answer::Page),
+            Some(with) => self.answer_with(on, &with, outcome, Answer::Page).await,
+        }
     }
 
     async fn create(&self, on: &Target, births: &Births) -> Result<Response<Body>> {
@@ -183,7 +196,7 @@ impl Asked<'_> {
         let cx = limited.as_ref().unwrap_or(&self.cx);
         let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
             let draft = on.table.checked_create(cx, draft)?;
-            let outcome = run(self.inputs(on, cx, Inputs::Create(draft))).await?;
+            let outcome = run(self.inputs(on, cx, &on.form, Inputs::Create(draft))).await?;
             let id = answer::id_of(&on.table, &outcome);
             (outcome, id)
         } else {
@@ -212,7 +225,7 @@ impl Asked<'_> {
         }
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, Inputs::Update(id, on.table.checked_update(draft)?, version))).await,
+            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Update(id, on.table.checked_update(draft)?, version))).await,
             None => on.table.update(cx, id, draft, version, &on.form).await.map(Outcome::Record),
         };
         let outcome = match limited {
@@ -237,7 +250,7 @@ impl Asked<'_> {
         let limited = self.limited(on, &id, None).await?;
         let cx = self.cx_of(limited.as_ref());
         let done = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, Inputs::Delete(id, version))).await.map(drop),
+            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version))).await.map(drop),
             None => on.table.delete(cx, id, version).await,
         };
         match limited {
@@ -250,7 +263,7 @@ impl Asked<'_> {
     async fn operation(&self, on: &Target, plan: &OperationPlan) -> Result<Response<Body>> {
         let mut problems = Vec::new();
         let version = if plan.guarded { self.expected(on, &mut problems) } else { None };
-        let read = plan.read(&on.table, &self.cx, self.params, self.parts, &self.body, problems)?;
+        let read = plan.read(on, &self.cx, self.params, self.parts, &self.body, problems)?;
         if let Some(births) = &plan.births {
             let mut problems = Vec::new();
             births.check(&on.table, plan.argument(&read, on.table.desc.primary), &mut problems);
@@ -258,6 +271,8 @@ impl Asked<'_> {
                 return Err(Error::validation(problems));
             }
         }
+        let with = self.with(on, &read.wanted).await?;
+        let form = form(on, with.as_deref());
         let mut limited = None;
         if let Some(permit) = self.mounted.permit() {
             plan.check_required(&read.args)?;
@@ -268,9 +283,9 @@ impl Asked<'_> {
         let cx = self.cx_of(limited.as_ref());
         let outcome = if let Some(run) = &self.mounted.endpoint.run {
             plan.check_required(&read.args)?;
-            run(self.inputs(on, cx, Inputs::Operation(read.args, read.page, version))).await
+            run(self.inputs(on, cx, &form, Inputs::Operation(read.args, read.page, version))).await
         } else {
-            let call = Call { cx, args: read.args, page: read.page, form: &on.form, version };
+            let call = Call { cx, args: read.args, page: read.page, form: &form, version };
             plan.executor.run(&on.table, call).await
         };
         let outcome = match limited {
@@ -279,7 +294,12 @@ impl Asked<'_> {
         };
         let id = match &outcome {
             Outcome::Upserted(rows) if rows.created => rows.last.first().cloned(),
-            _ => return self.answer(on, outcome, plan.answer),
+            _ => {
+                return match with {
+                    None => self.answer(on, outcome, plan.answer),
+                    Some(with) => self.answer_with(on, &with, outcome, plan.answer).await,
+                };
+            }
         };
         let mut response = self.answer(on, outcome, plan.answer)?;
         self.created(&mut response, plan.births.as_ref(), id.as_ref());
@@ -342,6 +362,24 @@ impl Asked<'_> {
         Ok(draft)
     }
 
+    /// `include` alone.
+    fn only_include(&self, on: &Target) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
+        let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else { return Ok(wanted) };
+        let pairs = query::pairs(Some(query));
+        let known = |pair: &&query::Pair<'_>| pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair);
+        query::refuse_unknown(pairs.iter().filter(|pair| !known(pair)).map(|pair| &*pair.key))?;
+        let mut problems = Vec::new();
+        for (n, pair) in pairs.iter().enumerate() {
+            if n > 0 {
+                problems.push(Problem::new(pair.path(), "duplicate", "must be given once"));
+            } else {
+                wanted = on.include.read(pair, &mut problems);
+            }
+        }
+        if problems.is_empty() { Ok(wanted) } else { Err(Error::validation(problems)) }
+    }
+
     fn no_query(&self) -> Result<()> {
         match self.parts.uri.query() {
             None | Some("") => Ok(()),
@@ -367,12 +405,37 @@ impl Asked<'_> {
     }
 
     /// What an override of this route gets.
-    fn inputs(&self, on: &Target, cx: &Cx, inputs: Inputs) -> OverrideCall {
-        OverrideCall { cx: cx.clone(), table: Arc::clone(&on.table), adapters: self.app.adapters.clone(), inputs, form: on.form.clone() }
+    fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
+        OverrideCall { cx: cx.clone(), table: Arc::clone(&on.table), adapters: self.app.adapters.clone(), inputs, form: form.clone() }
+    }
+
+    /// What is to be included, if the caller may see it.
+    async fn with(&self, on: &Target, wanted: &Wanted) -> Result<Option<Box<Includes>>> {
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let includes = on.include.allowed(wanted, &self.cx).await?;
+        includes.admit()?;
+        Ok(Some(Box::new(includes)))
+    }
+
+    async fn answer_with(&self, on: &Target, with: &Includes, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+        let outcome = with.complete(&on.table, &on.projection, outcome).await?;
+        // The version is that of the record alone: what is shown beside it changes without it.
+        let whole = HeaderMap::new();
+        answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &whole })
     }
 
     fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
         answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &self.parts.headers })
+    }
+}
+
+/// The form in which a route reads its records.
+fn form<'a>(on: &'a Target, with: Option<&Includes>) -> Cow<'a, Form> {
+    match (with, &on.form) {
+        (Some(with), Form::Json(projection)) => Cow::Owned(with.form(&on.table, projection)),
+        (_, form) => Cow::Borrowed(form),
     }
 }
 

@@ -46,6 +46,19 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Whether `include` shows further records beside its own: it reads records of its entity.
+    pub fn includes(&self) -> bool {
+        let related = self.table.as_ref().is_some_and(|table| !table.desc.relations.is_empty());
+        related
+            && match self.action {
+                Action::Get | Action::List => true,
+                Action::Operation(spec, _) => self.method == Method::Get && matches!(spec.kind.name(), "lookup" | "search"),
+                Action::Create | Action::Update | Action::Delete | Action::Extra(_) => false,
+            }
+    }
+}
+
 /// What an endpoint does.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole

@@ -1,5 +1,6 @@
 //! The query of a list route: page, sort and filters.
 
+use super::include::{self, Level, Wanted};
 use super::query::{self, Pair};
 use crate::entity::{Direction, EntityDesc, Flags, Kind, PageArgs};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -88,6 +89,7 @@ enum Key {
     Cursor,
     Sort,
     SortDir,
+    Include,
     Filter(usize, Operator),
 }
 
@@ -108,24 +110,27 @@ impl ListParams {
     ///
     /// # Errors
     /// `unknown_parameter` with every unknown key; then `validation_failed` with every problem.
-    pub(super) fn read(&self, query: Option<&str>) -> Result<ListRequest> {
+    pub(super) fn read(&self, query: Option<&str>, include: &Level) -> Result<(ListRequest, Wanted)> {
         let pairs = query::pairs(query);
         if pairs.is_empty() {
-            return Ok(ListRequest::default());
+            return Ok(Default::default());
         }
-        let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(&p.key)).collect();
+        let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(p, include)).collect();
         query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key))?;
         let mut reading = Reading::default();
         for (pair, key) in pairs.iter().zip(keys) {
             if let Some(key) = key {
-                self.take(pair, key, &mut reading);
+                self.take(pair, key, include, &mut reading);
             }
         }
-        reading.finish(self)
+        let wanted = std::mem::take(&mut reading.wanted);
+        Ok((reading.finish(self)?, wanted))
     }
 
-    fn key(&self, key: &str) -> Option<Key> {
+    fn key(&self, pair: &Pair<'_>, include: &Level) -> Option<Key> {
+        let key = &*pair.key;
         Some(match key {
+            include::NAME if !include.is_empty() => include.knows(pair).then_some(Key::Include)?,
             "limit" => Key::Limit,
             "cursor" => Key::Cursor,
             "sort" => Key::Sort,
@@ -141,7 +146,7 @@ impl ListParams {
         })
     }
 
-    fn take(&self, pair: &Pair<'_>, key: Key, reading: &mut Reading) {
+    fn take(&self, pair: &Pair<'_>, key: Key, include: &Level, reading: &mut Reading) {
         let appends = matches!(key, Key::Filter(_, Operator::In | Operator::Nin));
         if !appends && reading.seen.iter().any(|seen| *seen == pair.key) {
             reading.problem(pair, "duplicate", "must be given once");
@@ -167,6 +172,7 @@ impl ListParams {
                 Some(_) => reading.problem(pair, "enum", "must be asc or desc"),
                 None => {}
             },
+            Key::Include => reading.wanted = include.read(pair, &mut reading.problems),
             Key::Filter(field, operator) => self.condition(pair, field, operator, reading),
         }
     }
@@ -226,6 +232,7 @@ struct Reading {
     direction: Option<Direction>,
     conditions: Vec<(usize, Operator, Filter)>,
     conditions_seen: usize,
+    wanted: Wanted,
     lists: Vec<(usize, Operator, Vec<Value>, String)>,
     seen: Vec<String>,
     problems: Vec<Problem>,

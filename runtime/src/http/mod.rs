@@ -25,6 +25,8 @@ mod guard;
 #[cfg(feature = "server")]
 mod host;
 #[cfg(feature = "server")]
+pub(crate) mod include;
+#[cfg(feature = "server")]
 mod input;
 #[cfg(feature = "server")]
 mod list;

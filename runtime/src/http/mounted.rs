@@ -8,6 +8,7 @@ use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::endpoint::{Action, Endpoint};
 use super::gates::Gates;
+use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
@@ -37,7 +38,7 @@ pub(super) struct Mounted {
 /// What an action needs per request and can have before.
 pub(super) enum Plan {
     /// A call of an entity.
-    Entity(Target, EntityPlan),
+    Entity(Box<Target>, EntityPlan),
     /// The user's function, in a router that knows its path alone, so that extractors see the user's own parameter names.
     Extra(axum::Router),
 }
@@ -59,6 +60,8 @@ pub(super) struct Target {
     pub(super) projection: Arc<Projection>,
     /// The fields that bodies may hold, when they are fewer than can be written.
     pub(super) input: Option<Box<[usize]>>,
+    /// What can be included.
+    pub(super) include: Level,
     /// Whether what a call sees depends on who calls, or where.
     pub(super) guarded: bool,
     /// The parameters of the parent path: position in the path, and the field that is bound to it.
@@ -77,7 +80,7 @@ impl Mounted {
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
         let gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
-        Ok(Self { check, gates, emits, limiter, plan: Plan::new(endpoint, names, all)?, endpoint: endpoint.clone() })
+        Ok(Self { check, gates, emits, limiter, plan: Plan::new(endpoint, names, all, state)?, endpoint: endpoint.clone() })
     }
 
     /// Who may do with a record what the route does.
@@ -87,7 +90,7 @@ impl Mounted {
 }
 
 impl Plan {
-    fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint]) -> Result<Self> {
+    fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint], state: &HttpState) -> Result<Self> {
         let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
         let plan = match endpoint.action {
             Action::Create => EntityPlan::Create(births(&endpoint.path, all)),
@@ -123,6 +126,8 @@ impl Plan {
             _ => Form::Json(Arc::clone(&projection)),
         };
         let target = Target {
+            include: Level::new(table, state, if endpoint.includes() { MAX_DEPTH } else { 0 })
+                .map_err(|what| refuse(endpoint, &format!("cannot be mounted: {what}")))?,
             guarded: table.is_guarded(),
             parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
             table: Arc::clone(table),
@@ -130,12 +135,12 @@ impl Plan {
             input: endpoint.policy.input.map(fields).transpose()?,
             projection,
         };
-        Ok(Self::Entity(target, plan))
+        Ok(Self::Entity(Box::new(target), plan))
     }
 }
 
 /// The positions of fields; `None` when the entity lacks one.
-fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
+pub(super) fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
     names.iter().map(|name| table.desc.fields.iter().position(|f| f.name == *name)).collect()
 }
 

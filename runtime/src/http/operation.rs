@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 
+use super::include::{self, Wanted};
+use super::mounted::Target;
 use super::query::{self, Pair};
 use super::router::Params;
 use super::{input, path};
@@ -69,6 +71,7 @@ enum Carrier {
 pub(super) struct OperationInput {
     pub(super) args: Vec<Option<Value>>,
     pub(super) page: PageArgs,
+    pub(super) wanted: Wanted,
 }
 
 impl OperationPlan {
@@ -105,16 +108,19 @@ impl OperationPlan {
     /// record.
     pub(super) fn read(
         &self,
-        table: &Table,
+        on: &Target,
         cx: &Cx,
         params: Params<'_>,
         parts: &Parts,
         body: &[u8],
         mut problems: Vec<Problem>,
     ) -> Result<OperationInput> {
-        let mut read = OperationInput { args: vec![None; self.sources.len()], page: PageArgs::default() };
+        let (table, include) = (&*on.table, &on.include);
+        let mut read = OperationInput { args: vec![None; self.sources.len()], page: PageArgs::default(), wanted: Wanted::default() };
         let pairs = query::pairs(parts.uri.query());
-        query::refuse_unknown(pairs.iter().filter(|p| self.key(&p.key).is_none()).map(|p| &*p.key))?;
+        let includes = |pair: &Pair<'_>| self.key(&pair.key).is_none() && pair.key == include::NAME && !include.is_empty();
+        let known = |pair: &Pair<'_>| self.key(&pair.key).is_some() || (includes(pair) && include.knows(pair));
+        query::refuse_unknown(pairs.iter().filter(|p| !known(p)).map(|p| &*p.key))?;
         match self.whole() {
             None => self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems),
             Some((index, whole)) => {
@@ -148,6 +154,10 @@ impl OperationPlan {
                 continue;
             }
             seen.push(&pair.key);
+            if includes(pair) {
+                read.wanted = include.read(pair, &mut problems);
+                continue;
+            }
             self.pair(table, pair, &mut read, &mut problems);
         }
         if !problems.is_empty() {

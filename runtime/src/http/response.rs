@@ -7,7 +7,7 @@ use axum::http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_A
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 
-use crate::json::write_str;
+use crate::json::{write_page, write_str};
 use crate::{Code, Error};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -35,16 +35,7 @@ pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
 /// The envelope of a page around records that are JSON already.
 pub(super) fn page(items: &[u8], next_cursor: Option<&str>) -> Vec<u8> {
     let mut out = Vec::with_capacity(items.len() + next_cursor.map_or(0, str::len) + 64);
-    out.extend_from_slice(b"{\"items\":[");
-    out.extend_from_slice(items);
-    out.extend_from_slice(b"],\"nextCursor\":");
-    match next_cursor {
-        Some(cursor) => {
-            write_str(cursor, &mut out);
-            out.extend_from_slice(b",\"hasMore\":true}");
-        }
-        None => out.extend_from_slice(b"null,\"hasMore\":false}"),
-    }
+    write_page(items, next_cursor, &mut out);
     out
 }
 

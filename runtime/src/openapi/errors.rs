@@ -176,6 +176,9 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
             out.push(Code::NotFound);
         }
     }
+    let (identity, role) = super::related::asks(endpoint);
+    out.extend(identity.then_some(Code::Unauthorized));
+    out.extend(role.then_some(Code::Forbidden));
     let versioned = endpoint.table.as_ref().and_then(|t| t.desc.version);
     match endpoint.action {
         Action::Create => out.push(Code::Conflict),

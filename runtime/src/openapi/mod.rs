@@ -10,6 +10,7 @@ mod names;
 mod narrowed;
 mod operation;
 mod parameters;
+mod related;
 mod schema;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, gates, narrowed, parameters, reference};
+use super::{Components, errors, gates, narrowed, parameters, reference, related};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -186,7 +186,8 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
     }
     let Some(table) = &endpoint.table else { return Json::Object(out) };
     let own = names.schema(table.desc);
-    let entity = &*narrowed::output(endpoint, own, components);
+    let narrowed = narrowed::output(endpoint, own, components);
+    let entity = &*related::output(endpoint, &narrowed, names, components);
     let versioned = table.desc.version.is_some();
     let record = if versioned { header_map(&[("ETag", "ETag")]) } else { header_map(&[]) };
     let answer = |description: &str, headers: Json, schema: Json| json!({ "description": description, "headers": headers, "content": { "application/json": { "schema": schema } } });

@@ -37,6 +37,7 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
         }
         _ => {}
     }
+    out.extend(super::related::parameter(endpoint));
     out.extend(precondition(parts));
     out
 }

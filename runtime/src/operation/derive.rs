@@ -245,7 +245,7 @@ mod run {
             rows.count = items.len();
             match call.form {
                 Form::Records => rows.records = items,
-                Form::Json(_) => rows.json = Self::json(own, entity, select, &items)?,
+                Form::Json(_) | Form::Noted(..) => rows.json = Self::json(own, entity, select, &items)?,
             }
             Ok(Outcome::List(rows))
         }

@@ -52,6 +52,7 @@ impl Only {
         match &mut plan {
             Plan::Insert => {}
             Plan::Select { filter, .. }
+            | Plan::Related { filter, .. }
             | Plan::Exists { filter }
             | Plan::Aggregate { filter, .. }
             | Plan::Update { filter, .. }

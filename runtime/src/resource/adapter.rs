@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
-use crate::entity::{Entity, FieldType, ListQuery, Page, PageArgs, Upserted};
+use crate::entity::{Entity, FieldType, ListQuery, Many, One, Page, PageArgs, Upserted};
 use crate::event::EventBus;
 use crate::operation::OpSpec;
 use crate::store::Rows;
@@ -80,6 +80,46 @@ impl<E: Entity> Adapter<E> {
     /// `not_found`, `precondition_failed`.
     pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
         self.table.delete(cx, id.into().into_value(), version).await
+    }
+
+    /// The record that each key names, for a relation of `belongs_to`: `posts.related(cx, Post::AUTHOR, [post.author_id])`.
+    ///
+    /// One statement for all keys; `None` for a key that is null or names no visible record.
+    ///
+    /// # Errors
+    /// 401 or 403 when tenant or scope of the other entity need a value that the caller has not.
+    pub async fn related<T: Entity>(
+        &self,
+        cx: &Cx,
+        relation: One<E, T>,
+        keys: impl IntoIterator<Item = impl Into<Option<T::Id>>>,
+    ) -> Result<Vec<Option<T>>> {
+        let keys: Vec<Value> = keys.into_iter().map(|key| key.into().map_or(Value::Null, FieldType::into_value)).collect();
+        let found = self.table.related_values(cx, relation.name, &keys).await?;
+        let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
+        found.iter().map(|(records, _)| records.first().map(|values| read(values)).transpose()).collect()
+    }
+
+    /// The first records that name each key, for a relation of `has_many`: `posts.related_pages(cx, Post::COMMENTS, [post.id])`.
+    ///
+    /// One statement for all keys. A page's cursor goes on in [`list`](Self::list) of the other entity, filtered by the key alone.
+    ///
+    /// # Errors
+    /// As [`related`](Self::related).
+    pub async fn related_pages<T: Entity>(
+        &self,
+        cx: &Cx,
+        relation: Many<E, T>,
+        keys: impl IntoIterator<Item = impl Into<E::Id>>,
+    ) -> Result<Vec<Page<T>>> {
+        let keys: Vec<Value> = keys.into_iter().map(|key| key.into().into_value()).collect();
+        let found = self.table.related_values(cx, relation.name, &keys).await?;
+        let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
+        let page = |(records, next_cursor): (Vec<Box<[Value]>>, Option<String>)| {
+            let items = records.iter().map(|values| read(values)).collect::<Result<_>>()?;
+            Ok(Page { items, has_more: next_cursor.is_some(), next_cursor })
+        };
+        found.into_iter().map(page).collect()
     }
 
     /// Removes a record for good, also where deleting only marks it. Only for [`Cx::system`].

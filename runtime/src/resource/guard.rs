@@ -5,7 +5,7 @@
 //! each such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing of the kind.
 
 use super::touch::touch;
-use crate::entity::{EntityDesc, Kind, ScopeFrom, SoftDelete};
+use crate::entity::{EntityDesc, Kind, Link, Relation, ScopeFrom, SoftDelete};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, layout};
 use crate::{Cx, Error, Problem, Result, Value};
@@ -32,6 +32,41 @@ pub(crate) struct RouteGuard {
     anonymous: bool,
 }
 
+/// The routes as which an `include` shows records of another entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Included {
+    /// One record, as `get` shows it.
+    Get,
+    /// Many, as `list` shows them.
+    List,
+}
+
+impl Included {
+    pub(crate) fn of(relation: &Relation) -> Self {
+        match relation.link {
+            Link::BelongsTo { .. } => Self::Get,
+            Link::HasMany { .. } => Self::List,
+        }
+    }
+
+    /// What its statements are kept under; no route has such a name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "include get",
+            Self::List => "include list",
+        }
+    }
+
+    /// The route whose guard holds.
+    fn named(name: &str) -> Option<&'static str> {
+        match name {
+            "include get" => Some("get"),
+            "include list" => Some("list"),
+            _ => None,
+        }
+    }
+}
+
 /// The guard of an entity.
 pub(crate) struct Guard {
     desc: &'static EntityDesc,
@@ -46,7 +81,11 @@ impl Guard {
 
     /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data scope.
     pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
-        let holds = |i: &usize| !unscoped && self.desc.scope[*i].holds_on(route);
+        // The parents of a path say where a record is, not who may see it: one that is found by its key needs none.
+        let included = Included::named(route);
+        let needs = |i: &usize| included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_));
+        let (route, reads) = included.map_or((route, reads), |route| (route, true));
+        let holds = |i: &usize| !unscoped && needs(i) && self.desc.scope[*i].holds_on(route);
         RouteGuard {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
             anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
@@ -158,6 +197,9 @@ impl Guard {
             Plan::Select { filter, order, after, limit } => {
                 Plan::Select { filter: with(filter), order: order.clone(), after: after.clone(), limit: limit.clone() }
             }
+            Plan::Related { filter, field, values, order, limit } => {
+                Plan::Related { filter: with(filter), field: *field, values: *values, order: order.clone(), limit: limit.clone() }
+            }
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
             Plan::Aggregate { filter, groups, compute, limit } => {
                 Plan::Aggregate { filter: with(filter), groups: groups.clone(), compute: compute.clone(), limit: *limit }
@@ -245,7 +287,7 @@ impl Guard {
             Plan::Insert => args.get(field).cloned(),
             Plan::Upsert { set, .. } => args.get(field).filter(|new| **new == mark()).cloned().or_else(|| assigned(set)),
             Plan::Update { set, .. } => assigned(set),
-            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
         };
         if written.is_some_and(|value| value == mark()) {
             let wire = self.desc.fields[field].wire;
@@ -264,7 +306,7 @@ impl Guard {
                 AssignValue::Set(source) => Some(source.clone()),
                 _ => None,
             }),
-            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
         };
         let equal = |field: usize| value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)));
         let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. }).then(|| equal(self.desc.primary)).flatten();
@@ -305,7 +347,7 @@ impl Slots {
         };
         let (marks, changes, filters) = match plan {
             Plan::Insert => (false, false, false),
-            Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => (false, false, true),
+            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => (false, false, true),
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
@@ -348,6 +390,11 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
             limit.iter().for_each(&mut note);
             let keys = after.iter().flat_map(|after| &after.keys).flatten();
             keys.for_each(|index| note(&Source::Arg { index: *index, nullable: false }));
+        }
+        Plan::Related { filter, values, limit, .. } => {
+            filter.sources(&mut note);
+            note(&Source::Arg { index: *values, nullable: false });
+            limit.iter().for_each(&mut note);
         }
         Plan::Aggregate { filter, compute, .. } => {
             filter.sources(&mut note);

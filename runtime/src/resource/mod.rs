@@ -9,6 +9,7 @@ mod draft;
 pub(crate) mod guard;
 #[cfg(all(test, feature = "sqlite"))]
 mod guard_tests;
+mod include;
 mod key;
 mod page;
 mod statement;
@@ -27,6 +28,7 @@ pub use adapter::{
 };
 pub use cursor::CursorKey;
 pub use draft::Draft;
+pub use include::{Include, Includes};
 pub use page::ListRequest;
 pub use statement::Prepared;
 pub(crate) use table::Borrowed;
@@ -45,6 +47,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Form {
     /// As JSON objects of these fields.
     Json(Arc<Projection>),
+    /// The same, with notes of where each ends and what it holds in some fields.
+    Noted(Arc<Projection>, Arc<[usize]>),
     /// As values.
     Records,
 }

@@ -67,23 +67,7 @@ impl Table {
             return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
         }
         let limit = limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let mut context = Vec::with_capacity(128);
-        context.extend_from_slice(self.desc.storage_name.as_bytes());
-        context.push(0);
-        context.extend_from_slice(route.as_bytes());
-        context.push(0);
-        self.fingerprint(cx, route, &mut context)?;
-        let mut args = Vec::new();
-        let mut shape = vec![b's'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
-        for key in &order {
-            shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
-        }
-        context.extend_from_slice(&shape);
-        // A later page reads a later clock, so the fingerprint knows where `now` stands but not what it was.
-        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
-            encode(value, &mut context);
-        }
+        let Asked { filter, mut args, mut shape, context } = self.asked(cx, route, filter, &order)?;
         let after = match cursor {
             None => None,
             Some(cursor) => {
@@ -130,6 +114,36 @@ impl Table {
         Ok(order.iter().map(|key| record.value(key.field).to_owned()).collect())
     }
 
+    /// A statement of a page before its position and limit.
+    fn asked(&self, cx: &Cx, route: &'static str, filter: Filter, order: &[Order]) -> Result<Asked> {
+        let mut context = Vec::with_capacity(128);
+        context.extend_from_slice(self.desc.storage_name.as_bytes());
+        context.push(0);
+        context.extend_from_slice(route.as_bytes());
+        context.push(0);
+        self.fingerprint(cx, route, &mut context)?;
+        let mut args = Vec::new();
+        let mut shape = vec![b's'];
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        for key in order {
+            shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
+        }
+        context.extend_from_slice(&shape);
+        // A later page reads a later clock, so the fingerprint knows where `now` stands but not what it was.
+        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
+            encode(value, &mut context);
+        }
+        Ok(Asked { filter, args, shape, context })
+    }
+
+    /// The cursor of a page that a route would continue behind a position.
+    ///
+    /// # Errors
+    /// As [`Table::page`].
+    pub(super) fn seal(&self, cx: &Cx, route: &'static str, filter: Filter, order: &[Order], position: &[Value]) -> Result<String> {
+        Ok(self.cursors().seal(position, &self.asked(cx, route, filter, order)?.context))
+    }
+
     /// The first record that matches a filter with fixed values, in an order.
     ///
     /// # Errors
@@ -145,6 +159,16 @@ impl Table {
         let statement = self.shape(route, &shape, || Plan::Select { filter, order, after: None, limit })?;
         self.execute(cx, &statement, args, self.rows(form)).rows().await
     }
+}
+
+/// What a page asks for, its values lifted out.
+struct Asked {
+    filter: Filter,
+    args: Vec<Value>,
+    /// What its statement is kept under.
+    shape: Vec<u8>,
+    /// What every page of a walk has in common.
+    context: Vec<u8>,
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.

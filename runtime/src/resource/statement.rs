@@ -32,7 +32,7 @@ pub struct Prepared {
 /// Whose events a plan makes: those of the route, if it changes anything.
 fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
     match plan {
-        Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => None,
+        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => None,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Some(route),
     }
 }

@@ -144,6 +144,7 @@ impl Table {
     pub fn rows(&self, form: &Form) -> Rows {
         match form {
             Form::Json(projection) => Rows::json(projection),
+            Form::Noted(projection, fields) => Rows::json(projection).noting(Arc::clone(fields)),
             Form::Records => Rows::records(self.desc),
         }
         .version_of(self.desc)

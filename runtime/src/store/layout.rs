@@ -4,7 +4,7 @@
 //! with those fields and hold live records only: a page is a stretch of one index, whatever other tenants store, and however
 //! much has been deleted.
 
-use crate::entity::{EntityDesc, SoftDelete, SortDesc};
+use crate::entity::{EntityDesc, Link, SoftDelete, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::{Timestamp, Value};
 
@@ -55,13 +55,32 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     }
     // The list in its default order, which the key alone does not serve any more.
     let list = (live || !prefix.is_empty()).then(|| keyed(&[entity.sort]));
+    // What belongs to a record, in its default order: for `include`, for the filter by a relation's key, and for what happens to
+    // it when the record is deleted, whoever sees it.
+    let mut related = Vec::new();
+    for relation in entity.relations {
+        let Link::BelongsTo { key, .. } = relation.link else { continue };
+        let alone = |unique: &UniqueDesc| unique.fields == [key];
+        if key == entity.primary || entity.uniques.iter().any(alone) {
+            continue;
+        }
+        let ascending = SortDesc { field: key, desc: false };
+        let sorted: &[SortDesc] = if entity.sort.field == key { &[ascending] } else { &[ascending, entity.sort] };
+        related.push((keyed(sorted), key));
+        if relation.enforced().is_some() && !prefix.is_empty() && !prefix.contains(&key) {
+            let keys = vec![ascending, SortDesc { field: entity.primary, desc: false }];
+            related.push((StoredIndex { unique: false, keys, named: 1, live, null: None }, key));
+        }
+    }
     // What the sweeper reads.
     let expiry = entity.ttl.map(|ttl| {
         let keys = [ttl.field, entity.primary].map(|field| SortDesc { field, desc: false });
         StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live: false, null: None }
     });
-    for index in list.into_iter().chain(expiry) {
-        if !all.iter().any(|other| serves(other, &index, &prefix)) {
+    let none = usize::MAX;
+    for (index, key) in list.into_iter().chain(expiry).map(|index| (index, none)).chain(related) {
+        let pinned: Vec<usize> = prefix.iter().copied().chain([key]).collect();
+        if !all.iter().any(|other| serves(other, &index, &pinned)) {
             all.push(index);
         }
     }

@@ -32,7 +32,7 @@ pub use capabilities::{STORES, granted};
 #[cfg(feature = "server")]
 pub use outbox::Outbox;
 pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
-pub use rows::{Projection, Row, Rows};
+pub use rows::{Note, Notes, Projection, Row, Rows};
 #[cfg(feature = "server")]
 pub use transaction::Transaction;
 #[cfg(feature = "server")]

@@ -21,6 +21,20 @@ pub enum Plan {
         /// Most records; the argument is an `Int`. `None`: all of them.
         limit: Option<Source>,
     },
+    /// The records that hold any of several values in one field: for each value the first in an order. Those of one value
+    /// follow each other, values ascending; a value that is asked for twice is answered once.
+    Related {
+        /// Which records count at all.
+        filter: Filter,
+        /// The field.
+        field: usize,
+        /// The slot of the values: a list as one argument, nulls left out.
+        values: usize,
+        /// In which order those of one value come; empty when the field is the primary key.
+        order: Vec<Order>,
+        /// Most records of each value, an `Int`; `None` when the field is the primary key, which names one.
+        limit: Option<Source>,
+    },
     /// Whether a record matches: one row without values, or none.
     Exists {
         /// Which.

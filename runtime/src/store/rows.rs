@@ -105,9 +105,29 @@ pub struct Rows {
     /// Whose call it is, for statements that may take long.
     #[cfg(feature = "server")]
     pub(crate) caller: Option<std::num::NonZeroU64>,
+    /// What is kept of every row beside its form.
+    pub notes: Option<Box<Notes>>,
     /// What the store records along with the statement.
     #[cfg(feature = "server")]
     pub(crate) recording: Option<Box<Recording>>,
+}
+
+/// What is kept of every row beside its form.
+#[derive(Clone, Debug)]
+pub struct Notes {
+    /// The noted fields.
+    pub fields: Arc<[usize]>,
+    /// One per row taken.
+    pub rows: Vec<Note>,
+}
+
+/// What is kept of a row beside its form.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    /// Behind its last byte in [`Rows::json`].
+    pub end: usize,
+    /// The values of the noted fields.
+    pub values: Box<[Value]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -147,6 +167,23 @@ impl Rows {
         self
     }
 
+    /// Keeps the values of fields of every row, and where its JSON ends.
+    #[must_use]
+    pub fn noting(mut self, fields: Arc<[usize]>) -> Self {
+        self.notes = Some(Box::new(Notes { fields, rows: Vec::new() }));
+        self
+    }
+
+    /// Where a noted field stands among the values of a note.
+    pub fn noted_at(&self, field: usize) -> Option<usize> {
+        self.notes.as_ref()?.fields.iter().position(|f| *f == field)
+    }
+
+    /// What was noted, one per row; nothing when nothing was to be.
+    pub fn noted(&self) -> &[Note] {
+        self.notes.as_ref().map_or(&[], |notes| &notes.rows)
+    }
+
     /// Keeps the version of the last row.
     #[must_use]
     pub fn version_of(mut self, entity: &EntityDesc) -> Self {
@@ -160,7 +197,7 @@ impl Rows {
         if self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
             return false;
         }
-        matches!(self.want, Want::Count) && self.version_field.is_none()
+        matches!(self.want, Want::Count) && self.version_field.is_none() && self.notes.is_none()
     }
 
     /// Whether the statement has to be recorded, in its own transaction.
@@ -204,6 +241,10 @@ impl Rows {
             Want::Records(fields) => {
                 self.records.push((0..*fields).map(|i| row.value(i).to_owned()).collect());
             }
+        }
+        if let Some(notes) = &mut self.notes {
+            let values = notes.fields.iter().map(|field| row.value(*field).to_owned()).collect();
+            notes.rows.push(Note { end: self.json.len(), values });
         }
         if self.limit == Some(self.count) {
             self.last = self.keys.iter().map(|k| row.value(*k).to_owned()).collect();

@@ -21,6 +21,8 @@ mod operations;
 mod permission_cost;
 mod permissions;
 mod policy;
+mod relation_cost;
+mod relations;
 mod search;
 mod server;
 mod tenancy;

@@ -186,6 +186,16 @@ fn any_aggregate() -> impl Strategy<Value = Step> {
     })
 }
 
+/// A few values of one field, some of them held by records, some twice.
+fn any_related() -> impl Strategy<Value = Step> {
+    let by_key = proptest::collection::vec(some_value(0), 1..6).prop_map(|values| (0, values, Vec::new(), None)).boxed();
+    let some = |field| (proptest::collection::vec(some_value(field), 1..6), any_order(), 1_i64..4);
+    let each = move |field| some(field).prop_map(move |(values, order, limit)| (field, values, order, Some(limit))).boxed();
+    let parts = prop_oneof![1 => by_key, 1 => each(1), 2 => each(2), 2 => each(3)];
+    (any_filter(), parts)
+        .prop_map(|((filter, args), (field, values, order, limit))| Step::Related(filter, args, field, values, order, limit))
+}
+
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
     let insert = record.prop_map(Step::Insert).boxed();
@@ -242,6 +252,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         3 => any_upsert(),
         1 => (any_filter(), any_pick()).prop_map(|((filter, args), pick)| Step::Delete(filter, pick, args)),
         3 => any_aggregate(),
+        3 => any_related(),
         2 => any_filter().prop_map(|(filter, args)| Step::Exists(filter, args)),
         6 => (any_filter(), any_order(), 1_i64..4).prop_map(|((filter, args), order, size)| Step::Walk(filter, args, order, size)),
     ]

@@ -20,6 +20,7 @@ use super::{After, Assign, Compute, Group, Order, Pick, Plan, Rows, Store};
 use crate::Value;
 use crate::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Source};
+use crate::validate::list_value;
 
 static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "gone"] };
 
@@ -61,6 +62,8 @@ enum Step {
     /// The keys, what an existing record must satisfy, what is written to it; the record and further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
+    /// The first records of each of some values of a field, at most so many; without a number for the key.
+    Related(Filter, Vec<Value>, usize, Vec<Value>, Vec<Order>, Option<i64>),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
     /// All pages of a size, in an order.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
@@ -103,7 +106,7 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
         prop_assert_eq!(comparable(store, found), comparable(store, expected), "{}", label);
-        if !matches!(step, Step::Exists(..) | Step::Aggregate(..)) {
+        if !matches!(step, Step::Exists(..) | Step::Related(..) | Step::Aggregate(..)) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
             let (expected, found) = (contents(&model).await, contents(store).await);
             prop_assert_eq!(comparable(store, found), comparable(store, expected), "contents after {}", label);
@@ -159,6 +162,16 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
             let statement = store.prepare(&THING, Plan::Exists { filter }).map_err(|e| describe(&e))?;
             let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
+        }
+        Step::Related(filter, mut args, field, values, order, limit) => {
+            args.push(list_value(&values));
+            let values = args.len() - 1;
+            let limit = limit.map(|limit| {
+                args.push(Value::Int(limit));
+                Source::Arg { index: args.len() - 1, nullable: false }
+            });
+            // The order of the answer is part of it.
+            return execute(store, Plan::Related { filter, field, values, order, limit }, args).await;
         }
         Step::Aggregate(filter, groups, compute, args) => {
             let width = groups.len() + compute.len();

@@ -64,7 +64,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 11] = [
+    let faults: [(&str, Fault); 13] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -77,6 +77,21 @@ fn faults_are_found() {
         }),
         ("a page that starts over", |plan| match plan {
             Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+        ("a limit for all values together", |plan| match plan {
+            Plan::Related { filter, field, values, limit: Some(limit), .. } => {
+                let order = vec![Order { field, desc: false }, Order { field: 0, desc: false }];
+                let held = Filter::cond(field, Op::In, Operand::One(Source::Arg { index: values, nullable: false }));
+                Plan::Select { filter: filter.and(held), order, after: None, limit: Some(limit) }
+            }
+            plan => plan,
+        }),
+        ("the last records of each value", |plan| match plan {
+            Plan::Related { filter, field, values, order, limit } => {
+                let order = order.into_iter().map(|o| Order { desc: !o.desc, ..o }).collect();
+                Plan::Related { filter, field, values, order, limit }
+            }
             plan => plan,
         }),
         ("ties in the wrong order", |plan| match plan {

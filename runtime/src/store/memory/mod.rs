@@ -60,6 +60,9 @@ impl Memory {
             Plan::Select { filter, order, after, limit } => {
                 table.select(filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
             }
+            Plan::Related { filter, field, values, order, limit } => {
+                table.related(filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
+            }
             Plan::Exists { filter } => table.exists(filter, &args, &mut rows),
             Plan::Aggregate { filter, groups, compute, limit } => table.aggregate(filter, groups, compute, *limit, &args, &mut rows)?,
             Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,

@@ -112,13 +112,7 @@ impl Table {
         args: &[Value],
         rows: &mut Rows,
     ) -> Result<()> {
-        let limit = match limit {
-            None => usize::MAX,
-            Some(source) => match fixed(source, args) {
-                Some(Value::Int(n)) => usize::try_from(*n).unwrap_or(0),
-                _ => return Err(Error::internal("a limit is an integer")),
-            },
-        };
+        let limit = most(limit, args)?;
         let position = after.map(|after| position(after, args)).transpose()?;
         let behind = |record: &Record| match &position {
             None => true,
@@ -149,6 +143,35 @@ impl Table {
                     if !rows.push(&record[..]) {
                         break;
                     }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// For each of the values in a slot, the first records that hold it in a field.
+    pub(super) fn related(
+        &self,
+        filter: &Filter,
+        (field, slot): (usize, usize),
+        order: &[Order],
+        limit: Option<&Source>,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let limit = most(limit, args)?;
+        let mut found: BTreeMap<Key, Vec<Record>> = wanted(args.get(slot))?.into_iter().map(|value| (Key(value), Vec::new())).collect();
+        let data = self.data.read();
+        for record in data.records.values().filter(|r| matches(filter, &r[..], args)) {
+            if let Some(those) = found.get_mut(&Key(record[field].clone())) {
+                those.push(Arc::clone(record));
+            }
+        }
+        for mut those in found.into_values() {
+            those.sort_by(|a, b| order_by(order, a, b));
+            for record in those.iter().take(limit) {
+                if !rows.push(&record[..]) {
+                    return Ok(());
                 }
             }
         }
@@ -357,6 +380,31 @@ fn fixed<'a>(source: &'a Source, args: &'a [Value]) -> Option<&'a Value> {
         Source::Arg { index, .. } => args.get(*index),
         Source::Value(value) => Some(value),
         Source::Param(_) | Source::Ctx(_) | Source::Now => None,
+    }
+}
+
+fn most(limit: Option<&Source>, args: &[Value]) -> Result<usize> {
+    match limit.map(|source| fixed(source, args)) {
+        None => Ok(usize::MAX),
+        Some(Some(Value::Int(n))) => Ok(usize::try_from(*n).unwrap_or(0)),
+        Some(_) => Err(Error::internal("a limit is an integer")),
+    }
+}
+
+/// The values of a list that is one argument.
+fn wanted(list: Option<&Value>) -> Result<Vec<Value>> {
+    match list {
+        Some(Value::Strings(list)) => Ok(list.iter().cloned().map(Value::Text).collect()),
+        Some(Value::Json(text)) => {
+            let list: Vec<serde_json::Value> = serde_json::from_str(text).map_err(Error::internal)?;
+            let value = |value: serde_json::Value| match value {
+                serde_json::Value::Number(n) => n.as_i64().map(Value::Int),
+                serde_json::Value::String(text) => Some(Value::Text(text)),
+                _ => None,
+            };
+            list.into_iter().map(|v| value(v).ok_or_else(|| Error::internal("keys are texts or whole numbers"))).collect()
+        }
+        _ => Err(Error::internal("a list of keys is one argument")),
     }
 }
 

@@ -14,6 +14,7 @@ mod connect;
 mod error;
 mod lane;
 mod native;
+mod related;
 mod render;
 mod row;
 mod run;

@@ -50,6 +50,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
     let (sql, counting) = match plan {
         Plan::Insert => (r.insert()?, None),
         Plan::Select { filter, order, after, limit } => (r.select(filter, order, after.as_ref(), limit.as_ref())?, None),
+        Plan::Related { filter, field, values, order, limit } => (r.related(filter, (*field, *values), order, limit.as_ref())?, None),
         Plan::Exists { filter } => (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?), None),
         Plan::Aggregate { filter, groups, compute, limit } => (r.aggregate(filter, groups, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
@@ -69,7 +70,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
 /// Whether a statement changes nothing.
 pub(super) fn reads(statement: &Statement) -> bool {
     match statement.plan {
-        Plan::Select { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => true,
+        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => true,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
     }
 }
@@ -88,7 +89,7 @@ pub(super) fn type_of(kind: Kind) -> Type {
 }
 
 /// The type of a list of a field's values.
-fn list_of(kind: Kind) -> Result<Type> {
+pub(super) fn list_of(kind: Kind) -> Result<Type> {
     Ok(match kind {
         Kind::String | Kind::Enum(_) => Type::TEXT_ARRAY,
         Kind::Boolean => Type::BOOL_ARRAY,

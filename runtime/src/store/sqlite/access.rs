@@ -219,6 +219,21 @@ impl Path {
     }
 }
 
+/// The number of rows that values and a limit for each allow.
+///
+/// # Errors
+/// When an argument is missing.
+pub(super) fn keyed(values: usize, limit: Option<&Source>, args: &[Value]) -> Result<i64> {
+    let count = match args.get(values) {
+        Some(Value::Strings(list)) => list.len(),
+        // Whole numbers.
+        Some(Value::Json(text)) => text.bytes().filter(|b| *b == b',').count() + 1,
+        _ => return Err(Error::internal("a statement lacks its values")),
+    };
+    let each = limit.map_or(Ok(1), |limit| rows(limit, args))?;
+    Ok(i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(each))
+}
+
 /// The number of rows a limit allows.
 ///
 /// # Errors

@@ -464,6 +464,32 @@ async fn deep_pages_read_as_much_as_the_first() {
     store.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_of_each_value_are_all_that_is_read() {
+    const MANY: i64 = 20_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    filled(&TEXT_KEY, Spread::Rising, MANY, &[&store]).await;
+    let connection = connect(&folder);
+    for desc in [false, true] {
+        let order = vec![Order { field: CATEGORY, desc }, Order { field: ID, desc }];
+        let limit = Some(Source::Arg { index: 1, nullable: false });
+        let plan = Plan::Related { filter: Filter::TRUE, field: OWNER, values: 0, order, limit };
+        let native = render(&TEXT_KEY, &plan).expect("a plan");
+        let path = explain(&connection, &native);
+        assert!(matches!(native.runs, Runs::Keyed { .. }) && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)), "{path}");
+        // 4000 records of each value, of which 4 are wanted.
+        let args = [Value::Strings(vec!["o1".to_owned(), "o3".to_owned(), "none".to_owned()]), Value::Int(4)];
+        let (steps, _) = cost(&connection, &native, &args);
+        assert!(steps < 1000, "{steps} steps\n{path}");
+    }
+    let by_key = Plan::Related { filter: Filter::TRUE, field: ID, values: 0, order: Vec::new(), limit: None };
+    let native = render(&TEXT_KEY, &by_key).expect("a plan");
+    let path = explain(&connection, &native);
+    assert!(matches!(native.runs, Runs::Keyed { .. }) && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)), "{path}");
+    store.close().await;
+}
+
 /// Which reads must not run on the caller's thread.
 #[test]
 fn what_may_scan_runs_apart() {
@@ -471,6 +497,7 @@ fn what_may_scan_runs_apart() {
     let limit = || Some(Source::Value(Value::Int(20)));
     let by = |field, desc| vec![Order { field, desc }, Order { field: ID, desc }];
     let select = |filter, order, limit| Plan::Select { filter, order, after: None, limit };
+    let related = |field| Plan::Related { filter: Filter::TRUE, field, values: 0, order: by(CREATED, false), limit: limit() };
     let contains = Filter::cond(TITLE, Op::Contains, Operand::One(Source::Arg { index: 0, nullable: false }));
     let apart = [
         ("no limit", select(eq(STATUS_FIELD), Vec::new(), None)),
@@ -484,6 +511,7 @@ fn what_may_scan_runs_apart() {
         ("text within", Plan::Exists { filter: contains }),
         ("existence without an index", Plan::Exists { filter: eq(TITLE) }),
         ("one value twice", Plan::Exists { filter: eq(CATEGORY).and(eq(CATEGORY)) }),
+        ("values of a field without an index", related(TITLE)),
         ("half of a unique", Plan::Exists { filter: eq(HANDLE) }),
     ];
     for (case, plan) in apart {

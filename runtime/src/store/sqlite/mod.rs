@@ -15,6 +15,7 @@ mod file;
 mod outbox;
 mod pool;
 mod reader;
+mod related;
 mod render;
 mod row;
 mod schema;

@@ -62,6 +62,7 @@ impl Readers {
         let inline = match &native.runs {
             Runs::Inline => Ok(true),
             Runs::Limited(limit) => access::rows(limit, &args).map(|rows| rows <= INLINE),
+            Runs::Keyed { values, limit } => access::keyed(*values, limit.as_ref(), &args).map(|rows| rows <= INLINE),
             Runs::Apart | Runs::Writer => Ok(false),
         };
         match inline {

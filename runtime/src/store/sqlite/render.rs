@@ -30,6 +30,8 @@ pub(super) enum Runs {
     Inline,
     /// On the caller's thread if the limit is small: it looks at that many rows at most.
     Limited(Source),
+    /// On the caller's thread if the values in a slot are few: it looks at so many rows of each at most, or one.
+    Keyed { values: usize, limit: Option<Source> },
     /// On a thread for long reads.
     Apart,
 }
@@ -71,6 +73,10 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 _ => (String::new(), Runs::Apart),
             };
             (r.select(&way, filter, order, after.as_ref(), limit.as_ref())?, None, runs)
+        }
+        Plan::Related { filter, field, values, order, limit } => {
+            let (sql, runs) = r.related(filter, (*field, *values), order, limit.as_ref())?;
+            (sql, None, runs)
         }
         Plan::Exists { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[], None) {

@@ -21,6 +21,7 @@ use crate::{Error, Result, Value};
 const GROUP: usize = 256;
 
 /// What the writer is asked to do.
+#[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
 enum Request {
     Write(Job),
     /// To work for one caller alone for a while.

@@ -1,0 +1,125 @@
+//! Relations as a member of the descriptor, as consts of the struct, and what only types decide. `__lp` is in scope.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+
+use super::{OnDelete, Relation, Side};
+use crate::entity::model::{EntityModel, marker_module};
+use crate::entity::{Kind, check};
+use crate::expr::{at, beside, index};
+use crate::names;
+
+/// `relations: &[..],`; nothing when there are none.
+pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
+    if model.relations.is_empty() || model.inert {
+        return None;
+    }
+    let relations = model.relations.iter().map(|relation| {
+        let (name, wire, target) = (name(relation), wire(relation), &relation.target);
+        let entity = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+        match relation.side {
+            Side::BelongsTo => {
+                let key = index(relation.field.unwrap_or_default());
+                let on_delete = match relation.on_delete {
+                    Some((_, OnDelete::Restrict)) => Some(quote!(.on_delete(__lp::OnDelete::Restrict))),
+                    Some((_, OnDelete::SetNull)) => Some(quote!(.on_delete(__lp::OnDelete::SetNull))),
+                    Some((_, OnDelete::Cascade)) => Some(quote!(.on_delete(__lp::OnDelete::Cascade))),
+                    Some((_, OnDelete::None)) | None => None,
+                };
+                quote!(__lp::Relation::belongs_to(#name, #wire, || #entity, #key) #on_delete)
+            }
+            Side::HasMany => {
+                let marker = marker(relation);
+                let key = at(quote!(<#marker as __lp::Field>::INDEX), &relation.key.to_token_stream());
+                let max = relation.max.as_ref().map(|max| quote!(.max(#max)));
+                quote!(__lp::Relation::has_many(#name, #wire, || #entity, #key) #max)
+            }
+        }
+    });
+    Some(quote!(relations: &[#(#relations),*],))
+}
+
+/// `Post::AUTHOR`, for code.
+pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
+    if model.relations.is_empty() || model.inert || !crate::SERVER {
+        return None;
+    }
+    let (ident, vis, krate) = (&model.ident, &model.vis, &model.krate);
+    let consts = model.relations.iter().map(|relation| {
+        let (name, target) = (name(relation), &relation.target);
+        let constant = format_ident!("{}", names::snake(&name).to_uppercase(), span = relation.name.span());
+        let (side, doc) = match relation.side {
+            Side::BelongsTo => (quote!(One), format!(" The relation `{name}`, for `related`.")),
+            Side::HasMany => (quote!(Many), format!(" The relation `{name}`, for `related_pages`.")),
+        };
+        quote! {
+            #[doc = #doc]
+            #vis const #constant: #krate::entity::#side<#ident, #target> = #krate::entity::#side::new(#name);
+        }
+    });
+    Some(quote! {
+        #[allow(dead_code, private_interfaces)] // for code; an app may leave it to `include`
+        impl #ident { #(#consts)* }
+    })
+}
+
+/// Rule 64: that the key has the type of the other side's ids, and that a page of many can go on.
+pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
+    let mut out = TokenStream::new();
+    for relation in &model.relations {
+        let (key, target) = (relation.key.unraw().to_string(), &relation.target);
+        let shown = check::type_text(&syn::parse_quote!(#target));
+        let span = relation.key.span();
+        match (relation.side, relation.field) {
+            (Side::BelongsTo, Some(field)) => {
+                let field = &model.fields[field];
+                let (module, ident) = (&model.generated.module, &field.ident);
+                let marker = at(quote!(#module::#ident), &relation.key.to_token_stream());
+                let is = match field.kind {
+                    Kind::Other => "another type".to_owned(),
+                    _ => check::kind_text(field),
+                };
+                let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
+                let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
+                let target = at(quote!(#target), &target.to_token_stream());
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker, #target>(#text, #whole);));
+            }
+            (Side::HasMany, _) => {
+                let (marker, ident) = (marker(relation), &model.ident);
+                let own_name = &model.name;
+                let text =
+                    format!("linchpin: key `{key}` of `{shown}` is no string, `{own_name}` has string ids\nhelp: make it a `String`");
+                let whole =
+                    format!("linchpin: key `{key}` of `{shown}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`");
+                let page = format!(
+                    "linchpin: the list of `{shown}` does not filter by `{key}`: pages of `{}` could not go on\nhelp: on `{shown}`, \
+                     `belongs_to(.., key = {key})`, or mark the field `filterable`",
+                    name(relation)
+                );
+                let own = at(quote!(#ident), &relation.key.to_token_stream());
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker, #own>(#text, #whole);));
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_listed::<#marker>(#page);));
+            }
+            (Side::BelongsTo, None) => {}
+        }
+    }
+    out
+}
+
+/// `comment::post_id`, at the user's token.
+fn marker(relation: &Relation) -> TokenStream {
+    let last = relation.target.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default();
+    let module = marker_module(&last, relation.target.span());
+    let ident = &relation.key;
+    at(beside(&relation.target, &quote!(#module::#ident)), &relation.key.to_token_stream())
+}
+
+fn name(relation: &Relation) -> String {
+    relation.name.unraw().to_string()
+}
+
+fn wire(relation: &Relation) -> String {
+    names::camel(&name(relation))
+}

@@ -1,0 +1,347 @@
+//! Records together with those that they name: one further statement per relation, whatever the number of records.
+//!
+//! Rows come as JSON with notes of where each ends and which keys it holds; what belongs to them is written between their last
+//! member and their closing brace. Nothing is parsed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::guard::Included;
+use super::{BoxFuture, Form, Outcome, Table};
+use crate::entity::{Link, Relation, ScopeFrom};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{Order, Plan, Projection, Rows};
+use crate::validate::list_value;
+use crate::{Cx, Error, Result, Value};
+
+/// What is to be shown with the records of an entity.
+#[derive(Debug, Default)]
+pub struct Includes {
+    /// Each relation once.
+    pub relations: Vec<Include>,
+}
+
+/// A relation that is to be shown.
+#[derive(Debug)]
+pub struct Include {
+    /// The relation.
+    pub relation: &'static Relation,
+    /// The other entity.
+    pub table: Arc<Table>,
+    /// What is shown of its records.
+    pub projection: Arc<Projection>,
+    /// The call, as far as it sees those.
+    pub cx: Cx,
+    /// What is shown with those.
+    pub inner: Includes,
+}
+
+/// A key of a record, as it is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    Int(i64),
+    Text(String),
+}
+
+impl Name {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Int(key) => Some(Self::Int(*key)),
+            Value::Text(key) => Some(Self::Text(key.clone())),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Int(key) => Value::Int(*key),
+            Self::Text(key) => Value::Text(key.clone()),
+        }
+    }
+}
+
+/// Finished JSON, and where that of each key stands.
+struct Attached {
+    json: Vec<u8>,
+    of: BTreeMap<Name, Range<usize>>,
+    /// For keys without any.
+    none: &'static [u8],
+}
+
+impl Attached {
+    fn get(&self, key: Option<&Name>) -> &[u8] {
+        key.and_then(|key| self.of.get(key)).map_or(self.none, |at| &self.json[at.clone()])
+    }
+}
+
+const NO_RECORD: &[u8] = b"null";
+const NO_PAGE: &[u8] = b"{\"items\":[],\"nextCursor\":null,\"hasMore\":false}";
+
+impl Includes {
+    /// The fields of an entity's records that have to be known.
+    fn fields(&self, table: &Table) -> Vec<usize> {
+        let own = |include: &Include| match include.relation.link {
+            Link::BelongsTo { key, .. } => key,
+            Link::HasMany { .. } => table.desc.primary,
+        };
+        self.relations.iter().map(own).collect()
+    }
+
+    /// The form in which an entity's records have to be read.
+    pub fn form(&self, table: &Table, projection: &Arc<Projection>) -> Form {
+        Form::Noted(Arc::clone(projection), self.fields(table).into())
+    }
+
+    /// Whether a call may see what it asks for, as far as tenant and scope say.
+    ///
+    /// # Errors
+    /// 401 or 403.
+    pub fn admit(&self) -> Result<()> {
+        for include in &self.relations {
+            include.table.admit(&include.cx, include.route().name())?;
+            include.inner.admit()?;
+        }
+        Ok(())
+    }
+
+    /// Completes what a call has answered: one record, a page or an array of them.
+    ///
+    /// # Errors
+    /// When the store cannot answer; `internal` for an answer whose records were not read in [`Includes::form`].
+    pub async fn complete(&self, table: &Table, projection: &Projection, outcome: Outcome) -> Result<Outcome> {
+        Ok(match outcome {
+            Outcome::Record(rows) => Outcome::Record(self.rows(table, projection, rows).await?),
+            Outcome::Page { rows, next_cursor } => Outcome::Page { rows: self.rows(table, projection, rows).await?, next_cursor },
+            Outcome::List(rows) => Outcome::List(self.rows(table, projection, rows).await?),
+            other => other,
+        })
+    }
+
+    async fn rows(&self, table: &Table, projection: &Projection, mut rows: Rows) -> Result<Rows> {
+        if rows.count == 0 && rows.json.is_empty() && rows.records.is_empty() {
+            return Ok(rows);
+        }
+        // What an override has read as values is projected now.
+        if !rows.records.is_empty() {
+            let mut read = Rows::count().noting(self.fields(table).into());
+            let mut json = Vec::with_capacity(512);
+            for (n, record) in rows.records.iter().enumerate() {
+                if n > 0 {
+                    json.push(b',');
+                }
+                projection.write(&**record, &mut json);
+                read.push(&**record);
+                if let Some(note) = read.notes.as_mut().and_then(|notes| notes.rows.last_mut()) {
+                    note.end = json.len();
+                }
+            }
+            (rows.json, rows.notes) = (json, read.notes);
+            rows.records.clear();
+        }
+        if rows.noted().is_empty() {
+            return Err(Error::internal("the records were read in a form that nothing can be included in"));
+        }
+        let objects = self.joined(table, &rows, b",").await?;
+        rows.json = objects.json;
+        rows.notes = None;
+        Ok(rows)
+    }
+
+    /// The rows with all that is included, `between` them, and where each stands.
+    async fn joined(&self, table: &Table, rows: &Rows, between: &[u8]) -> Result<Objects> {
+        let fields = self.fields(table);
+        let mut attached = Vec::with_capacity(self.relations.len());
+        for (include, field) in self.relations.iter().zip(&fields) {
+            let at = rows.noted_at(*field).ok_or_else(|| Error::internal("a key was not noted"))?;
+            let keys: Vec<Option<Name>> = rows.noted().iter().map(|note| note.values.get(at).and_then(Name::of)).collect();
+            let distinct: BTreeSet<Name> = keys.iter().flatten().cloned().collect();
+            let found = include.attach(distinct).await?;
+            attached.push((include.relation.wire, keys, found));
+        }
+        let mut out = Objects { json: Vec::with_capacity(rows.json.len() * 2), at: Vec::with_capacity(rows.noted().len()) };
+        let mut start = 0;
+        for (n, note) in rows.noted().iter().enumerate() {
+            if n > 0 {
+                out.json.extend_from_slice(between);
+            }
+            let begin = out.json.len();
+            // The closing brace comes last.
+            let own = &rows.json[start..note.end.saturating_sub(1)];
+            out.json.extend_from_slice(own);
+            let mut comma = own.len() > 1;
+            for (wire, keys, found) in &attached {
+                if std::mem::replace(&mut comma, true) {
+                    out.json.push(b',');
+                }
+                crate::json::write_str(wire, &mut out.json);
+                out.json.push(b':');
+                out.json.extend_from_slice(found.get(keys[n].as_ref()));
+            }
+            out.json.push(b'}');
+            out.at.push(begin..out.json.len());
+            // A comma stands between rows.
+            start = note.end + 1;
+        }
+        Ok(out)
+    }
+}
+
+/// JSON objects, and where each stands.
+struct Objects {
+    json: Vec<u8>,
+    at: Vec<Range<usize>>,
+}
+
+impl Include {
+    fn route(&self) -> Included {
+        Included::of(self.relation)
+    }
+
+    /// What belongs to each of some keys.
+    fn attach(&self, keys: BTreeSet<Name>) -> BoxFuture<'_, Result<Attached>> {
+        Box::pin(async move {
+            let none = if let Link::BelongsTo { .. } = self.relation.link { NO_RECORD } else { NO_PAGE };
+            let mut out = Attached { json: Vec::new(), of: BTreeMap::new(), none };
+            if keys.is_empty() {
+                return Ok(out);
+            }
+            let (table, cx) = (&self.table, &self.cx);
+            let (field, order, _) = parts(self.relation, table);
+            let noted = std::iter::once(field).chain(order.iter().map(|o| o.field)).chain(self.inner.fields(table));
+            let rows = Rows::json(&self.projection).noting(noted.collect());
+            let mut rows = table.related(cx, self.relation, keys.iter().map(Name::value).collect(), rows).await?;
+            let groups = group(self.relation, &mut rows);
+            let objects = self.inner.joined(table, &rows, b",").await?;
+            for (key, members, more) in groups {
+                let Some(first) = objects.at.get(members.start).map(|at| at.start) else { continue };
+                let last = objects.at.get(members.end - 1).map_or(first, |at| at.end);
+                let begin = out.json.len();
+                if let Link::BelongsTo { .. } = self.relation.link {
+                    out.json.extend_from_slice(&objects.json[first..last]);
+                } else {
+                    let next = if more { Some(table.next_related(cx, self.relation, &key, &rows, members.end - 1)?) } else { None };
+                    crate::json::write_page(&objects.json[first..last], next.as_deref(), &mut out.json);
+                }
+                out.of.insert(key, begin..out.json.len());
+            }
+            Ok(out)
+        })
+    }
+}
+
+/// The field of the other entity that is looked at, the order of its records, and how many of them count.
+fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>) {
+    match relation.link {
+        Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
+        Link::HasMany { key, max } => (key, table.order(table.desc.sort.field, table.desc.sort.desc), Some(max)),
+    }
+}
+
+/// The rows of each key, with those beyond the most that are shown taken out; and whether there were any.
+fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)> {
+    let max = match relation.link {
+        Link::BelongsTo { .. } => 1,
+        Link::HasMany { max, .. } => max as usize,
+    };
+    let mut groups: Vec<(Name, Range<usize>, bool)> = Vec::new();
+    let (mut json, mut notes) = (Vec::with_capacity(rows.json.len()), Vec::with_capacity(rows.noted().len()));
+    let mut start = 0;
+    let records = std::mem::take(&mut rows.records);
+    let mut kept = Vec::with_capacity(records.len());
+    let mut records = records.into_iter();
+    for mut note in rows.notes.as_mut().map(|notes| std::mem::take(&mut notes.rows)).unwrap_or_default() {
+        let (object, record) = (start..note.end, records.next());
+        start = note.end + 1;
+        // The first of the noted fields is the one that was looked at.
+        let Some(key) = note.values.first().and_then(Name::of) else { continue };
+        match groups.last_mut().filter(|(of, ..)| *of == key) {
+            Some((_, members, more)) if members.len() == max => {
+                *more = true;
+                continue;
+            }
+            Some((_, members, _)) => members.end += 1,
+            None => groups.push((key, notes.len()..notes.len() + 1, false)),
+        }
+        if !object.is_empty() {
+            if !json.is_empty() {
+                json.push(b',');
+            }
+            json.extend_from_slice(&rows.json[object]);
+        }
+        note.end = json.len();
+        notes.push(note);
+        kept.extend(record);
+    }
+    (rows.json, rows.records) = (json, kept);
+    if let Some(noted) = &mut rows.notes {
+        noted.rows = notes;
+    }
+    groups
+}
+
+/// The records of a relation, and what continues behind them when there are more.
+type Group = (Vec<Box<[Value]>>, Option<String>);
+
+impl Table {
+    /// A relation of the entity; the macro has made its name.
+    fn relation(&self, name: &str) -> Result<&'static Relation> {
+        let found = self.desc.relations.iter().find(|relation| relation.name == name);
+        found.ok_or_else(|| Error::internal(format!("`{}` has no relation `{name}`", self.desc.name)))
+    }
+
+    /// The records of a relation for each of some keys, as values: one statement.
+    ///
+    /// # Errors
+    /// When the store cannot answer; 401 or 403 when tenant or scope of the other entity need what the caller has not.
+    pub(super) async fn related_values(&self, cx: &Cx, name: &str, keys: &[Value]) -> Result<Vec<Group>> {
+        let relation = self.relation(name)?;
+        let other = self.sibling((relation.target)())?;
+        let named: Vec<Option<Name>> = keys.iter().map(Name::of).collect();
+        let distinct: BTreeSet<Name> = named.iter().flatten().cloned().collect();
+        let (field, order, _) = parts(relation, &other);
+        let mut found = BTreeMap::new();
+        if !distinct.is_empty() {
+            let noted = std::iter::once(field).chain(order.iter().map(|o| o.field));
+            let rows = Rows::records(other.desc).noting(noted.collect());
+            let mut rows = other.related(cx, relation, distinct.iter().map(Name::value).collect(), rows).await?;
+            for (key, members, more) in group(relation, &mut rows) {
+                let next = if more { Some(other.next_related(cx, relation, &key, &rows, members.end - 1)?) } else { None };
+                found.insert(key, (rows.records[members].to_vec(), next));
+            }
+        }
+        let of = |name: &Option<Name>| name.as_ref().and_then(|name| found.get(name)).cloned().unwrap_or_default();
+        Ok(named.iter().map(of).collect())
+    }
+
+    /// Records of this entity for the keys that a relation of another one looks for: one statement, under the guard of the
+    /// route that shows them. One record more than is shown tells that there are more.
+    async fn related(&self, cx: &Cx, relation: &Relation, keys: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let (field, order, max) = parts(relation, self);
+        let mut args = vec![list_value(&keys)];
+        let limit = max.map(|max| {
+            args.push(Value::Int(i64::from(max) + 1));
+            Source::Arg { index: 1, nullable: false }
+        });
+        let route = Included::of(relation).name();
+        let statement =
+            self.shape(route, &[b'r', field as u8], || Plan::Related { filter: Filter::TRUE, field, values: 0, order, limit })?;
+        self.execute(cx, &statement, args, rows).rows().await
+    }
+
+    /// What continues behind a row at the list of this entity, filtered by the key or below it.
+    fn next_related(&self, cx: &Cx, relation: &Relation, key: &Name, rows: &Rows, last: usize) -> Result<String> {
+        let (field, order, _) = parts(relation, self);
+        let missing = || Error::internal("a position was not noted");
+        let note = rows.noted().get(last).ok_or_else(missing)?;
+        let position = |o: &Order| rows.noted_at(o.field).and_then(|at| note.values.get(at)).cloned().ok_or_else(missing);
+        let position = order.iter().map(position).collect::<Result<Vec<_>>>()?;
+        let below = self.desc.scope.iter().any(|scope| scope.field == field && matches!(scope.from, ScopeFrom::Path(_)));
+        if below {
+            let cx = cx.clone().within_value(self.desc, field, key.value());
+            return self.seal(&cx, "list", Filter::TRUE, &order, &position);
+        }
+        let held = Filter::cond(field, Op::Eq, Operand::One(Source::Value(key.value())));
+        self.seal(cx, "list", Filter::All(vec![held]), &order, &position)
+    }
+}

@@ -1,0 +1,123 @@
+//! What an `include` costs: one further statement per path, whatever the page holds. A store that counts stands before each.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::entity::EntityDesc;
+use linchpin::resource::BoxFuture;
+use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::{Result, Value};
+use serde_json::json;
+
+use crate::relations::LETTERS;
+use crate::server::Server;
+
+struct Counting {
+    store: Arc<dyn Store>,
+    statements: Arc<AtomicUsize>,
+}
+
+impl Store for Counting {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        self.store.supports(capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.store.prepare(entity, plan)
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        self.statements.fetch_add(1, Ordering::SeqCst);
+        self.store.run(statement, args, rows)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        self.store.begin()
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        self.store.install(entities)
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        self.store.ready()
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.close()
+    }
+}
+
+async fn cost(store: Arc<dyn Store>) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let s = Server::memory_with(&LETTERS, |app| app.store(Arc::new(counting))).await;
+    for n in 0..50 {
+        for (path, body) in [
+            ("/writers", json!({"id": format!("w{n}"), "name": "Ada"})),
+            ("/essays", json!({"id": format!("e{n}"), "title": "On notes", "writerId": format!("w{}", n % 20)})),
+            ("/remarks", json!({"id": format!("r{n}"), "essayId": format!("e{}", n % 10), "writerId": format!("w{n}")})),
+        ] {
+            assert_eq!(s.post(path, body).await.status, 201);
+        }
+    }
+    for (path, expected) in [
+        ("/essays?limit=50", 1),
+        ("/essays?limit=50&include=writer", 2),
+        ("/essays?limit=3&include=writer", 2),
+        ("/essays?limit=50&include=remarks", 2),
+        ("/essays?limit=50&include=writer,remarks", 3),
+        // What leads to a path is a path.
+        ("/essays?limit=50&include=remarks.writer", 3),
+        ("/essays?limit=50&include=writer,remarks,remarks.writer,remarks.essay", 5),
+        ("/essays/e1?include=writer,remarks", 3),
+        ("/essays/by-writer?writerId=w1&include=writer", 2),
+        ("/essays/find?q=notes&include=remarks.writer", 3),
+        // Nobody is asked about no record.
+        ("/essays/nothing?include=writer", 1),
+        ("/remarks?include=parent", 1),
+    ] {
+        let before = statements.load(Ordering::SeqCst);
+        let reply = s.get(path).await;
+        assert!(reply.status == 200 || path.contains("nothing"), "{path} {reply:?}");
+        assert_eq!(statements.load(Ordering::SeqCst) - before, expected, "{path}");
+    }
+    let page = s.get("/essays?limit=50&include=writer,remarks").await.json();
+    let whole = |item: &serde_json::Value| item["writer"]["name"] == "Ada" && item["remarks"]["items"].is_array();
+    assert!(page["items"].as_array().is_some_and(|items| items.len() == 50 && items.iter().all(whole)));
+}
+
+mod memory {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn cost() {
+        super::cost(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
+}
+
+mod sqlite {
+    use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn cost() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::cost(std::sync::Arc::new(store)).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn cost() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::cost(std::sync::Arc::new(store)).await;
+    }
+}

@@ -1,0 +1,16 @@
+use linchpin::prelude::*;
+
+#[entity(index(post_id))]
+pub struct Comment {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub post_id: i64,
+}
+
+#[entity(has_many(comments: Comment, key = post_id))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct User {
+    #[field(primary, default = uuid)]
+    pub id: String,
+}
+
+#[entity(belongs_to(author: User, key = author_id, on_delete = "setnull"))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub author_id: Option<String>,
+}
+
+fn main() {}
