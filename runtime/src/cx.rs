@@ -188,7 +188,7 @@ impl Cx {
 
     /// The same call from an address.
     #[cfg(feature = "server")]
-    pub(crate) fn from_address(mut self, from: Option<IpAddr>) -> Self {
+    pub(crate) fn called_from(mut self, from: Option<IpAddr>) -> Self {
         self.from = from;
         self
     }

@@ -63,7 +63,7 @@ pub(super) async fn run(
     if !policy.roles.is_empty() {
         (app.auth.require_role)(&actor, policy.roles)?;
     }
-    let mut cx = Cx::new(actor, (app.clock)(), id.shared()).from_address(from);
+    let mut cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
     let emitted = mounted.emits.then(|| cx.watch());
     let response = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,

@@ -87,7 +87,7 @@ pub struct Rows {
     /// Fields whose values in the last row are kept, for cursors.
     keys: Vec<usize>,
     /// Field of the version counter.
-    version_field: Option<usize>,
+    version_field: Option<u32>,
     /// Rows taken.
     pub count: usize,
     /// Whether a row beyond the limit was seen.
@@ -187,7 +187,8 @@ impl Rows {
     /// Keeps the version of the last row.
     #[must_use]
     pub fn version_of(mut self, entity: &EntityDesc) -> Self {
-        self.version_field = entity.version.map(|v| v.field);
+        // An entity has at most 200 fields.
+        self.version_field = entity.version.map(|v| v.field as u32);
         self
     }
 
@@ -250,7 +251,7 @@ impl Rows {
             self.last = self.keys.iter().map(|k| row.value(*k).to_owned()).collect();
         }
         if let Some(field) = self.version_field {
-            self.version = match row.value(field) {
+            self.version = match row.value(field as usize) {
                 ValueRef::Int(v) => Some(v),
                 _ => None,
             };

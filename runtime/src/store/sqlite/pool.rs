@@ -81,7 +81,7 @@ impl Pool {
             Some((of_caller, Arc::clone(&self.places).try_acquire_owned().ok()?))
         };
         if let Some((of_caller, place)) = at_once() {
-            return Ok(Place { _place: place, _of_caller: of_caller, _share: share });
+            return Ok(Place { _of_all: place, _of_caller: of_caller, _share: share });
         }
         let _waiting = Waiting::enter(&self.queue).ok_or_else(|| Error::unavailable("too many long reads wait"))?;
         let in_turn = async {
@@ -92,7 +92,7 @@ impl Pool {
             Ok::<_, AcquireError>((of_caller, Arc::clone(&self.places).acquire_owned().await?))
         };
         match tokio::time::timeout(PATIENCE, in_turn).await {
-            Ok(Ok((of_caller, place))) => Ok(Place { _place: place, _of_caller: of_caller, _share: share }),
+            Ok(Ok((of_caller, place))) => Ok(Place { _of_all: place, _of_caller: of_caller, _share: share }),
             Ok(Err(_)) => Err(super::closed()),
             Err(_) => Err(Error::unavailable("no place for a long read became free in time")),
         }
@@ -147,7 +147,7 @@ impl Pool {
 
 /// Where a read runs; what it holds is free again when it is dropped.
 struct Place {
-    _place: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
     _of_caller: Option<OwnedSemaphorePermit>,
     /// Last, so that the caller is forgotten after everything else.
     _share: Option<Share>,
