@@ -65,7 +65,12 @@ impl<'a> Model<'a> {
             reach::check(&args, plan, &name, declared, entity, scope.d);
             let answers = plan.parts.is_empty() && plan.returns.is_record();
             let policies = std::iter::once(&args.route.policy).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()));
-            let records = !matches!(kind.name(), "derive" | "computed_aggregate" | "custom");
+            let by_id = || routes.iter().flatten().any(|(_, segments)| segments.contains(&Segment::Param("id".to_owned())));
+            let records = match kind.name() {
+                "derive" | "computed_aggregate" => false,
+                "custom" => by_id(),
+                _ => true,
+            };
             policies.for_each(|policy| {
                 narrow::check_operation(policy, answers, entity, scope.d);
                 permission::check_operation(policy, records, entity, scope.d);

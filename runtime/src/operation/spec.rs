@@ -114,6 +114,9 @@ impl OpSpec {
         let names_one = !self.kind.matches().is_empty() || self.params.iter().any(|p| p.place == Place::Id);
         match self.kind.subject() {
             Subject::Record if !names_one => Subject::Foreign,
+            // What a function does to how many records, nobody here knows.
+            _ if self.kind.runs_code() && !self.params.iter().any(|p| p.place == Place::Id) => Subject::Foreign,
+            _ if self.kind.runs_code() => Subject::Record,
             subject => subject,
         }
     }
@@ -237,6 +240,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         if self.by_id() { Subject::Record } else { Subject::Records }
     }
 
+    /// Whether it runs a function of the user's, so that a permission has to be judged before.
+    fn runs_code(&self) -> bool {
+        self.name() == "custom"
+    }
+
     /// What the records it works on must equal, parameters that are left out apart; empty when it goes by the id alone.
     fn matches(&self) -> &'static [AssignSpec] {
         &[]
@@ -333,4 +341,41 @@ pub enum Answer {
         /// Whether the answer is an object around the record.
         wrapped: bool,
     },
+}
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Code(Answer);
+
+    impl Kind for Code {
+        fn name(&self) -> &'static str {
+            "custom"
+        }
+
+        fn capability(&self) -> &'static str {
+            "custom.factory"
+        }
+
+        fn returns(&self) -> Answer {
+            self.0
+        }
+
+        fn plan(&'static self, _: &'static OpSpec, _: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
+            Err(crate::Error::not_found())
+        }
+    }
+
+    /// A permission over a function is never judged by what the function might do with records.
+    #[test]
+    fn functions_work_on_the_record_of_their_path_or_on_none() {
+        static ID: [ParamSpec; 1] = [crate::__private::in_id("id", 0)];
+        static KINDS: [Code; 4] = [Code(Answer::Nothing), Code(Answer::Record), Code(Answer::RecordOrNull), Code(Answer::Page)];
+        for kind in &KINDS {
+            assert_eq!(OpSpec::new("f", kind).subject(), Subject::Foreign, "{kind:?}");
+            assert_eq!(OpSpec::new("f", kind).params(&ID).subject(), Subject::Record, "{kind:?}");
+        }
+    }
 }

@@ -169,6 +169,7 @@ impl Permit {
         args: &[Option<Value>],
         looks: bool,
     ) -> Result<(Cx, Option<Filter>)> {
+        let looks = looks || spec.kind.runs_code();
         let written = match self.resource.filter(|_| self.waits()).and_then(|field| spec.kind.writes(field)) {
             Some(source) => given(source, cx, args)?,
             None => None,
