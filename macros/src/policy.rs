@@ -1,6 +1,8 @@
 //! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
 
+pub(crate) mod event;
 mod guards;
+pub(crate) mod idempotent;
 mod middleware;
 pub(crate) mod narrow;
 pub(crate) mod permission;
@@ -27,9 +29,9 @@ pub(crate) struct Policy {
     pub(crate) max_body: Option<u64>,
     /// In milliseconds.
     pub(crate) timeout: Option<u64>,
-    /// What its events are called.
-    pub(crate) event: Option<LitStr>,
+    pub(crate) event: Option<event::Event>,
     pub(crate) rate_limit: Option<rate::RateLimit>,
+    pub(crate) idempotent: Option<idempotent::Idempotent>,
     pub(crate) input: Option<narrow::Fields>,
     pub(crate) output: Option<narrow::Fields>,
     pub(crate) summary: Option<LitStr>,
@@ -58,6 +60,7 @@ pub(crate) const KEYS: &[&str] = &[
     "timeout",
     "event",
     "rate_limit",
+    "idempotent",
     "input",
     "output",
     "summary",
@@ -66,7 +69,7 @@ pub(crate) const KEYS: &[&str] = &[
 ];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &["audit", "idempotent", "method", "path", "base", "description", "output_once", "paging"];
+pub(crate) const LATER: &[&str] = &["audit", "method", "path", "base", "description", "output_once", "paging"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -80,8 +83,9 @@ impl Policy {
             "disabled" => self.disabled = opt.flag(d),
             "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
             "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
-            "event" => self.event = event(opt, d),
+            "event" => self.event = event::read(opt, d),
             "rate_limit" => self.rate_limit = rate::read(opt, d),
+            "idempotent" => self.idempotent = idempotent::read(opt, d),
             "input" => self.input = narrow::read(opt, "input(title, body)", d),
             "output" => self.output = narrow::read(opt, "output(id, title)", d),
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
@@ -116,15 +120,15 @@ impl Policy {
         let disabled = self.disabled.then(|| quote!(.disable()));
         let max_body = self.max_body.map(Literal::u64_unsuffixed).map(|bytes| quote!(.max_body(#bytes)));
         let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
-        // A literal, so that a reference to it is static.
-        let event = self.event.as_ref().map(|name| quote!(.event(&__lp::EventDesc { name: Some(#name), payload: None, records: false })));
+        let event = self.event.as_ref().map(event::Event::tokens);
         let rate_limit = self.rate_limit.as_ref().map(rate::RateLimit::tokens);
+        let idempotent = self.idempotent.as_ref().map(idempotent::Idempotent::tokens);
         let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
         let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
         let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
         let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #input #output #summary #tags #deprecated)
+        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #input #output #summary #tags #deprecated)
     }
 }
 
@@ -155,20 +159,6 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
             None
         }
     }
-}
-
-fn event(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
-    const EXAMPLE: &str = "event = \"posts.published\"";
-    let name = opt.text(EXAMPLE, d)?;
-    let text = name.value();
-    let part =
-        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
-    if text.len() > 127 || !text.split('.').all(part) {
-        d.error(&name, "the name of an event is made of small letters, digits, `-` and `_`, with dots between its parts")
-            .help(format!("`{EXAMPLE}`"));
-        return None;
-    }
-    Some(name)
 }
 
 fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {

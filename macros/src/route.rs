@@ -8,7 +8,7 @@ use syn::{ItemFn, Path};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
-use crate::operation::path::{RouteArgs, Segment};
+use crate::operation::path::{Method, RouteArgs, Segment};
 use crate::options;
 use crate::policy;
 
@@ -56,6 +56,9 @@ impl Args {
         }
         policy::narrow::refuse(&route.policy, d);
         policy::permission::refuse(&route.policy, d);
+        if route.method.as_ref().is_some_and(|(method, _)| *method == Method::Get) {
+            policy::idempotent::refuse(&route.policy, "a GET route", d);
+        }
         for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
             if options::lacks(&options, name, &known) {
                 d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));

@@ -8,7 +8,7 @@ pub use crate::entity::{
     SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
-pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 /// A request, as extra routes get it.

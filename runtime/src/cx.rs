@@ -193,6 +193,12 @@ impl Cx {
         self
     }
 
+    /// Where the request came from, as far as that is known.
+    #[cfg(feature = "server")]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.from
+    }
+
     /// A number for whose call it is, where callers share what there is little of: equal for calls of one actor, or of one
     /// address when the actor is anonymous; `None` for the application itself.
     #[cfg(feature = "server")]
@@ -352,6 +358,15 @@ impl Cx {
     #[cfg(feature = "server")]
     pub(crate) fn watch(&mut self) -> Arc<OnceLock<Uuid>> {
         Arc::clone(self.emitted.get_or_insert_default())
+    }
+
+    /// The first event of the call so far, or of the transaction that it is part of.
+    #[cfg(feature = "server")]
+    pub(crate) fn first_event(&self) -> Option<Uuid> {
+        match &self.transaction {
+            Some(transaction) => transaction.first_event(),
+            None => self.emitted.as_ref()?.get().cloned(),
+        }
     }
 
     /// Notes an event of the call; the first one counts.

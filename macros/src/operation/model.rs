@@ -10,7 +10,7 @@ use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::{Scope, Sibling};
-use crate::policy::{narrow, permission};
+use crate::policy::{event, idempotent, narrow, permission};
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -71,10 +71,15 @@ impl<'a> Model<'a> {
                 "custom" => by_id(),
                 _ => true,
             };
-            policies.for_each(|policy| {
+            for policy in policies {
                 narrow::check_operation(policy, answers, entity, scope.d);
                 permission::check_operation(policy, records, entity, scope.d);
-            });
+                event::check_operation(policy, kind.name(), entity, scope.d);
+            }
+            let reading = plan.parts.iter().filter(|part| part.method == Method::Get).filter_map(|part| part.policy.as_ref());
+            for policy in reading.chain((plan.parts.is_empty() && plan.reads()).then_some(&args.route.policy)) {
+                idempotent::refuse(policy, "an operation that only reads", scope.d);
+            }
         }
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
         let marker = |p: &crate::expr::Param| {

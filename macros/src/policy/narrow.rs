@@ -57,12 +57,28 @@ impl Fields {
         fields
     }
 
-    /// Rule 60: what a route answers can be read.
-    fn check_output(&self, model: &EntityModel, d: &mut Diagnostics) {
+    /// Rule 60: what leaves the server can be read.
+    pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if let Some(how) = hidden(field) {
-                d.error(name, format!("{how} field `{name}` in output")).help("leave it out");
+                d.error(name, format!("{how} field `{name}` in {place}")).help("leave it out");
             }
+        }
+    }
+
+    fn check_output(&self, model: &EntityModel, d: &mut Diagnostics) {
+        self.check_readable("output", model, d);
+    }
+
+    /// These fields and others.
+    pub(super) fn with(&self, others: &Self) -> Self {
+        Self { key: self.key.clone(), names: self.names.iter().chain(&others.names).cloned().collect() }
+    }
+
+    /// Reports fields that stand in another list as well.
+    pub(super) fn refuse_repeated(&self, earlier: &Self, d: &mut Diagnostics) {
+        for name in self.names.iter().filter(|name| earlier.names.contains(name)) {
+            d.error(name, format!("`{name}` is in {} already", earlier.key)).help("name each field once");
         }
     }
 
@@ -107,6 +123,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             d.error(&output.key, "route `delete` answers no record").help("leave `output` out");
         }
     }
+    super::event::check(model, d);
+    super::idempotent::check(model, d);
     let create = &model.routes[CREATE];
     if let (false, Some(input)) = (create.disabled, create.input.as_ref().or(model.defaults.input.as_ref())) {
         input.check_complete(model, d);

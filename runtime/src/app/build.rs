@@ -10,6 +10,7 @@ use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
+use crate::http::idempotency::{self, Claims};
 use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
@@ -291,8 +292,11 @@ impl App {
         let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
-            let descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
+            let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
+            let repeats = entries().any(idempotency::wanted);
+            descs.extend(repeats.then_some(&idempotency::CLAIM));
             store.install(&descs).await?;
+            let claims = repeats.then(|| Claims::new(&store)).transpose()?.map(Arc::new);
             let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();
             let cursors = CursorKey::derive(&keys);
             let mut tables = Vec::new();
@@ -358,6 +362,8 @@ impl App {
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             teardown.events = events;
             state.clock = clock;
+            teardown.claims.clone_from(&claims);
+            state.claims = claims;
             state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
             state.extra = routes.router;
             state.extra_paths = routes.paths;

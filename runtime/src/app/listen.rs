@@ -47,7 +47,9 @@ impl Built {
             || std::sync::Arc::new(crate::Timestamp::system_now) as crate::http::Clock,
             |(clock, _)| std::sync::Arc::clone(clock),
         );
-        let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&self.adapters.tables(), clock, every));
+        let mut swept = self.adapters.tables();
+        swept.extend(self.claims.take().map(|claims| std::sync::Arc::clone(claims.table())));
+        let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&swept, clock, every));
         let relay = std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {
             accept(listener, service, stopped, self.grace, most).await;
@@ -144,6 +146,9 @@ async fn accept(
     }
     // Nothing may still run when plugins are torn down and the store is closed.
     connections.shutdown().await;
+    if tokio::time::timeout(grace, service.idle()).await.is_err() {
+        tracing::warn!("some calls whose clients had left did not finish within {} s and were cut", grace.as_secs());
+    }
 }
 
 /// How many files the process may open, where the system tells.

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::plugin::Plugin;
 use crate::entity::Entity;
 use crate::event::Hub;
+use crate::http::idempotency::Claims;
 use crate::http::{Clock, Endpoint, HttpService};
 use crate::resource::Adapters;
 use crate::store::Store;
@@ -24,6 +25,8 @@ pub(crate) struct Built {
     pub(super) service: Option<HttpService>,
     /// The clock and the period of the sweeper.
     pub(super) sweep: Option<(Clock, Duration)>,
+    /// Calls under an idempotency key, if there are such routes.
+    pub(super) claims: Option<Arc<Claims>>,
     /// What listens to events.
     pub(super) events: Hub,
     pub(super) grace: Duration,
@@ -38,6 +41,7 @@ impl Built {
             endpoints: Vec::new(),
             service: None,
             sweep: None,
+            claims: None,
             events: Hub::default(),
             grace,
         }

@@ -35,7 +35,7 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
     let mut add = |route: &'static str, event: Option<&'static EventDesc>, name: Name, counts: bool| {
         let name = event.and_then(|event| event.name).map_or(name, |name| Name::Of(name.to_owned()));
         let narrowed = event.and_then(|event| event.payload);
-        let seen = |at: usize| desc.fields[at].readable() && narrowed.is_none_or(|fields| fields.contains(&at));
+        let seen = |at: usize| desc.fields[at].readable() && narrowed.is_none_or(|fields| fields.contains(&desc.fields[at].name));
         let same = (0..desc.fields.len()).all(|at| seen(at) == state[at]);
         let payload = Projection::of(desc, |at, _| seen(at));
         let state = (!same).then(|| Projection::of(desc, |at, _| state[at]));

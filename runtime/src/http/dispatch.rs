@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::LOCATION;
@@ -44,7 +44,7 @@ pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
 
 /// Answers one request to an endpoint.
 pub(super) async fn run(
-    app: &App,
+    app: &Arc<App>,
     mounted: &Mounted,
     params: Params<'_>,
     parts: &Parts,
@@ -73,12 +73,12 @@ pub(super) async fn run(
             gates.around(app, &mounted.endpoint, parts, &cx, rest).await
         }
     }?;
-    Ok(announce(response, emitted))
+    Ok(announce(response, emitted.and_then(|place| place.get().cloned())))
 }
 
 /// Answers a request that roles, guards and middleware have let through.
 async fn call(
-    app: &App,
+    app: &Arc<App>,
     mounted: &Mounted,
     params: Params<'_>,
     parts: &Parts,
@@ -86,17 +86,9 @@ async fn call(
     mut cx: Cx,
     id: &RequestId,
 ) -> Result<Response<Body>> {
-    let policy = &mounted.endpoint.policy;
-    let (on, plan) = match &mounted.plan {
-        Plan::Entity(on, plan) => (on, plan),
-        Plan::Extra(router) => {
-            if let Some(permit) = mounted.permit() {
-                cx = permit.enter(cx).await?;
-            }
-            return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
-        }
-    };
-    if on.guarded {
+    if let Plan::Entity(on, _) = &mounted.plan
+        && on.guarded
+    {
         cx = within(on, params, cx)?;
         // Before the body is looked at: who may not call at all learns nothing about it.
         on.table.admit(&cx, &mounted.endpoint.name)?;
@@ -104,9 +96,29 @@ async fn call(
     if let Some(permit) = mounted.permit() {
         cx = Box::pin(permit.enter(cx)).await?;
     }
+    if let (Plan::Extra(router), None) = (&mounted.plan, &mounted.idempotency) {
+        // It reads the body itself, as it comes.
+        return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
+    }
     // What most requests do not need is boxed, so that the future of a read by key stays small.
-    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), policy.max_body)).await? };
+    let max_body = mounted.endpoint.policy.max_body;
+    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), max_body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
+    match &mounted.idempotency {
+        None => perform(&asked, id).await,
+        Some(gate) => Box::pin(gate.run(asked, id)).await,
+    }
+}
+
+/// What a route does, once it is known who calls and what they sent.
+pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Response<Body>> {
+    let (on, plan) = match &asked.mounted.plan {
+        Plan::Entity(on, plan) => (on, plan),
+        Plan::Extra(router) => {
+            let body = Body::from(asked.body.clone());
+            return Box::pin(extra(asked.app, asked.mounted, router, asked.parts, body, asked.cx.clone(), id)).await;
+        }
+    };
     match plan {
         EntityPlan::Get => asked.get(on).await,
         EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
@@ -118,9 +130,9 @@ async fn call(
 }
 
 /// Names the first event of a call in its answer.
-fn announce(mut response: Response<Body>, emitted: Option<Arc<OnceLock<Uuid>>>) -> Response<Body> {
+pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Response<Body> {
     // A uuid is a header value always.
-    if let Some(id) = emitted.as_ref().and_then(|place| place.get())
+    if let Some(id) = event
         && let Ok(id) = HeaderValue::from_str(id.as_str())
     {
         response.headers_mut().insert("x-event-id", id);
@@ -129,13 +141,13 @@ fn announce(mut response: Response<Body>, emitted: Option<Arc<OnceLock<Uuid>>>) 
 }
 
 /// One request on its way to an endpoint: known, allowed, its body read.
-struct Asked<'a> {
-    app: &'a App,
-    mounted: &'a Mounted,
-    params: Params<'a>,
-    parts: &'a Parts,
-    body: Bytes,
-    cx: Cx,
+pub(super) struct Asked<'a> {
+    pub(super) app: &'a Arc<App>,
+    pub(super) mounted: &'a Mounted,
+    pub(super) params: Params<'a>,
+    pub(super) parts: &'a Parts,
+    pub(super) body: Bytes,
+    pub(super) cx: Cx,
 }
 
 impl Asked<'_> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path;
-use super::{AuthDesc, ExtraRouteSpec, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 use crate::entity::{PageArgs, SourceLine};
 use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg};
 use crate::package::{EntityEntry, Package};
@@ -98,6 +98,10 @@ pub struct Policy {
     pub timeout: Duration,
     /// Beyond it, 429.
     pub rate_limit: Option<RateLimit>,
+    /// Calls under one key have one effect.
+    pub idempotency: Option<Idempotency>,
+    /// What its events are called and hold, where it says so.
+    pub event: Option<&'static EventDesc>,
     /// The fields that create and update bodies may hold; `None`: all writable ones.
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold; `None`: all readable ones.
@@ -121,6 +125,8 @@ impl Policy {
         max_body: 1 << 20,
         timeout: Duration::from_secs(30),
         rate_limit: None,
+        idempotency: None,
+        event: None,
         input: None,
         output: None,
         summary: None,
@@ -139,6 +145,8 @@ impl Policy {
             max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
             timeout: declared.timeout.map_or(Self::DEFAULT.timeout, Duration::from_millis),
             rate_limit: declared.rate_limit,
+            idempotency: declared.idempotency,
+            event: declared.event,
             input: declared.input,
             output: declared.output,
             summary: declared.summary,

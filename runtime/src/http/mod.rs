@@ -25,6 +25,8 @@ mod guard;
 #[cfg(feature = "server")]
 mod host;
 #[cfg(feature = "server")]
+pub(crate) mod idempotency;
+#[cfg(feature = "server")]
 pub(crate) mod include;
 #[cfg(feature = "server")]
 mod input;
@@ -77,7 +79,7 @@ pub(crate) use gates::missing;
 pub(crate) use host::refused as refused_host;
 #[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
-pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 #[cfg(feature = "server")]

@@ -8,6 +8,7 @@ use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::endpoint::{Action, Endpoint};
 use super::gates::Gates;
+use super::idempotency::{self, Gate};
 use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
@@ -32,6 +33,8 @@ pub(super) struct Mounted {
     pub(super) gates: Option<Box<Gates>>,
     /// `None`: no policy counts calls.
     pub(super) limiter: Option<Box<Limiter>>,
+    /// `None`: every call is a new one.
+    pub(super) idempotency: Option<Box<Gate>>,
     pub(super) plan: Plan,
 }
 
@@ -80,7 +83,12 @@ impl Mounted {
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
         let gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
-        Ok(Self { check, gates, emits, limiter, plan: Plan::new(endpoint, names, all, state)?, endpoint: endpoint.clone() })
+        let idempotency = match (endpoint.policy.idempotency.filter(|_| idempotency::applies(endpoint)), &state.claims) {
+            (None, _) => None,
+            (Some(policy), Some(claims)) => Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims)))),
+            (Some(_), None) => return Err(refuse(endpoint, "is idempotent, and there is no table for it")),
+        };
+        Ok(Self { check, gates, emits, limiter, idempotency, plan: Plan::new(endpoint, names, all, state)?, endpoint: endpoint.clone() })
     }
 
     /// Who may do with a record what the route does.

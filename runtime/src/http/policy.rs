@@ -142,6 +142,31 @@ pub enum MiddlewareDesc {
     Named(&'static str),
 }
 
+/// Calls of a route under one `Idempotency-Key` have one effect and one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idempotency {
+    /// How long an answer is kept, in milliseconds.
+    pub ttl: u64,
+    /// Whether a call without a key is refused.
+    pub required: bool,
+}
+
+impl Idempotency {
+    /// Answers are kept for so many milliseconds.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(ttl: u64) -> Self {
+        Self { ttl, required: false }
+    }
+
+    /// Refuses calls without a key.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+}
+
 /// The keys of a route policy; `None` inherits `routes.defaults`, and those the contract's default.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyDesc {
@@ -165,6 +190,8 @@ pub struct PolicyDesc {
     pub event: Option<&'static EventDesc>,
     /// How often one caller may call.
     pub rate_limit: Option<RateLimit>,
+    /// Whether calls can be repeated safely; read on routes that change something.
+    pub idempotency: Option<Idempotency>,
     /// The fields that create and update bodies may hold, by their names in the declaration.
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold, by their names in the declaration.
@@ -182,8 +209,8 @@ pub struct PolicyDesc {
 pub struct EventDesc {
     /// Replaces the default name.
     pub name: Option<&'static str>,
-    /// Positions of the only fields in the payload; all readable ones by default.
-    pub payload: Option<&'static [usize]>,
+    /// The only fields in the payload, by their names in the declaration; all readable ones by default.
+    pub payload: Option<&'static [&'static str]>,
     /// Of a batch: an event for each record.
     pub records: bool,
 }
@@ -201,7 +228,7 @@ impl EventDesc {
 
     /// With a narrower payload.
     #[must_use]
-    pub const fn payload(self, fields: &'static [usize]) -> Self {
+    pub const fn payload(self, fields: &'static [&'static str]) -> Self {
         Self { payload: Some(fields), ..self }
     }
 
@@ -225,6 +252,7 @@ impl PolicyDesc {
         timeout: None,
         event: None,
         rate_limit: None,
+        idempotency: None,
         input: None,
         output: None,
         summary: None,
@@ -302,6 +330,13 @@ impl PolicyDesc {
         Self { rate_limit: Some(limit), ..self }
     }
 
+    /// With calls that can be repeated.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn idempotent(self, idempotency: Idempotency) -> Self {
+        Self { idempotency: Some(idempotency), ..self }
+    }
+
     /// With the fields that bodies may hold.
     #[doc(hidden)]
     #[must_use]
@@ -351,6 +386,7 @@ impl PolicyDesc {
             timeout: if self.timeout.is_some() { self.timeout } else { defaults.timeout },
             event: if self.event.is_some() { self.event } else { defaults.event },
             rate_limit: if self.rate_limit.is_some() { self.rate_limit } else { defaults.rate_limit },
+            idempotency: if self.idempotency.is_some() { self.idempotency } else { defaults.idempotency },
             input: if self.input.is_some() { self.input } else { defaults.input },
             output: if self.output.is_some() { self.output } else { defaults.output },
             summary: if self.summary.is_some() { self.summary } else { defaults.summary },

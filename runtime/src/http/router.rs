@@ -9,12 +9,14 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use futures_util::FutureExt;
+use tokio::sync::watch;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::gates::Registry;
+use super::idempotency::Claims;
 use super::mounted::Mounted;
 use super::path;
 use super::rate::{RateStore, RatesInProcess};
@@ -49,6 +51,8 @@ pub struct HttpState {
     pub cors: Option<Cors>,
     /// Where calls are counted for `rate_limit`; in this process by default.
     pub rates: Arc<dyn RateStore>,
+    /// Where calls under an idempotency key are known; made by the app when a route asks for it.
+    pub(crate) claims: Option<Arc<Claims>>,
 }
 
 impl HttpState {
@@ -64,6 +68,7 @@ impl HttpState {
             extra_paths: Vec::new(),
             cors: None,
             rates: Arc::new(RatesInProcess::default()),
+            claims: None,
         }
     }
 }
@@ -114,6 +119,11 @@ impl HttpService {
         // One client has one address, whichever way the socket spells it.
         Self { app: Arc::clone(&self.app), from: Some(address.to_canonical()) }
     }
+
+    /// Returns once nothing is going on for requests whose connections have ended.
+    pub(crate) async fn idle(&self) {
+        self.app.work.closed().await;
+    }
 }
 
 impl fmt::Debug for HttpService {
@@ -155,6 +165,8 @@ pub(super) struct App {
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
     pub(super) cors: Option<Cors>,
+    /// What goes on without a connection holds a receiver.
+    pub(super) work: watch::Sender<()>,
 }
 
 /// A path with its methods.
@@ -287,6 +299,7 @@ impl App {
             clock: state.clock,
             anonymous: Arc::new(Actor::anonymous()),
             cors: state.cors,
+            work: watch::Sender::new(()),
         })
     }
 

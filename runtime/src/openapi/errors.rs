@@ -100,7 +100,7 @@ pub(super) fn add(endpoint: &Endpoint, bodiless: bool, responses: &mut Map<Strin
     }
     for (status, codes) in by_status {
         let response = if bodiless {
-            json!({ "description": description(status), "headers": response_headers(status) })
+            json!({ "description": description(status), "headers": response_headers(status, &codes) })
         } else {
             let words: Vec<String> = codes.iter().map(|code| names::pascal(code)).collect();
             let name = words.join("Or");
@@ -115,13 +115,14 @@ fn response(status: u16, codes: &BTreeSet<&'static str>) -> Json {
     let narrowed = json!({ "properties": { "code": { "enum": codes } } });
     json!({
         "description": description(status),
-        "headers": response_headers(status),
+        "headers": response_headers(status, codes),
         "content": { "application/json": { "schema": { "allOf": [reference("schemas", "Error"), narrowed] } } },
     })
 }
 
-fn response_headers(status: u16) -> Json {
+fn response_headers(status: u16, codes: &BTreeSet<&'static str>) -> Json {
     match status {
+        409 if codes.contains(Code::IdempotencyInProgress.as_str()) => header_map(&[("Retry-After", "RetryAfter")]),
         401 => header_map(&[("WWW-Authenticate", "WWWAuthenticate")]),
         429 | 503 => header_map(&[("Retry-After", "RetryAfter")]),
         _ => header_map(&[]),
@@ -160,6 +161,9 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     if let Some(limit) = endpoint.policy.rate_limit {
         out.push(Code::RateLimited);
         out.extend((!limit.fail_open).then_some(Code::Unavailable));
+    }
+    if super::repeat::repeats(endpoint) {
+        out.extend([Code::IdempotencyConflict, Code::IdempotencyInProgress, Code::ValidationFailed, Code::Unavailable]);
     }
     if let Action::Extra(_) = endpoint.action {
         return out;

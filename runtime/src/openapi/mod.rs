@@ -11,6 +11,7 @@ mod narrowed;
 mod operation;
 mod parameters;
 mod related;
+mod repeat;
 mod schema;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, gates, narrowed, parameters, reference, related};
+use super::{Components, errors, gates, narrowed, parameters, reference, related, repeat};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -49,6 +49,9 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
         out["x-linchpin-filter"] = filter;
     }
     gates::describe(&mut out, endpoint);
+    if let Some(name) = endpoint.policy.event.and_then(|event| event.name).filter(|_| crate::http::idempotency::applies(endpoint)) {
+        out["x-linchpin-event"] = json!(name);
+    }
     out
 }
 
@@ -182,6 +185,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
     if let Action::Extra(_) = endpoint.action {
         out.insert("default".to_owned(), json!({ "description": "As the function answers.", "headers": header_map(&[]) }));
         errors::add(endpoint, head, &mut out, components);
+        repeat::describe(endpoint, &mut out);
         return Json::Object(out);
     }
     let Some(table) = &endpoint.table else { return Json::Object(out) };
@@ -294,5 +298,6 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
         );
     }
     errors::add(endpoint, head, &mut out, components);
+    repeat::describe(endpoint, &mut out);
     Json::Object(out)
 }

@@ -39,6 +39,7 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     }
     out.extend(super::related::parameter(endpoint));
     out.extend(precondition(parts));
+    out.extend(super::repeat::parameter(endpoint));
     out
 }
 

@@ -23,6 +23,7 @@ mod permissions;
 mod policy;
 mod relation_cost;
 mod relations;
+mod repeats;
 mod search;
 mod server;
 mod tenancy;

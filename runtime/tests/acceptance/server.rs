@@ -70,8 +70,7 @@ impl Server {
     }
 
     /// On a database of the caller's.
-    #[cfg(feature = "postgres")]
-    #[allow(dead_code)] // the tests of one store use it
+    #[allow(dead_code)] // some of the suites that share this file use it
     pub async fn at(package: &'static Package, url: String) -> Self {
         Self::start(package, url, None, |app| app).await
     }
@@ -86,6 +85,12 @@ impl Server {
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         Self { address, client, clock, running, folder }
+    }
+
+    /// Stops the app as a signal would.
+    #[allow(dead_code)] // some of the suites that share this file use it
+    pub async fn stop(self) {
+        self.running.stop().await.unwrap();
     }
 
     /// The app itself, for calls from code.

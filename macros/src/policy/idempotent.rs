@@ -1,0 +1,76 @@
+//! `idempotent`: calls that can be repeated under a key.
+
+use darling::FromMeta;
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+use syn::Ident;
+
+use super::{Policy, duration};
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, ROUTES};
+use crate::options::{self, Opt, OptValue, Rest};
+
+const LONG: &str = "idempotent(ttl = \"24h\", required)";
+/// A day, in milliseconds.
+const TTL: u64 = 86_400_000;
+
+/// How long answers are kept, and whether a key must be there.
+#[derive(Debug, Clone)]
+pub(crate) struct Idempotent {
+    key: Ident,
+    /// In milliseconds.
+    ttl: u64,
+    required: bool,
+}
+
+/// The keys of the long form.
+#[derive(Debug, Default, FromMeta)]
+struct Keys {
+    ttl: Option<Opt>,
+    required: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
+/// Reads either form.
+pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
+    let key = opt.key.clone();
+    let OptValue::List(list) = &opt.value else {
+        opt.flag(d);
+        return Some(Idempotent { key, ttl: TTL, required: false });
+    };
+    let keys: Keys = options::table(options::read(list.clone(), d), &[], d);
+    keys.rest.refuse("idempotent", &["ttl", "required"], &[], d);
+    if opt.is_empty_list() {
+        d.error(&opt.key, "`idempotent` takes a list that says something").help(format!("`idempotent`, or `{LONG}`"));
+    }
+    let ttl = match keys.ttl {
+        Some(opt) => duration(&opt.text("ttl = \"24h\"", d)?, "idempotent.ttl", LONG, d)?,
+        None => TTL,
+    };
+    let required = keys.required.is_some_and(|opt| opt.flag(d));
+    Some(Idempotent { key, ttl, required })
+}
+
+impl Idempotent {
+    /// A call on the descriptor.
+    pub(super) fn tokens(&self) -> TokenStream {
+        let ttl = Literal::u64_unsuffixed(self.ttl);
+        let required = self.required.then(|| quote!(.required()));
+        quote!(.idempotent(__lp::Idempotency::new(#ttl) #required))
+    }
+}
+
+/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in silence.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list")) {
+        refuse(policy, &format!("route `{name}`"), d);
+    }
+}
+
+/// Refuses the option on what changes nothing.
+pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
+    if let Some(idempotent) = &policy.idempotent {
+        d.error(&idempotent.key, format!("{what} changes nothing: it can be repeated without a key")).help("leave `idempotent` out");
+    }
+}

@@ -1,0 +1,321 @@
+//! Idempotency: calls of a route under one key have one effect and one answer.
+//!
+//! The first call under a key claims it, runs, and leaves its answer in the claim; later ones get that answer. The work runs in
+//! a task of its own, since the future of a request ends with its connection: a claim is finished or freed whether or not
+//! somebody still waits for the answer. What the generated routes write is committed together with the answer, so that
+//! neither can be there without the other.
+
+mod claims;
+mod kept;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, IF_MATCH};
+use axum::http::{HeaderMap, HeaderName, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+use super::dispatch::{self, Asked};
+use super::endpoint::{Action, Endpoint};
+use super::guard::guarded;
+use super::request_id::RequestId;
+use super::router::Found;
+use super::{Idempotency, PolicyDesc};
+use crate::operation::Method;
+use crate::package::EntityEntry;
+use crate::{Actor, Code, Cx, Error, Problem, Result};
+
+use claims::{Ask, Claim, Met};
+pub(crate) use claims::{CLAIM, Claims};
+use kept::{Kept, settles};
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Where problems with the key are reported.
+const PATH: &str = "header:Idempotency-Key";
+/// Longest key.
+const LONGEST: usize = 255;
+/// How long to wait before each attempt to write down how a call ended.
+const WAITS: [Duration; 5] =
+    [Duration::ZERO, Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
+
+/// Whether an entity has a route whose calls can be repeated.
+pub(crate) fn wanted(entry: &EntityEntry) -> bool {
+    let own = entry.desc.routes.iter().chain([&entry.desc.defaults]);
+    let operations = entry.mounted().map(|spec| &spec.policy);
+    let declares = |policy: &PolicyDesc| policy.idempotency.is_some();
+    own.chain(operations).any(declares) || entry.routes.iter().any(|route| declares(&route.policy))
+}
+
+/// Whether a key means anything on a route: it changes something.
+pub(crate) fn applies(endpoint: &Endpoint) -> bool {
+    match endpoint.action {
+        Action::Create | Action::Update | Action::Delete => true,
+        Action::List | Action::Get => false,
+        Action::Operation(spec, _) => !spec.kind.reads(),
+        Action::Extra(_) => endpoint.method != Method::Get,
+    }
+}
+
+/// The gate of a mounted route.
+pub(super) struct Gate {
+    route: Box<str>,
+    claims: Arc<Claims>,
+    policy: Idempotency,
+    timeout: Duration,
+    /// Whether what the call writes and its answer are committed together.
+    together: bool,
+}
+
+/// How a call ended: its answer, and what is left to write down of it.
+struct End {
+    answer: Result<Response<Body>>,
+    left: Left,
+}
+
+enum Left {
+    Nothing,
+    Keep(Kept),
+    Free,
+}
+
+impl Gate {
+    pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
+        // A function of the user may call with a context of its own, which would wait for the end of the transaction.
+        let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "custom");
+        let generated =
+            endpoint.run.is_none() && endpoint.policy.permission.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
+        Self {
+            route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
+            together: claims.transacts && generated,
+            claims,
+            policy,
+            timeout: endpoint.policy.timeout,
+        }
+    }
+
+    /// Answers a call, its body read.
+    ///
+    /// # Errors
+    /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; whatever the route answers.
+    pub(super) async fn run(&self, asked: Asked<'_>, id: &RequestId) -> Result<Response<Body>> {
+        let Some(key) = key(&asked.parts.headers).map_err(Error::invalid)? else {
+            if self.policy.required {
+                return Err(Error::invalid(Problem::new(PATH, "required", "is required")));
+            }
+            return dispatch::perform(&asked, id).await;
+        };
+        let ask = self.ask(key, &asked);
+        let (app, parts, id) = (Arc::clone(asked.app), asked.parts.clone(), id.clone());
+        let Asked { body, cx, .. } = asked;
+        let (told, answer) = oneshot::channel();
+        // Counted from here on, so that the store is not closed under it.
+        let counted = app.work.subscribe();
+        tokio::spawn(async move {
+            // The same route: a path has one.
+            if let Found::Endpoint(mounted, params) = app.find(&parts.method, parts.uri.path())
+                && let Some(gate) = &mounted.idempotency
+            {
+                let asked = Asked { app: &app, mounted, params, parts: &parts, body, cx };
+                gate.work(asked, &ask, &id, told).await;
+            }
+            drop(counted);
+        });
+        answer.await.map_err(Error::internal)?
+    }
+
+    /// Whose call it is, and what about.
+    fn ask(&self, key: &str, asked: &Asked<'_>) -> Ask {
+        let parts = asked.parts;
+        let anonymous = Actor::anonymous();
+        let actor = asked.cx.get_actor().map_or(&anonymous, |actor| &**actor);
+        let address = asked.cx.address().map(|address| address.to_string()).unwrap_or_default();
+        let (kind, caller) = match &actor.id {
+            Some(id) => (actor.kind.as_str(), id.as_str()),
+            None => ("", address.as_str()),
+        };
+        let known: &[u8] = if actor.id.is_some() { b"actor" } else { b"address" };
+        let mut of = Digested::new();
+        of.part(self.route.as_bytes()).optional(actor.tenant_id.as_deref());
+        of.part(known).part(kind.as_bytes()).part(caller.as_bytes()).part(key.as_bytes());
+        let mut what = Digested::new();
+        what.part(parts.method.as_str().as_bytes()).part(parts.uri.path().as_bytes()).optional(parts.uri.query());
+        for name in [CONTENT_TYPE, IF_MATCH] {
+            let values: Vec<&[u8]> = parts.headers.get_all(name).iter().map(axum::http::HeaderValue::as_bytes).collect();
+            what.part(&values.len().to_be_bytes());
+            for value in values {
+                what.part(value);
+            }
+        }
+        what.part(&asked.body);
+        let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        Ask { id: of.end(), fingerprint: what.end(), stale: timeout.saturating_mul(2), ttl: self.policy.ttl }
+    }
+
+    /// Claims, runs, and writes down how it ended.
+    async fn work(&self, asked: Asked<'_>, ask: &Ask, id: &RequestId, told: oneshot::Sender<Result<Response<Body>>>) {
+        let claim = match self.claims.claim(&asked.cx, ask).await {
+            Ok(Met::Claimed(claim)) => claim,
+            // Nobody waiting for an answer is no reason to stop, here and below.
+            Ok(Met::Kept(kept)) => return drop(told.send(kept.replay())),
+            Err(error) => return drop(told.send(Err(error))),
+        };
+        let ended = if self.together {
+            guarded(self.timeout, pin!(self.together(&asked, &claim, id))).await
+        } else {
+            guarded(self.timeout, pin!(self.apart(&asked, id))).await
+        };
+        let End { answer, left } = match ended.and_then(|ended| ended) {
+            Ok(end) => end,
+            Err(error) => self.refused(error, id).await,
+        };
+        let mut waiting = Some((told, answer));
+        for wait in WAITS {
+            tokio::time::sleep(wait).await;
+            match self.settle(&asked.cx, &claim, &left).await {
+                Ok(()) => break,
+                Err(error) => tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet"),
+            }
+            // The answer is true whatever becomes of the claim.
+            if let Some((told, answer)) = waiting.take() {
+                drop(told.send(answer));
+            }
+        }
+        if let Some((told, answer)) = waiting {
+            drop(told.send(answer));
+        }
+    }
+
+    /// Runs a generated route: what it writes and its answer are one transaction.
+    async fn together(&self, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
+        let work = async |cx: &Cx| {
+            let inner = Asked { cx: cx.clone(), body: asked.body.clone(), ..*asked };
+            let response = dispatch::perform(&inner, id).await?;
+            let (kept, response) = Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
+            if !settles(kept.status()) {
+                return Ok(End { answer: Ok(response), left: Left::Free });
+            }
+            if self.claims.finish(cx, claim, &kept, self.policy.ttl).await? {
+                return Ok(End { answer: Ok(response), left: Left::Nothing });
+            }
+            // It took so long that another has taken over: what this one did is undone.
+            Err(Error::new(Code::IdempotencyInProgress, "Another request with this idempotency key has taken over").retry_after(1))
+        };
+        asked.cx.transaction(work).await
+    }
+
+    /// Runs a function of the user, then keeps what it answered.
+    async fn apart(&self, asked: &Asked<'_>, id: &RequestId) -> Result<End> {
+        let response = dispatch::perform(asked, id).await?;
+        let (kept, response) = Kept::of(dispatch::announce(response, asked.cx.first_event()), id.as_str()).await?;
+        let left = if settles(kept.status()) { Left::Keep(kept) } else { Left::Free };
+        Ok(End { answer: Ok(response), left })
+    }
+
+    /// The end of a call that was refused or failed.
+    async fn refused(&self, error: Error, id: &RequestId) -> End {
+        let left = match Kept::of_error(&error, id.as_str()).await {
+            Ok(kept) if settles(kept.status()) => Left::Keep(kept),
+            _ => Left::Free,
+        };
+        End { answer: Err(error), left }
+    }
+
+    async fn settle(&self, cx: &Cx, claim: &Claim, left: &Left) -> Result<()> {
+        match left {
+            Left::Nothing => Ok(()),
+            Left::Keep(kept) => self.claims.finish(cx, claim, kept, self.policy.ttl).await.map(drop),
+            Left::Free => self.claims.free(cx, claim).await,
+        }
+    }
+}
+
+/// The key of a request, if it names one.
+///
+/// # Errors
+/// When it is none.
+fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::new(PATH, "duplicate", "must be given once"));
+    }
+    let bytes = value.as_bytes();
+    if bytes.is_empty() {
+        return Err(Problem::new(PATH, "min_length", "must not be empty"));
+    }
+    if bytes.len() > LONGEST {
+        return Err(Problem::new(PATH, "max_length", "must have at most 255 characters"));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(key) if bytes.iter().all(u8::is_ascii_graphic) => Ok(Some(key)),
+        _ => Err(Problem::new(PATH, "format", "must be visible ASCII characters")),
+    }
+}
+
+/// A digest of parts of which none can pass for a piece of another.
+struct Digested(Sha256);
+
+impl Digested {
+    fn new() -> Self {
+        Self(Sha256::new())
+    }
+
+    fn part(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    fn optional(&mut self, text: Option<&str>) -> &mut Self {
+        self.part(&[u8::from(text.is_some())]).part(text.unwrap_or_default().as_bytes())
+    }
+
+    fn end(self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_one_header_of_visible_ascii() {
+        let read = |values: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(KEY, axum::http::HeaderValue::from_bytes(value).unwrap());
+            }
+            key(&headers).map(|key| key.map(str::to_owned)).map_err(|problem| problem.code)
+        };
+        let longest = [b'k'; 255];
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[b"!a~"]), Ok(Some("!a~".to_owned())));
+        assert!(read(&[&longest]).is_ok());
+        assert_eq!(read(&[&[b'k'; 256]]), Err("max_length"));
+        assert_eq!(read(&[b""]), Err("min_length"));
+        for bad in [&b"a b"[..], b"a\tb", "é".as_bytes(), b"\xff"] {
+            assert_eq!(read(&[bad]), Err("format"), "{bad:?}");
+        }
+        assert_eq!(read(&[b"a", b"a"]), Err("duplicate"));
+    }
+
+    #[test]
+    fn parts_of_a_digest_stay_apart() {
+        let of = |parts: &[&str]| {
+            let mut digest = Digested::new();
+            for part in parts {
+                digest.part(part.as_bytes());
+            }
+            digest.end()
+        };
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+        assert_ne!(of(&["ab"]), of(&["ab", ""]));
+        assert_eq!(of(&["ab"]), of(&["ab"]));
+    }
+}

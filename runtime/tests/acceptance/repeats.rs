@@ -1,0 +1,471 @@
+//! POL-08, POL-09 and the rest of section 4.5: calls under an idempotency key have one effect and one answer.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use linchpin::prelude::*;
+use linchpin::{Adapters, Cx};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use crate::cases;
+use crate::server::{Reply, Server};
+
+/// An order: money moves, so it must not be made twice.
+#[entity(
+    namespace = "shop",
+    version(required_on_write = false),
+    unique(number),
+    routes(auth = none, event(name = "shop.order"), idempotent, get(auth = none), delete(roles = ["admin"]))
+)]
+#[derive(Clone, Debug)]
+pub struct Order {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub number: String,
+    #[field(default = 0)]
+    pub amount: i64,
+    #[field(write_only)]
+    pub card: Option<String>,
+}
+
+#[operation(kind = "increment", field = amount, by = 5, route(idempotent(required, ttl = "1h")))]
+pub const ADD_FIVE: Operation<Order>;
+
+#[operation(kind = "batch", action = "delete", filter = (amount == param(amount)))]
+pub const CLEAR: Operation<Order>;
+
+#[operation(kind = "lookup", fields(number = param(number)), returns = "one", route(method = "POST"))]
+pub const BY_NUMBER: Operation<Order>;
+
+/// How often each function was called, by a name that the request gives.
+static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+/// What holds a call back until the test lets it go.
+static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
+
+fn called(name: &str) -> usize {
+    *CALLS.lock().unwrap().entry(name.to_owned()).and_modify(|n| *n += 1).or_insert(1)
+}
+
+fn calls(name: &str) -> usize {
+    CALLS.lock().unwrap().get(name).copied().unwrap_or_default()
+}
+
+fn held(name: &str) -> Arc<Notify> {
+    Arc::clone(HELD.lock().unwrap().entry(name.to_owned()).or_default())
+}
+
+#[derive(serde::Deserialize)]
+struct Said {
+    name: String,
+    /// What the function does.
+    how: String,
+}
+
+/// A function of the user, which does as it is told.
+#[route(entity = Order, method = "POST", path = "act")]
+async fn act(
+    axum::Extension(cx): axum::Extension<Cx>,
+    axum::Extension(adapters): axum::Extension<Adapters>,
+    axum::Json(said): axum::Json<Said>,
+) -> linchpin::Result<Response> {
+    let times = called(&said.name);
+    match said.how.as_str() {
+        "panic" if times == 1 => panic!("as told"),
+        "fail" if times == 1 => return Err(linchpin::Error::unavailable("as told")),
+        "refuse" => return Err(linchpin::Error::not_found()),
+        "hold" => {
+            adapters.get::<Order>()?.create(&cx, order(&said.name)).await?;
+            held(&said.name).notified().await;
+        }
+        "stream" => {
+            let endless = futures_util::stream::iter((0..3).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"piece "))));
+            return Ok(Body::from_stream(endless).into_response());
+        }
+        "cookie" => return Ok((StatusCode::ACCEPTED, [("set-cookie", "a=b"), ("etag", "\"x\"")], "text").into_response()),
+        "large" => return Ok(vec![b'x'; (2 << 20) + 1].into_response()),
+        _ => {}
+    }
+    Ok(axum::Json(json!({"times": times})).into_response())
+}
+
+fn order(number: &str) -> OrderCreate {
+    OrderCreate { number: number.to_owned(), amount: None, card: None }
+}
+
+pub static SHOP: Package = package!(name = "shop", entities = [entity(Order, [ADD_FIVE, CLEAR, BY_NUMBER, act])]);
+
+cases!(&crate::repeats::SHOP =>
+    pol_08,
+    pol_09,
+    refusals_are_answers_too,
+    what_may_pass_is_tried_again,
+    keys_are_read_strictly,
+    routes_that_do_not_ask_for_it_ignore_it,
+    callers_are_told_apart,
+    everything_asked_for_counts,
+    a_required_key,
+    functions,
+    a_client_that_leaves,
+    many_at_once,
+    it_ends,
+    documented,
+);
+
+/// A key that no other test uses.
+fn key(name: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("{name}-{}", NEXT.fetch_add(1, Ordering::SeqCst))
+}
+
+async fn send(s: &Server, method: &str, path: &str, key: &str, body: &Json) -> Reply {
+    s.raw(method, path, &[("content-type", "application/json"), ("idempotency-key", key)], &body.to_string()).await
+}
+
+async fn post(s: &Server, key: &str, body: &Json) -> Reply {
+    send(s, "POST", "/orders", key, body).await
+}
+
+fn replayed(reply: &Reply) -> bool {
+    let said = reply.header("idempotency-replayed");
+    assert!(["", "true"].contains(&&*said), "{reply:?}");
+    said == "true"
+}
+
+/// Whether one reply is the other again.
+fn same(first: &Reply, again: &Reply) {
+    assert!(!replayed(first) && replayed(again), "{first:?} {again:?}");
+    assert_eq!((first.status, &first.body), (again.status, &again.body));
+    for name in ["content-type", "location", "etag", "x-event-id"] {
+        assert_eq!(first.header(name), again.header(name), "{name}");
+    }
+    assert_ne!(first.header("x-request-id"), again.header("x-request-id"));
+}
+
+async fn count(s: &Server) -> usize {
+    s.walk("/orders").await.len()
+}
+
+async fn pol_08(s: &Server) {
+    let body = json!({"number": "one", "amount": 7, "card": "4111-1111"});
+    let first = post(s, "k-1", &body).await;
+    assert_eq!(first.status, 201, "{first:?}");
+    assert!(first.header("location").starts_with("/orders/") && first.header("etag") == "\"1\"");
+    assert!(!first.header("x-event-id").is_empty());
+    same(&first, &post(s, "k-1", &body).await);
+    same(&first, &post(s, "k-1", &body).await);
+    assert_eq!(count(s).await, 1);
+    // Another body, even one that would do the same.
+    for other in [r#"{"number":"two"}"#.to_owned(), format!("{body} ")] {
+        let reply = s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "k-1")], &other).await;
+        assert_eq!(reply.code(), (409, "idempotency_conflict"));
+        assert!(!reply.headers.contains_key("retry-after") && !replayed(&reply));
+    }
+    // Without a key, and under another: calls of their own.
+    assert_eq!(s.post("/orders", json!({"number": "two"})).await.status, 201);
+    assert_eq!(post(s, "k-2", &json!({"number": "three"})).await.status, 201);
+    assert_eq!(count(s).await, 3);
+    // What no answer tells is not kept.
+    assert!(!String::from_utf8_lossy(&first.body).contains("4111"));
+    if let Some(file) = s.file() {
+        use base64::Engine;
+        let file = rusqlite::Connection::open(file).unwrap();
+        let mut rows = file.prepare("SELECT body, headers, id, fingerprint FROM linchpin_idempotency").unwrap();
+        let rows: Vec<[String; 4]> =
+            rows.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), 2);
+        for [body, rest @ ..] in rows {
+            let body = String::from_utf8(base64::engine::general_purpose::STANDARD.decode(body).unwrap()).unwrap();
+            assert!(body.contains("number") && !body.contains("4111") && !rest.concat().contains("4111"), "{body} {rest:?}");
+        }
+    }
+}
+
+async fn pol_09(s: &Server) {
+    let body = json!({"number": "one"});
+    let replies = s.parallel(2, |_| post(s, "k", &body)).await;
+    let first: Vec<&Reply> = replies.iter().filter(|r| r.status == 201 && !replayed(r)).collect();
+    assert_eq!(first.len(), 1, "{replies:?}");
+    for other in replies.iter().filter(|r| !std::ptr::eq(*r, first[0])) {
+        if other.status == 201 {
+            same(first[0], other);
+        } else {
+            assert_eq!((other.code(), &*other.header("retry-after")), ((409, "idempotency_in_progress"), "1"));
+        }
+    }
+    assert_eq!(count(s).await, 1);
+}
+
+async fn many_at_once(s: &Server) {
+    for round in 0..10 {
+        let (key, body) = (key("round"), json!({"number": format!("n{round}")}));
+        let replies = s.parallel(12, |_| post(s, &key, &body)).await;
+        assert_eq!(replies.iter().filter(|r| r.status == 201 && !replayed(r)).count(), 1, "{replies:?}");
+        assert!(replies.iter().all(|r| r.status == 201 || r.code() == (409, "idempotency_in_progress")));
+        assert!(replayed(&post(s, &key, &body).await));
+        assert_eq!(count(s).await, round + 1);
+    }
+}
+
+async fn refusals_are_answers_too(s: &Server) {
+    let (bad, taken) = (json!({"number": 5}), json!({"number": "one"}));
+    let refused = post(s, "bad", &bad).await;
+    refused.problem("type", "number");
+    same(&refused, &post(s, "bad", &bad).await);
+    s.post("/orders", taken.clone()).await;
+    let conflict = post(s, "taken", &taken).await;
+    assert_eq!(conflict.code(), (409, "conflict"));
+    let id = s.walk("/orders").await[0]["id"].as_str().unwrap().to_owned();
+    // The value is free now, and the answer is the same.
+    s.patch(&format!("/orders/{id}"), json!({"number": "two"})).await;
+    same(&conflict, &post(s, "taken", &taken).await);
+    let missing = send(s, "PATCH", "/orders/nobody", "missing", &json!({"amount": 1})).await;
+    assert_eq!(missing.code(), (404, "not_found"));
+    same(&missing, &send(s, "PATCH", "/orders/nobody", "missing", &json!({"amount": 1})).await);
+    // Broken JSON is an answer, too.
+    let broken = s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "broken")], "{").await;
+    assert_eq!(broken.code(), (400, "malformed_json"));
+    same(&broken, &s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "broken")], "{").await);
+}
+
+async fn what_may_pass_is_tried_again(s: &Server) {
+    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/orders/{id}");
+    // Refused before the key is looked at.
+    let user = s.token("root", &[]);
+    let delete = async |token: &str| s.raw("DELETE", &path, &[("authorization", token), ("idempotency-key", "d")], "").await;
+    assert_eq!(delete(&user).await.code(), (403, "forbidden"));
+    let admin = s.token("root", &["admin"]);
+    let gone = delete(&admin).await;
+    assert_eq!((gone.status, gone.body.len()), (204, 0));
+    same(&gone, &delete(&admin).await);
+    // Who may not call learns nothing of the answer either.
+    assert_eq!(delete(&user).await.code(), (403, "forbidden"));
+    for (how, status) in [("panic", 500), ("fail", 503)] {
+        let (key, body) = (key(how), json!({"name": key(how), "how": how}));
+        let failed = send(s, "POST", "/orders/act", &key, &body).await;
+        assert_eq!(failed.status, status);
+        let again = send(s, "POST", "/orders/act", &key, &body).await;
+        assert_eq!((again.status, again.json(), replayed(&again)), (200, json!({"times": 2}), false));
+        same(&again, &send(s, "POST", "/orders/act", &key, &body).await);
+    }
+}
+
+async fn keys_are_read_strictly(s: &Server) {
+    let body = json!({"number": "one"}).to_string();
+    let json = ("content-type", "application/json");
+    let longest = "k".repeat(255);
+    let too_long = "k".repeat(256);
+    for (key, code) in [("", "min_length"), (&*too_long, "max_length"), ("a b", "format"), ("clé", "format"), ("a\tb", "format")] {
+        let reply = s.raw("POST", "/orders", &[json, ("idempotency-key", key)], &body).await;
+        reply.problem(code, "header:Idempotency-Key");
+    }
+    let twice = s.raw("POST", "/orders", &[json, ("idempotency-key", "a"), ("idempotency-key", "a")], &body).await;
+    twice.problem("duplicate", "header:Idempotency-Key");
+    assert_eq!(count(s).await, 0);
+    assert_eq!(s.raw("POST", "/orders", &[json, ("idempotency-key", &longest)], &body).await.status, 201);
+    assert!(replayed(&s.raw("POST", "/orders", &[json, ("idempotency-key", &longest)], &body).await));
+}
+
+async fn routes_that_do_not_ask_for_it_ignore_it(s: &Server) {
+    s.post("/orders", json!({"number": "one"})).await;
+    // Reads have no use for it, whatever it looks like.
+    for (method, path, body) in [("GET", "/orders", ""), ("POST", "/orders/by-number", r#"{"number":"one"}"#)] {
+        for key in ["a", "a b", ""] {
+            let reply = s.raw(method, path, &[("content-type", "application/json"), ("idempotency-key", key)], body).await;
+            assert_eq!((reply.status, replayed(&reply)), (200, false), "{method} {path} {key}");
+        }
+    }
+}
+
+async fn callers_are_told_apart(s: &Server) {
+    let (a, b) = (s.token("a", &[]), s.token("b", &[]));
+    let (red, blue) = (s.token_in("a", "red"), s.token_in("a", "blue"));
+    let mut seen = Vec::new();
+    for (n, token) in [None, Some(&a), Some(&b), Some(&red), Some(&blue)].into_iter().enumerate() {
+        let mut headers = vec![("content-type", "application/json"), ("idempotency-key", "same")];
+        headers.extend(token.map(|token| ("authorization", token.as_str())));
+        let body = json!({"number": format!("n{n}")}).to_string();
+        let reply = s.raw("POST", "/orders", &headers, &body).await;
+        // Neither a replay nor a conflict: nobody learns which keys others use.
+        assert_eq!((reply.status, replayed(&reply)), (201, false), "{n}");
+        same(&reply, &s.raw("POST", "/orders", &headers, &body).await);
+        seen.push(reply.body);
+    }
+    seen.dedup();
+    assert_eq!((seen.len(), count(s).await), (5, 5));
+    // Each route has keys of its own.
+    let cleared = send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await;
+    assert_eq!((cleared.status, cleared.json(), replayed(&cleared)), (200, json!(5), false));
+    same(&cleared, &send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await);
+}
+
+async fn everything_asked_for_counts(s: &Server) {
+    let ids: Vec<String> = futures_util::future::join_all(
+        ["one", "two"].map(|n| async move { s.post("/orders", json!({"number": n})).await.json()["id"].as_str().unwrap().to_owned() }),
+    )
+    .await;
+    let body = r#"{"amount":1}"#;
+    let patch = async |path: &str, kind: &str, tag: Option<&str>, body: &str| {
+        let mut headers = vec![("content-type", kind), ("idempotency-key", "p")];
+        headers.extend(tag.map(|tag| ("if-match", tag)));
+        s.raw("PATCH", path, &headers, body).await
+    };
+    let (one, two) = (format!("/orders/{}", ids[0]), format!("/orders/{}", ids[1]));
+    let first = patch(&one, "application/json", None, body).await;
+    assert_eq!(first.status, 200);
+    let others = [
+        patch(&two, "application/json", None, body).await,
+        patch(&format!("{one}?x=1"), "application/json", None, body).await,
+        patch(&one, "application/json; charset=utf-8", None, body).await,
+        patch(&one, "application/json", Some("\"1\""), body).await,
+        patch(&one, "application/json", None, r#"{"amount":1 }"#).await,
+    ];
+    for other in others {
+        assert_eq!(other.code(), (409, "idempotency_conflict"));
+    }
+    same(&first, &patch(&one, "application/json", None, body).await);
+    assert_eq!(s.get(&two).await.json()["amount"], 0);
+}
+
+async fn a_required_key(s: &Server) {
+    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/orders/{id}/add-five");
+    s.raw("POST", &path, &[], "").await.problem("required", "header:Idempotency-Key");
+    let first = s.raw("POST", &path, &[("idempotency-key", "k")], "").await;
+    assert_eq!((first.status, &first.json()["amount"]), (200, &json!(5)));
+    same(&first, &s.raw("POST", &path, &[("idempotency-key", "k")], "").await);
+    assert_eq!(s.get(&format!("/orders/{id}")).await.json()["amount"], 5);
+}
+
+async fn functions(s: &Server) {
+    let tell = async |how: &str, key: &str, name: &str| send(s, "POST", "/orders/act", key, &json!({"name": name, "how": how})).await;
+    let (k, name) = (key("cookie"), key("cookie"));
+    let first = tell("cookie", &k, &name).await;
+    assert_eq!((first.status, &*first.header("set-cookie"), &*first.body), (202, "a=b", &b"text"[..]));
+    let again = tell("cookie", &k, &name).await;
+    same(&first, &again);
+    // What was not named to be kept is not: it may be a secret.
+    assert!(!again.headers.contains_key("set-cookie"));
+    assert_eq!(calls(&name), 1);
+    let (k, name) = (key("refuse"), key("refuse"));
+    let refused = tell("refuse", &k, &name).await;
+    assert_eq!(refused.code(), (404, "not_found"));
+    assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
+    same(&refused, &tell("refuse", &k, &name).await);
+    assert_eq!(calls(&name), 1);
+    // What cannot be kept is answered once, and does not happen twice.
+    for how in ["stream", "large"] {
+        let (k, name) = (key(how), key(how));
+        let first = tell(how, &k, &name).await;
+        assert_eq!((first.status, first.body.len()), (200, if how == "large" { (2 << 20) + 1 } else { 18 }));
+        assert_eq!(tell(how, &k, &name).await.code(), (409, "idempotency_conflict"));
+        assert_eq!(calls(&name), 1);
+    }
+}
+
+async fn a_client_that_leaves(s: &Server) {
+    let (k, name) = (key("hold"), key("hold"));
+    let body = json!({"name": name, "how": "hold"});
+    let text = body.to_string();
+    let mut socket = tokio::net::TcpStream::connect(s.running().address()).await.unwrap();
+    let head = format!(
+        "POST /orders/act HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {k}\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    while s.walk("/orders").await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // It has written, and goes away before it is answered.
+    drop(socket);
+    let busy = send(s, "POST", "/orders/act", &k, &body).await;
+    assert_eq!(busy.code(), (409, "idempotency_in_progress"));
+    held(&name).notify_one();
+    let answer = loop {
+        let reply = send(s, "POST", "/orders/act", &k, &body).await;
+        if reply.status != 409 {
+            break reply;
+        }
+        assert_eq!(reply.code().1, "idempotency_in_progress");
+    };
+    assert_eq!((answer.status, replayed(&answer), answer.json()), (200, true, json!({"times": 1})));
+    assert_eq!((calls(&name), count(s).await), (1, 1));
+    // The same while a generated route works: whenever the client leaves, there is one order and one answer.
+    for round in 0..20 {
+        let (k, body) = (key("leave"), json!({"number": format!("left-{round}")}));
+        let text = body.to_string();
+        let mut socket = tokio::net::TcpStream::connect(s.running().address()).await.unwrap();
+        let head = format!(
+            "POST /orders HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {k}\r\ncontent-length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        if round % 2 == 0 {
+            let mut byte = [0; 1];
+            // The answer has begun.
+            let _ = socket.read(&mut byte).await;
+        }
+        drop(socket);
+        let answer = loop {
+            let reply = post(s, &k, &body).await;
+            if reply.status != 409 {
+                break reply;
+            }
+        };
+        assert_eq!(answer.status, 201);
+        assert_eq!(count(s).await, round + 2);
+    }
+}
+
+async fn it_ends(s: &Server) {
+    let body = json!({"number": "one"});
+    let first = post(s, "k", &body).await;
+    s.advance(24 * 3_600_000 - 1);
+    same(&first, &post(s, "k", &body).await);
+    s.advance(1);
+    // A call of its own again, which meets the record of the first.
+    assert_eq!(post(s, "k", &body).await.code(), (409, "conflict"));
+}
+
+async fn documented(s: &Server) {
+    let document = s.get("/openapi.json").await.json();
+    let create = &document["paths"]["/orders"]["post"];
+    let header = |operation: &Json| {
+        let all = operation["parameters"].as_array().into_iter().flatten();
+        all.filter(|p| p["name"] == "Idempotency-Key").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(header(create).len(), 1);
+    assert_eq!(header(create)[0]["required"], false);
+    assert_eq!(header(&document["paths"]["/orders/{id}/add-five"]["post"])[0]["required"], true);
+    assert!(header(&document["paths"]["/orders"]["get"]).is_empty());
+    assert!(header(&document["paths"]["/orders/by-number"]["post"]).is_empty());
+    assert!(create["responses"]["201"]["headers"]["Idempotency-Replayed"].is_object());
+    assert_eq!(create["x-linchpin-event"], "shop.order");
+    let conflict = create["responses"]["409"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let conflict = &document["components"]["responses"][&conflict];
+    assert!(conflict["headers"]["Retry-After"].is_object());
+    let codes = &conflict["content"]["application/json"]["schema"]["allOf"][1]["properties"]["code"]["enum"];
+    assert_eq!(*codes, json!(["conflict", "idempotency_conflict", "idempotency_in_progress"]));
+}
+
+/// What is known of a key is in the store: another process, or the same one after a restart, knows it as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_forgets_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    let body = json!({"number": "one"});
+    let before = Server::at(&SHOP, url.clone()).await;
+    let first = post(&before, "k", &body).await;
+    before.stop().await;
+    let after = Server::at(&SHOP, url).await;
+    same(&first, &post(&after, "k", &body).await);
+    assert_eq!(count(&after).await, 1);
+}
