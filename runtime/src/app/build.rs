@@ -10,8 +10,7 @@ use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
-use crate::http::idempotency::{self, Claims};
-use crate::http::{self, Action, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore};
+use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, idempotency};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
 use crate::store::{Store, granted, memory::Memory};
@@ -294,7 +293,7 @@ impl App {
         let done: Result<http::HttpService> = async {
             let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
             let repeats = entries().any(idempotency::wanted);
-            descs.extend(repeats.then_some(&idempotency::CLAIM));
+            descs.extend(repeats.then(Claims::entity));
             store.install(&descs).await?;
             let claims = repeats.then(|| Claims::new(&store)).transpose()?.map(Arc::new);
             let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();

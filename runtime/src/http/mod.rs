@@ -78,6 +78,8 @@ pub(crate) use gates::missing;
 #[cfg(feature = "server")]
 pub(crate) use host::refused as refused_host;
 #[cfg(feature = "server")]
+pub use idempotency::Claims;
+#[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]

@@ -51,8 +51,8 @@ pub struct HttpState {
     pub cors: Option<Cors>,
     /// Where calls are counted for `rate_limit`; in this process by default.
     pub rates: Arc<dyn RateStore>,
-    /// Where calls under an idempotency key are known; made by the app when a route asks for it.
-    pub(crate) claims: Option<Arc<Claims>>,
+    /// Where calls under an idempotency key are known; needed by routes that are idempotent.
+    pub claims: Option<Arc<Claims>>,
 }
 
 impl HttpState {

@@ -60,6 +60,38 @@ pub const CLEAR: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (views == param(views)), set(stage = Stage::Published))]
 pub const PUBLISH_ALL: Operation<Article>;
 
+/// Its routes say what their events hold.
+#[entity(
+    namespace = "help",
+    soft_delete(closed_at),
+    routes(
+        auth = none,
+        event(payload(id)),
+        create(event(name = "ticket.opened", payload(id, title), include(open))),
+        delete(event(name = "ticket.closed"))
+    )
+)]
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    #[field(primary)]
+    pub id: String,
+    pub title: String,
+    #[field(default = true)]
+    pub open: bool,
+    #[field(private)]
+    pub secret: Option<String>,
+    pub closed_at: Option<Timestamp>,
+}
+
+#[operation(kind = "batch", action = "update", filter = (open == true), set(open = false), route(event(payload(id, open), expose = "records")))]
+pub const CLOSE_ALL: Operation<Ticket>;
+
+#[operation(kind = "batch", action = "delete", filter = (open == false), route(event(name = "tickets.swept", expose = "records")))]
+pub const SWEEP: Operation<Ticket>;
+
+#[operation(kind = "batch", action = "update", filter = (open == false), set(open = true))]
+pub const REOPEN_ALL: Operation<Ticket>;
+
 /// Nobody listens to it.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -82,8 +114,12 @@ pub struct Memo {
 
 pub static NEWS: Package = package!(
     name = "news",
-    entities =
-        [entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL]), entity(Quiet, []), entity(Memo, []),]
+    entities = [
+        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL]),
+        entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
+        entity(Quiet, []),
+        entity(Memo, []),
+    ]
 );
 
 pub static SILENT: Package = package!(name = "silent", entities = [entity(Quiet, [])]);
@@ -160,7 +196,16 @@ macro_rules! cases {
     };
 }
 
-cases!(ext_14, every_kind_tells, failures_and_no_ops_are_silent, what_it_holds, transactions_tell_when_committed, in_commit_order, owners);
+cases!(
+    ext_14,
+    the_long_form,
+    every_kind_tells,
+    failures_and_no_ops_are_silent,
+    what_it_holds,
+    transactions_tell_when_committed,
+    in_commit_order,
+    owners
+);
 
 fn slug(name: &str) -> serde_json::Value {
     json!({"slug": name})
@@ -189,6 +234,47 @@ async fn ext_14(mut h: Heard) {
     assert_eq!(batch.headers["x-event-id"], event.id.as_str());
     assert_eq!((event.record_id, event.before, event.after), (None, None, None));
     h.silent(&nothing).await;
+}
+
+async fn the_long_form(mut h: Heard) {
+    for id in ["a", "b"] {
+        let opened = h.server.post("/tickets", json!({"id": id, "title": "t"})).await;
+        let event = h.next().await;
+        assert_eq!((event.name.as_str(), &event.payload), ("ticket.opened", &json!({"id": id, "title": "t", "open": true})));
+        assert_eq!(opened.headers["x-event-id"], event.id.as_str());
+        // The server's own consumers see more than clients do.
+        assert_eq!(event.after.unwrap()["closedAt"], json!(null));
+    }
+    // A key of a route replaces that of all routes as a whole; names go on as by default.
+    let renamed = h.server.patch("/tickets/a", json!({"title": "u"})).await;
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), &event.payload), ("help.tickets.updated", &json!({"id": "a"})));
+    assert_eq!(event.after.unwrap()["title"], "u");
+    assert_eq!(renamed.headers["x-event-id"], event.id.as_str());
+    let batch = h.server.post("/tickets/close-all", json!({})).await;
+    assert_eq!(batch.json(), json!(2));
+    let (first, second) = (h.next().await, h.next().await);
+    assert_eq!(batch.headers["x-event-id"], first.id.as_str());
+    for (event, id) in [(&first, "a"), (&second, "b")] {
+        assert_eq!((event.name.as_str(), event.record_id.as_deref()), ("help.tickets.close-all", Some(id)));
+        assert_eq!(event.payload, json!({"id": id, "open": false}));
+    }
+    h.server.post("/tickets/reopen-all", json!({})).await;
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), &event.payload), ("help.tickets.reopen-all", &json!({"count": 2})));
+    h.server.delete("/tickets/a").await;
+    let event = h.next().await;
+    assert_eq!(event.name, "ticket.closed");
+    assert!(event.payload["closedAt"].is_string() && event.payload.get("secret").is_none(), "{event:?}");
+    h.server.post("/tickets/close-all", json!({})).await;
+    assert_eq!(h.next().await.record_id.as_deref(), Some("b"));
+    let swept = h.server.post("/tickets/sweep", json!({})).await;
+    assert_eq!(swept.json(), json!(1));
+    let event = h.next().await;
+    assert_eq!((event.name.as_str(), event.record_id.as_deref()), ("tickets.swept", Some("b")));
+    // Of nothing, nothing is told.
+    let none = h.server.post("/tickets/sweep", json!({})).await;
+    h.silent(&none).await;
 }
 
 async fn every_kind_tells(mut h: Heard) {

@@ -45,7 +45,7 @@ static FIELDS: [FieldDesc; 8] = [
 ];
 
 /// Calls that were made under a key. No package mounts it.
-pub(crate) static CLAIM: EntityDesc = EntityDesc {
+static CLAIM: EntityDesc = EntityDesc {
     doc: "Calls that were made under an idempotency key, and what they were answered.",
     ttl: Some(Ttl { field: EXPIRES_AT, after: None }),
     at: SourceLine { file: file!(), line: line!() },
@@ -79,8 +79,9 @@ pub(super) enum Met {
     Kept(Kept),
 }
 
-/// The table of claims and its statements.
-pub(crate) struct Claims {
+/// Where calls under an idempotency key are known: a table in the app's store. An [`App`](crate::App) makes it when a route
+/// asks for it.
+pub struct Claims {
     table: Arc<Table>,
     insert: Prepared,
     read: Prepared,
@@ -98,11 +99,11 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// On a store that has the table of [`CLAIM`].
+    /// On a store in which the entity [`Claims::entity`] is installed.
     ///
     /// # Errors
     /// When the store refuses a statement.
-    pub(crate) fn new(store: &Arc<dyn Store>) -> Result<Self> {
+    pub fn new(store: &Arc<dyn Store>) -> Result<Self> {
         let table = Arc::new(Table::new(&CLAIM, Arc::clone(store), CursorKey::derive::<&[u8]>(&[]))?);
         // The holder's alone, and only while it runs.
         let held = || {
@@ -126,6 +127,11 @@ impl Claims {
             transacts: store.supports("transaction"),
             table,
         })
+    }
+
+    /// What a claim is, for [`Store::install`].
+    pub fn entity() -> &'static EntityDesc {
+        &CLAIM
     }
 
     /// The table, for the sweeper.
@@ -224,7 +230,7 @@ mod tests {
     }
 
     fn ask(fingerprint: &str) -> Ask {
-        Ask { id: "one".to_owned(), fingerprint: fingerprint.to_owned(), stale: STALE, ttl: 1_000 }
+        Ask { id: "one".to_owned(), fingerprint: fingerprint.to_owned(), stale: STALE, ttl: 2 * STALE }
     }
 
     async fn first(claims: &Claims, cx: &Cx) -> Claim {
@@ -276,7 +282,8 @@ mod tests {
     #[tokio::test]
     async fn a_running_claim_outlives_a_short_ttl() {
         let claims = claims().await;
-        let claim = first(&claims, &at(0)).await;
+        let ask = Ask { ttl: 1_000, ..ask("f") };
+        let Met::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else { panic!("nothing is kept yet") };
         assert_eq!(code(&claims, &at(2_000), "f").await, Some(Code::IdempotencyInProgress));
         claims.free(&at(2_000), &claim).await.unwrap();
         first(&claims, &at(2_001)).await;

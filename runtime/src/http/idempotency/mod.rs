@@ -30,8 +30,8 @@ use crate::operation::Method;
 use crate::package::EntityEntry;
 use crate::{Actor, Code, Cx, Error, Problem, Result};
 
+pub use claims::Claims;
 use claims::{Ask, Claim, Met};
-pub(crate) use claims::{CLAIM, Claims};
 use kept::{Kept, settles};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
