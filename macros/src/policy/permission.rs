@@ -113,7 +113,7 @@ impl Permission {
     }
 
     /// What of it speaks of a record.
-    fn of_record(&self) -> impl Iterator<Item = &Ident> {
+    pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
         self.owner_field.iter().chain(&self.resource)
     }
 }

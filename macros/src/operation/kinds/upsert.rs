@@ -45,6 +45,7 @@ impl Kind for Upsert {
             }
         }
         covered(args, name, [&matches, &set, &on_create], scope);
+        judged(args, name, [&matches, &set, &on_create], scope);
         let wrapped = args.choice("returns", &["entity", "created"], scope.d) == "created";
         let (matches, set) = (expr::assigns(&matches), expr::unless_empty("set", &set));
         let on_create = expr::unless_empty("on_create", &on_create);
@@ -94,6 +95,22 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
             scope.d.error(key, format!("`{}` is the version counter", of.name));
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             scope.d.error(key, format!("`{}` is read-only: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
+        }
+    }
+}
+
+/// What a permission judges a record by has a value when the record is created; else nobody but an evaluator could ever let one
+/// in, nor its owner change it.
+fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
+    let Some(opt) = args.get("set") else { return };
+    let model = scope.model;
+    let Some(permission) = args.route.policy.permission.as_ref().or(model.defaults.permission.as_ref()) else { return };
+    for index in permission.of_record().filter_map(|name| model.index_of(name)) {
+        let field = &model.fields[index];
+        let given = lists.iter().any(|list| list.iter().any(|a| a.field == index));
+        if field.optional && !given && !field.has_default() && field.owned.is_none() {
+            let text = format!("upsert `{name}` does not say which `{}` a new record has, and its permission is judged by it", field.name);
+            scope.d.error(&opt.key, text).help(format!("`set({0})`, or `on_create({0} = ..)`", field.name));
         }
     }
 }
