@@ -125,6 +125,8 @@ pub struct Cx {
     /// What must hold of the records that it may touch.
     #[cfg(feature = "server")]
     only: Option<Arc<crate::permission::Only>>,
+    /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
+    follows: bool,
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     within: Option<Arc<[Parent]>>,
 }
@@ -162,6 +164,7 @@ impl Cx {
             operation: None,
             #[cfg(feature = "server")]
             only: None,
+            follows: false,
             within: None,
         }
     }
@@ -182,6 +185,7 @@ impl Cx {
             operation: None,
             #[cfg(feature = "server")]
             only: None,
+            follows: false,
             within: None,
         }
     }
@@ -270,6 +274,17 @@ impl Cx {
             Scope::System(reason, _) => Ok(Self { scope: Scope::System(reason, true), ..self.clone() }),
             Scope::Actor(_) => Err(crate::Error::forbidden()),
         }
+    }
+
+    /// The same call as far as it follows from what it has done: no matter whose records.
+    #[cfg(feature = "server")]
+    pub(crate) fn following(&self) -> Self {
+        Self { follows: true, operation: None, only: None, ..self.clone() }
+    }
+
+    /// Whether records of every tenant and scope are in reach.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.follows || self.system_reason().is_some()
     }
 
     /// Whether deleted records are in reach.

@@ -74,6 +74,9 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     if desc.version.is_some() {
         need("atomic.version", format!("version at {}", at(desc.at)));
     }
+    for relation in desc.relations.iter().filter(|relation| relation.enforced().is_some()) {
+        need("transaction", format!("on_delete of relation `{}` at {}", relation.name, at(desc.at)));
+    }
     for spec in entry.mounted() {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), at(spec.at)));
     }

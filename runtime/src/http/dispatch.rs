@@ -298,7 +298,7 @@ impl Asked<'_> {
             run(self.inputs(on, cx, &form, Inputs::Operation(read.args, read.page, version))).await
         } else {
             let call = Call { cx, args: read.args, page: read.page, form: &form, version };
-            plan.executor.run(&on.table, call).await
+            plan.executor.run(&on.table, call).await.map_err(|error| on.table.told(plan.spec, error))
         };
         let outcome = match limited {
             None => outcome?,

@@ -197,6 +197,9 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
+            // What others name may have to stay.
+            let removes = matches!(spec.kind.name(), "batch" | "consume");
+            out.extend(endpoint.table.as_ref().filter(|table| removes && table.may_be_kept()).map(|_| Code::Conflict));
             if spec.params.iter().any(|p| p.place == Place::Id) {
                 out.push(Code::NotFound);
             }

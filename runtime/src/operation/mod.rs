@@ -6,7 +6,7 @@ mod aggregate;
 mod array;
 mod batch;
 #[cfg(feature = "server")]
-mod bind;
+pub(crate) mod bind;
 mod build;
 mod collection;
 mod computed_aggregate;

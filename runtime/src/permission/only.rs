@@ -54,6 +54,7 @@ impl Only {
             Plan::Select { filter, .. }
             | Plan::Related { filter, .. }
             | Plan::Exists { filter }
+            | Plan::Hold { filter }
             | Plan::Aggregate { filter, .. }
             | Plan::Update { filter, .. }
             | Plan::Delete { filter, .. }

@@ -97,7 +97,7 @@ impl Guard {
     /// # Errors
     /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
     pub(super) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
-        if cx.system_reason().is_some() {
+        if cx.reaches_all() {
             let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty();
             return Ok(if cx.reaches_deleted() {
                 Reach::Deleted
@@ -201,6 +201,7 @@ impl Guard {
                 Plan::Related { filter: with(filter), field: *field, values: *values, order: order.clone(), limit: limit.clone() }
             }
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
+            Plan::Hold { filter } => Plan::Hold { filter: with(filter) },
             Plan::Aggregate { filter, groups, compute, limit } => {
                 Plan::Aggregate { filter: with(filter), groups: groups.clone(), compute: compute.clone(), limit: *limit }
             }
@@ -287,7 +288,12 @@ impl Guard {
             Plan::Insert => args.get(field).cloned(),
             Plan::Upsert { set, .. } => args.get(field).filter(|new| **new == mark()).cloned().or_else(|| assigned(set)),
             Plan::Update { set, .. } => assigned(set),
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Aggregate { .. }
+            | Plan::Delete { .. } => None,
         };
         if written.is_some_and(|value| value == mark()) {
             let wire = self.desc.fields[field].wire;
@@ -306,7 +312,12 @@ impl Guard {
                 AssignValue::Set(source) => Some(source.clone()),
                 _ => None,
             }),
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } | Plan::Delete { .. } => None,
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Aggregate { .. }
+            | Plan::Delete { .. } => None,
         };
         let equal = |field: usize| value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)));
         let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. }).then(|| equal(self.desc.primary)).flatten();
@@ -347,7 +358,9 @@ impl Slots {
         };
         let (marks, changes, filters) = match plan {
             Plan::Insert => (false, false, false),
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => (false, false, true),
+            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => {
+                (false, false, true)
+            }
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
@@ -402,7 +415,7 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
                 compute.filter.sources(&mut note);
             }
         }
-        Plan::Exists { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
+        Plan::Exists { filter } | Plan::Hold { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
             filter.sources(&mut note);
             for assign in set {

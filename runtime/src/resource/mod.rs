@@ -10,6 +10,7 @@ pub(crate) mod guard;
 #[cfg(all(test, feature = "sqlite"))]
 mod guard_tests;
 mod include;
+mod integrity;
 mod key;
 mod page;
 mod statement;

@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 
 use super::guard::{self, Guard, Reach, RouteGuard};
-use crate::entity::EntityDesc;
+use crate::entity::{EntityDesc, Relation};
 use crate::event::Emitter;
+use crate::filter::Source;
 use crate::operation::OpSpec;
 use crate::permission::Only;
-use crate::store::{Plan, Reply, Rows, Statement, Store};
+use crate::store::{Assign, AssignValue, Plan, Reply, Rows, Statement, Store};
 use crate::{Code, Cx, Error, Result, Value};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
@@ -27,12 +28,56 @@ pub struct Prepared {
     guarded: Option<Arc<Guarded>>,
     /// The route whose events it makes; `None` when it changes nothing.
     event: Option<&'static str>,
+    /// What it does to keys that name other records.
+    change: Change,
+}
+
+/// What a statement does to keys that name other records, where it matters that they do.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// It writes some of them: the fields, and where the values come from.
+    Keys(Arc<[(usize, Source)]>),
+    /// It removes records, which others may name.
+    Removes,
+}
+
+impl Change {
+    fn of(desc: &EntityDesc, plan: &Plan) -> Self {
+        let (inserts, set): (bool, &[Assign]) = match plan {
+            Plan::Delete { .. } => return Self::Removes,
+            Plan::Insert => (true, &[]),
+            Plan::Upsert { set, .. } => (true, set),
+            Plan::Update { set, .. } => (false, set),
+            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => {
+                return Self::None;
+            }
+        };
+        let mut keys = Vec::new();
+        for (key, _) in desc.relations.iter().filter_map(Relation::enforced) {
+            keys.extend(inserts.then_some((key, Source::Arg { index: key, nullable: true })));
+            keys.extend(set.iter().filter(|a| a.field == key).filter_map(|a| match &a.value {
+                AssignValue::Set(Source::Value(Value::Null)) => None,
+                AssignValue::Set(source) => Some((key, source.clone())),
+                _ => None,
+            }));
+        }
+        if keys.is_empty() { Self::None } else { Self::Keys(keys.into()) }
+    }
+}
+
+impl Prepared {
+    /// What it does to keys that name other records.
+    pub(super) fn change(&self) -> &Change {
+        &self.change
+    }
 }
 
 /// Whose events a plan makes: those of the route, if it changes anything.
 fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
     match plan {
-        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => None,
+        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => None,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Some(route),
     }
 }
@@ -129,21 +174,23 @@ impl Statements {
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
     pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
-        let event = event(route, &plan);
+        let (event, change) = (event(route, &plan), Change::of(self.desc, &plan));
         let Some(guard) = &self.guard else {
-            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event });
+            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change });
         };
         let (_, route) = self.route(guard, route);
         let base = guard::arity(self.desc, &plan);
         let statement = self.store.prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
         let guarded = Guarded { plan, route, base, others: Default::default(), eviction: OnceLock::new() };
-        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)), event })
+        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)), event, change })
     }
 
     /// A statement without a guard, for what the application itself does with records nobody sees any more. It makes the
     /// events of a route, or none.
     pub(super) fn unguarded(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
-        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event })
+        // What leaves without anybody being told of it has been out of sight for long.
+        let change = if event.is_some() { Change::of(self.desc, &plan) } else { Change::None };
+        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change })
     }
 
     /// From now on what changes records makes events. Doing so again changes nothing.

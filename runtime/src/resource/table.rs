@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 
+use super::integrity::{Dependent, dependents};
 use super::key::valid_key;
-use super::statement::{Prepared, Statements};
+use super::statement::{Change, Prepared, Statements};
 use super::{Call, CursorKey, Executor, Form, Outcome};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -15,7 +16,7 @@ use crate::package::EntityEntry;
 use crate::permission::Evaluator;
 use crate::store::{Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::Validator;
-use crate::{Code, Cx, Error, Result, Value};
+use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// One mounted entity.
 pub struct Table {
@@ -35,6 +36,8 @@ pub struct Table {
     evaluator: OnceLock<Arc<dyn Evaluator>>,
     /// The tables of the app, this one among them. Weak: they hold each other otherwise.
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
+    /// Whose keys name its records, and what becomes of them.
+    dependents: OnceLock<Vec<Dependent>>,
 }
 
 impl std::fmt::Debug for Table {
@@ -89,6 +92,7 @@ impl Table {
             operations: RwLock::default(),
             evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
+            dependents: OnceLock::new(),
         })
     }
 
@@ -103,6 +107,7 @@ impl Table {
 
     /// Makes the tables of an app known to each other; only the first call does anything.
     pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>) {
+        self.dependents.get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
         // A table belongs to one app for good.
         drop(self.siblings.set(Arc::downgrade(tables)));
     }
@@ -118,6 +123,21 @@ impl Table {
             let (own, other) = (self.desc.name, entity.name);
             Error::internal(format!("`{own}` works with `{other}`, which is in no package of this app"))
         })
+    }
+
+    /// What depends on its records.
+    pub(super) fn dependents(&self) -> &[Dependent] {
+        self.dependents.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a record may be kept from deletion by those that name it, directly or by way of others.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.dependents().iter().any(Dependent::keeps)
+    }
+
+    /// Its statements, past what keys ask for.
+    pub(super) fn statements(&self) -> &Statements {
+        &self.statements
     }
 
     /// Whether two tables share a store, so that one transaction holds both.
@@ -281,7 +301,11 @@ impl Table {
 
     /// Runs a statement. `args` fill the plan's argument slots.
     pub fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        self.statements.execute(cx, prepared, args, rows)
+        match prepared.change() {
+            Change::Keys(_) => Reply::Later(Box::pin(self.referring(cx.clone(), prepared, args, rows))),
+            Change::Removes if !self.dependents().is_empty() => Reply::Later(Box::pin(self.deleting(cx.clone(), prepared, args, rows))),
+            Change::None | Change::Removes => self.statements.execute(cx, prepared, args, rows),
+        }
     }
 
     /// What seals and opens the cursors of this entity.
@@ -295,7 +319,25 @@ impl Table {
     /// Whatever the operation answers.
     pub async fn run(&self, spec: &'static OpSpec, call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
-        executor.run(self, call).await
+        executor.run(self, call).await.map_err(|error| self.told(spec, error))
+    }
+
+    /// An operation's error: a key that names nothing is told at the parameter that brought it.
+    pub(crate) fn told(&self, spec: &OpSpec, error: Error) -> Error {
+        let at = |problem: &Problem| {
+            let field = self.desc.fields.iter().position(|f| f.wire == problem.path)?;
+            let param = spec.params.iter().find(|p| p.field == field && p.entity.is_none())?;
+            Some(crate::operation::bind::param_path(param))
+        };
+        if error.details().iter().all(|problem| problem.code != "reference") {
+            return error;
+        }
+        let moved = |problem: &Problem| match at(problem).filter(|_| problem.code == "reference") {
+            Some(path) => Problem { path, ..problem.clone() },
+            None => problem.clone(),
+        };
+        let details = error.details().iter().map(moved).collect();
+        error.with_details(details)
     }
 
     /// The planned form of an operation.

@@ -40,6 +40,12 @@ pub enum Plan {
         /// Which.
         filter: Filter,
     },
+    /// Whether a record matches, as for [`Plan::Exists`]. If one does, nobody else removes it, or marks it as deleted, until the
+    /// transaction has ended that the statement is part of.
+    Hold {
+        /// Which.
+        filter: Filter,
+    },
     /// Numbers over the records that match: one row per group, in the order of the keys, null first; without keys one row, also
     /// over no record. A row holds the keys and then what is computed, in the given order.
     ///

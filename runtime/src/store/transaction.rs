@@ -1,12 +1,13 @@
 //! Statements that take effect together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Mutex, watch};
 
 use super::{Rows, Statement, Store};
 use crate::resource::BoxFuture;
-use crate::{Error, Result, Uuid, Value};
+use crate::{Code, Error, Result, Uuid, Value};
 
 /// A conversation with a store in which everything happens or nothing. Dropping it undoes it.
 pub trait Transaction: Send {
@@ -29,6 +30,8 @@ pub(crate) struct TxScope {
     state: Mutex<State>,
     /// The first event of the transaction, and who is to be woken when it is committed.
     emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
+    /// Whether something of it failed halfway, so that it must not last.
+    doomed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,8 +67,17 @@ impl TxScope {
         }
     }
 
+    /// Something was refused of which a part had been done: none of the transaction can last any more.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+
     /// Makes everything last; nothing to do when there was no statement.
     pub(crate) async fn commit(&self) -> Result<()> {
+        if self.doomed.load(Ordering::Acquire) {
+            self.rollback().await;
+            return Err(Error::new(Code::Conflict, "A part of the transaction was refused, so nothing of it has happened"));
+        }
         match std::mem::replace(&mut *self.state.lock().await, State::Ended) {
             State::Open(_, transaction) => transaction.commit().await?,
             State::Fresh | State::Ended => {}

@@ -273,6 +273,14 @@ fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str) -> Vec<Pro
     add(&mut out, Box::new(|request, known, _| push(&mut request.query, "actor.id", known.get("ownerId"))));
     add(&mut out, Box::new(|request, _, _| push(&mut request.query, "includeDeleted", Some(&json!("true")))));
     add(&mut out, Box::new(|request, _, cursor| push(&mut request.query, "cursor", Some(&json!(cursor)))));
+    if endpoint.includes() {
+        for relation in desc.relations {
+            // The relations of the fixture lead to their own entity.
+            for path in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
+                add(&mut out, Box::new(move |request, _, _| push(&mut request.query, "include", Some(&json!(path)))));
+            }
+        }
+    }
     match endpoint.action {
         Action::List => {
             for field in desc.fields.iter().filter(|f| f.readable() && f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))) {

@@ -17,6 +17,7 @@ mod isolation;
 mod limits;
 mod list;
 mod lookup;
+mod on_delete;
 mod operations;
 mod permission_cost;
 mod permissions;

@@ -323,7 +323,16 @@ async fn the_application_itself(s: &Server) {
 }
 
 fn nothing() -> AccountCreate {
-    AccountCreate { slug: String::new(), serial: None, title: String::new(), status: None, views: None, tags: None, lines: None }
+    AccountCreate {
+        parent_id: None,
+        slug: String::new(),
+        serial: None,
+        title: String::new(),
+        status: None,
+        views: None,
+        tags: None,
+        lines: None,
+    }
 }
 
 async fn the_document_says_who_writes(s: &Server) {

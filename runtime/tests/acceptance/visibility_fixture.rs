@@ -99,11 +99,19 @@ pub struct Invite {
 pub const CODE_TAKEN: Operation<Invite>;
 
 /// "Scoped" of the cases.
-#[entity(scope(owner_id = ctx(actor.id)), unique(slug), index(title), pagination(default = 2, max = 3))]
+#[entity(
+    scope(owner_id = ctx(actor.id)),
+    unique(slug),
+    index(title),
+    pagination(default = 2, max = 3),
+    belongs_to(whole: Task, key = whole_id),
+    has_many(parts: Task, key = whole_id, max = 1),
+)]
 #[derive(Clone, Debug)]
 pub struct Task {
     #[field(primary, default = uuid)]
     pub id: String,
+    pub whole_id: Option<String>,
     pub owner_id: String,
     pub slug: String,
     pub title: String,
@@ -166,11 +174,14 @@ pub struct Line {
     index(title),
     sort = desc(created_at),
     pagination(default = 2, max = 3),
+    belongs_to(parent: Account, key = parent_id),
+    has_many(branches: Account, key = parent_id, max = 1),
 )]
 #[derive(Clone, Debug)]
 pub struct Account {
     #[field(primary, default = uuid)]
     pub id: String,
+    pub parent_id: Option<String>,
     pub tenant_id: String,
     pub slug: String,
     pub serial: Option<String>,

@@ -62,6 +62,8 @@ enum Step {
     /// The keys, what an existing record must satisfy, what is written to it; the record and further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
+    /// The same for a record that stays until the transaction has ended.
+    Hold(Filter, Vec<Value>),
     /// The first records of each of some values of a field, at most so many; without a number for the key.
     Related(Filter, Vec<Value>, usize, Vec<Value>, Vec<Order>, Option<i64>),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
@@ -106,7 +108,7 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
         prop_assert_eq!(comparable(store, found), comparable(store, expected), "{}", label);
-        if !matches!(step, Step::Exists(..) | Step::Related(..) | Step::Aggregate(..)) {
+        if !matches!(step, Step::Exists(..) | Step::Hold(..) | Step::Related(..) | Step::Aggregate(..)) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
             let (expected, found) = (contents(&model).await, contents(store).await);
             prop_assert_eq!(comparable(store, found), comparable(store, expected), "contents after {}", label);
@@ -161,6 +163,13 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
         Step::Exists(filter, args) => {
             let statement = store.prepare(&THING, Plan::Exists { filter }).map_err(|e| describe(&e))?;
             let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
+            return Ok(vec![Vec::new(); rows.count]);
+        }
+        Step::Hold(filter, args) => {
+            let statement = store.prepare(&THING, Plan::Hold { filter }).map_err(|e| describe(&e))?;
+            let mut transaction = store.begin().await.map_err(|e| describe(&e))?;
+            let rows = transaction.run(&statement, args, Rows::count()).await.map_err(|e| describe(&e))?;
+            transaction.commit().await.map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
         }
         Step::Related(filter, mut args, field, values, order, limit) => {

@@ -35,6 +35,9 @@ impl Store for Faulty {
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         self.0.run(statement, args, rows)
     }
+    fn begin(&self) -> crate::resource::BoxFuture<'_, crate::Result<Box<dyn crate::store::Transaction>>> {
+        self.0.begin()
+    }
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = crate::Result<()>> + Send + 'a>> {
         self.0.install(entities)
     }
@@ -64,7 +67,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 13] = [
+    let faults: [(&str, Fault); 14] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -77,6 +80,10 @@ fn faults_are_found() {
         }),
         ("a page that starts over", |plan| match plan {
             Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+        ("a hold on nothing", |plan| match plan {
+            Plan::Hold { .. } => Plan::Hold { filter: Filter::Any(Vec::new()) },
             plan => plan,
         }),
         ("a limit for all values together", |plan| match plan {

@@ -63,7 +63,8 @@ impl Memory {
             Plan::Related { filter, field, values, order, limit } => {
                 table.related(filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
             }
-            Plan::Exists { filter } => table.exists(filter, &args, &mut rows),
+            // A transaction is alone with the store.
+            Plan::Exists { filter } | Plan::Hold { filter } => table.exists(filter, &args, &mut rows),
             Plan::Aggregate { filter, groups, compute, limit } => table.aggregate(filter, groups, compute, *limit, &args, &mut rows)?,
             Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,
             Plan::Delete { filter, pick } => table.delete(filter, pick.as_ref(), &args, &mut rows),

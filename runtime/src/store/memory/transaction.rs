@@ -30,8 +30,10 @@ impl Transaction for Alone {
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
             let table = table_of(statement)?;
-            let writes =
-                !matches!(statement.plan, Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. });
+            let writes = !matches!(
+                statement.plan,
+                Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. }
+            );
             if writes && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
                 self.before.push((Arc::clone(table), table.save()));
             }

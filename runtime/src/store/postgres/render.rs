@@ -52,6 +52,11 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
         Plan::Select { filter, order, after, limit } => (r.select(filter, order, after.as_ref(), limit.as_ref())?, None),
         Plan::Related { filter, field, values, order, limit } => (r.related(filter, (*field, *values), order, limit.as_ref())?, None),
         Plan::Exists { filter } => (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?), None),
+        Plan::Hold { filter } => {
+            // A mark is an update of no key: the weaker lock would let it pass.
+            let lock = if entity.soft_delete.is_some() { "FOR SHARE" } else { "FOR KEY SHARE" };
+            (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1 {lock}", r.filter(filter)?), None)
+        }
         Plan::Aggregate { filter, groups, compute, limit } => (r.aggregate(filter, groups, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
             let set = r.assignments(set)?;
@@ -70,7 +75,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
 /// Whether a statement changes nothing.
 pub(super) fn reads(statement: &Statement) -> bool {
     match statement.plan {
-        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Aggregate { .. } => true,
+        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => true,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
     }
 }

@@ -65,7 +65,7 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
             continue;
         }
         match &statement.plan {
-            Plan::Exists { .. } => {
+            Plan::Exists { .. } | Plan::Hold { .. } => {
                 let empty: &[Value] = &[];
                 wanted = rows.push(empty);
             }

@@ -78,7 +78,8 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let (sql, runs) = r.related(filter, (*field, *values), order, limit.as_ref())?;
             (sql, None, runs)
         }
-        Plan::Exists { filter } => {
+        // A transaction is the only one that writes.
+        Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[], None) {
                 Reach::One => (String::new(), Runs::Inline),
                 Reach::Page(way) => (way, Runs::Inline),

@@ -1,0 +1,218 @@
+//! Keys that name records: checked when they are written, and followed when what they name is deleted.
+//!
+//! Both happen in the transaction of the statement, whatever route or operation runs it: [`Table::execute`] leads here. A key is
+//! held while it is written, so nobody deletes what it names in between. A deletion comes first and what it entails after it,
+//! so a record that was about to name the deleted one has either been written before and is found, or is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::guard::Included;
+use super::statement::Change;
+use super::{Prepared, Table};
+use crate::entity::{EntityDesc, OnDelete};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
+use crate::validate::list_value;
+use crate::{Code, Cx, Error, Problem, Result, Value};
+
+/// Records that are changed by one statement, and keys that one statement looks for.
+const CHUNK: u32 = 500;
+
+/// Somebody else's field that holds keys of an entity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dependent {
+    /// Whose.
+    entity: &'static EntityDesc,
+    /// Which.
+    key: usize,
+    /// What becomes of the record.
+    rule: OnDelete,
+}
+
+impl Dependent {
+    /// Whether it can keep a record from being deleted, itself or by what follows from it.
+    pub(super) fn keeps(&self) -> bool {
+        // What follows from a cascade is looked for when it happens; until then, it may.
+        matches!(self.rule, OnDelete::Restrict | OnDelete::Cascade)
+    }
+}
+
+/// What depends on an entity, among the entities of an app.
+pub(super) fn dependents(on: &EntityDesc, all: impl Iterator<Item = &'static EntityDesc>) -> Vec<Dependent> {
+    let mut found: Vec<Dependent> = Vec::new();
+    for entity in all {
+        for relation in entity.relations {
+            if let Some((key, rule)) = relation.enforced()
+                && (relation.target)().storage_name == on.storage_name
+            {
+                found.push(Dependent { entity, key, rule });
+            }
+        }
+    }
+    // What forbids comes before what changes.
+    found.sort_by_key(|d| (!matches!(d.rule, OnDelete::Restrict), d.entity.storage_name, d.key));
+    found
+}
+
+impl Table {
+    /// Writes keys, each of which names a visible record.
+    ///
+    /// # Errors
+    /// `validation_failed` with `reference` for each that does not; else those of the statement.
+    pub(super) async fn referring(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let keys = self.named(prepared, &args);
+        if keys.is_empty() {
+            return self.statements().execute(&cx, prepared, args, rows).await;
+        }
+        cx.transaction(async |cx| {
+            let mut problems = Vec::new();
+            for (field, value) in keys {
+                let relation = self.desc.relations.iter().find(|r| r.enforced().is_some_and(|(key, _)| key == field));
+                let Some(relation) = relation else { continue };
+                if !self.sibling((relation.target)())?.hold(cx, value).await? {
+                    let text = format!("names no record of {}", (relation.target)().name);
+                    problems.push(Problem::new(self.desc.fields[field].wire, "reference", text));
+                }
+            }
+            if !problems.is_empty() {
+                return Err(Error::validation(problems));
+            }
+            self.statements().execute(cx, prepared, args, rows).await
+        })
+        .await
+    }
+
+    /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.
+    fn named(&self, prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
+        let Change::Keys(sources) = prepared.change() else { return Vec::new() };
+        let mut keys: Vec<(usize, Value)> = Vec::new();
+        for (field, source) in sources.iter() {
+            let value = match source {
+                Source::Arg { index, .. } => args.get(*index).cloned().unwrap_or_default(),
+                Source::Value(value) => value.clone(),
+                Source::Param(_) | Source::Ctx(_) | Source::Now => Value::Null,
+            };
+            let pair = (*field, value);
+            if !pair.1.is_null() && !keys.contains(&pair) {
+                keys.push(pair);
+            }
+        }
+        keys
+    }
+
+    /// Whether a key names a visible record, which then stays until the transaction of `cx` has ended.
+    async fn hold(&self, cx: &Cx, key: Value) -> Result<bool> {
+        let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0) };
+        let statement = self.shape(Included::Get.name(), b"h", hold)?;
+        // What limits the records that name it is no matter here.
+        Ok(self.statements().execute(&cx.unlimited(), &statement, vec![key], Rows::count()).await?.count > 0)
+    }
+
+    /// Deletes records that others depend on, with all that follows.
+    ///
+    /// # Errors
+    /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
+    /// it was part of will. Else those of the statement.
+    pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        cx.transaction(async |cx| {
+            let rows = rows.noting([self.desc.primary].into());
+            let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
+            let keys = keys_of(&mut rows);
+            let followed = self.follow(&cx.following(), keys).await;
+            // Half of it has been done.
+            if followed.is_err()
+                && let Some(transaction) = cx.in_transaction()
+            {
+                transaction.doom();
+            }
+            followed.map(|()| rows)
+        })
+        .await
+    }
+
+    /// What follows from the deletion of records: of those that name them, of those that name these, and so on. A record is
+    /// deleted once, so circles end.
+    async fn follow(&self, cx: &Cx, keys: Vec<Value>) -> Result<()> {
+        let mut tables: BTreeMap<&'static str, Arc<Self>> = BTreeMap::new();
+        let mut work: Vec<(&'static EntityDesc, Vec<Value>)> = vec![(self.desc, keys)];
+        while let Some((entity, keys)) = work.pop() {
+            let table = if let Some(table) = tables.get(entity.storage_name) {
+                Arc::clone(table)
+            } else {
+                let table = self.sibling(entity)?;
+                tables.insert(entity.storage_name, Arc::clone(&table));
+                table
+            };
+            for chunk in keys.chunks(CHUNK as usize) {
+                for dependent in table.dependents() {
+                    let other = self.sibling(dependent.entity)?;
+                    match dependent.rule {
+                        OnDelete::None => {}
+                        OnDelete::Restrict => other.refuse_named(cx, &table, dependent.key, chunk).await?,
+                        OnDelete::SetNull => other.forget(cx, dependent.key, chunk).await?,
+                        OnDelete::Cascade => {
+                            while let gone = other.remove_naming(cx, dependent.key, chunk).await?
+                                && !gone.is_empty()
+                            {
+                                let last = gone.len() < CHUNK as usize;
+                                if !other.dependents().is_empty() {
+                                    work.push((dependent.entity, gone));
+                                }
+                                if last {
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn refuse_named(&self, cx: &Cx, named: &Self, key: usize, keys: &[Value]) -> Result<()> {
+        let statement = self.shape("delete", &[b'n', key as u8], || Plan::Exists { filter: naming(key) })?;
+        if self.statements().execute(cx, &statement, vec![list_value(keys)], Rows::count()).await?.count == 0 {
+            return Ok(());
+        }
+        let problem = Problem::new(named.desc.primary_field().wire, "referenced", format!("is named by a record of {}", self.desc.name));
+        Err(Error::new(Code::Conflict, "Other records depend on it").with_details(vec![problem]))
+    }
+
+    async fn forget(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<()> {
+        let statement = self.shape("update", &[b'o', key as u8], || {
+            let null = Assign { field: key, value: AssignValue::Set(Source::Value(Value::Null)) };
+            Plan::Update { filter: naming(key), set: self.touch(vec![null], 1), pick: Some(self.few()) }
+        })?;
+        loop {
+            let args = vec![list_value(keys), Value::Date(cx.now())];
+            if self.statements().execute(cx, &statement, args, Rows::count()).await?.count < CHUNK as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes some of the records that name one of these keys; their own keys.
+    async fn remove_naming(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<Vec<Value>> {
+        let remove = || Plan::Delete { filter: naming(key), pick: Some(self.few()) };
+        let statement = self.shape("delete", &[b'x', key as u8], remove)?;
+        let rows = Rows::count().noting([self.desc.primary].into());
+        let mut rows = self.statements().execute(cx, &statement, vec![list_value(keys)], rows).await?;
+        Ok(keys_of(&mut rows))
+    }
+
+    fn few(&self) -> Pick {
+        Pick { order: vec![Order { field: self.desc.primary, desc: false }], limit: CHUNK }
+    }
+}
+
+/// The records that hold one of the keys in the first argument.
+fn naming(key: usize) -> Filter {
+    Filter::cond(key, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }))
+}
+
+/// The keys that were noted, which are of no more use to anybody else.
+fn keys_of(rows: &mut Rows) -> Vec<Value> {
+    rows.notes.take().map(|notes| notes.rows).unwrap_or_default().into_iter().filter_map(|note| note.values.into_iter().next()).collect()
+}

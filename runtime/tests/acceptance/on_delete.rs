@@ -1,0 +1,514 @@
+//! Section 2.8: keys that must name records, and what becomes of those who name a record that is deleted.
+
+#![allow(missing_docs)] // a fixture; its fields are the cases'
+
+use std::sync::Arc;
+
+use linchpin::prelude::*;
+use linchpin::{Actor, BoxFuture, Code, Cx, EntityEvent, EventSink};
+use serde_json::{Value as Json, json};
+use tokio::sync::Barrier;
+
+use crate::cases;
+use crate::server::Server;
+
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Person {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = "x")]
+    pub name: String,
+}
+
+#[operation(kind = "batch", action = "delete", filter = (name == param(name)))]
+pub const DISMISS: Operation<Person>;
+
+#[operation(kind = "consume", filter = (name == param(name)), returns = "boolean")]
+pub const TAKE: Operation<Person>;
+
+/// Nobody with a desk can leave.
+#[entity(belongs_to(person: Person, key = person_id, on_delete = "restrict"), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Desk {
+    #[field(primary)]
+    pub id: String,
+    pub person_id: String,
+}
+
+/// Stays, and forgets whose it was.
+#[entity(version(required_on_write = false), belongs_to(author: Person, key = author_id, on_delete = "set_null"), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Memo {
+    #[field(primary)]
+    pub id: String,
+    pub author_id: Option<String>,
+    #[field(default = false)]
+    pub done: bool,
+    #[field(default = "")]
+    pub text: String,
+}
+
+#[operation(kind = "field_update", set(author_id), nullable)]
+pub const REASSIGN: Operation<Memo>;
+
+#[operation(kind = "transition", field = done, from = false, to = true, set(author_id = param(by)))]
+pub const FINISH: Operation<Memo>;
+
+#[operation(kind = "upsert", match(id), set(author_id, text))]
+pub const ENSURE: Operation<Memo>;
+
+#[operation(kind = "batch", action = "update", filter = (done == param(done)), set(author_id = param(to)))]
+pub const HAND_OVER: Operation<Memo>;
+
+/// Leaves a mark when gone.
+#[entity(soft_delete(deleted_at), belongs_to(lead: Person, key = lead_id, on_delete = "cascade"), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Project {
+    #[field(primary)]
+    pub id: String,
+    pub lead_id: Option<String>,
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[entity(belongs_to(project: Project, key = project_id, on_delete = "cascade"), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    #[field(primary)]
+    pub id: i64,
+    pub project_id: String,
+}
+
+/// A tree; with its own twin, a ring.
+#[entity(
+    belongs_to(parent: Node, key = parent_id, on_delete = "cascade"),
+    belongs_to(twin: Node, key = twin_id, on_delete = "cascade"),
+    routes(auth = none),
+)]
+#[derive(Clone, Debug)]
+pub struct Node {
+    #[field(primary)]
+    pub id: String,
+    pub parent_id: Option<String>,
+    pub twin_id: Option<String>,
+}
+
+/// Whose records its tenant alone sees; those that follow are others'.
+#[entity(tenant(tenant_id))]
+#[derive(Clone, Debug)]
+pub struct Case {
+    #[field(primary)]
+    pub id: String,
+    pub tenant_id: String,
+}
+
+#[entity(tenant(tenant_id), scope(owner_id = ctx(actor.id)), belongs_to(case: Case, key = case_id, on_delete = "cascade"))]
+#[derive(Clone, Debug)]
+pub struct Finding {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: String,
+    pub owner_id: String,
+    pub case_id: String,
+}
+
+pub static OFFICE: Package = package!(
+    name = "office",
+    entities = [
+        entity(Person, [DISMISS, TAKE]),
+        entity(Desk, []),
+        entity(Memo, [REASSIGN, FINISH, ENSURE, HAND_OVER]),
+        entity(Project, []),
+        entity(Ticket, []),
+        entity(Node, []),
+        entity(Case, []),
+        entity(Finding, []),
+    ],
+);
+
+cases!(&super::OFFICE =>
+    keys_name_records, keys_of_patches, keys_of_operations, keys_and_tenants, keys_of_deleted_records,
+    restricted, forgotten, cascades, cascades_in_chunks, trees_and_rings, chains, batches_and_consumes, marks, purges,
+    whosever_they_are, within_a_transaction, children_against_deletions, restricted_children_against_deletions);
+
+async fn post(s: &Server, path: &str, body: Json) {
+    let reply = s.post(path, body).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+}
+
+async fn people(s: &Server, ids: &[&str]) {
+    for id in ids {
+        post(s, "/people", json!({"id": id})).await;
+    }
+}
+
+async fn get(s: &Server, path: &str) -> Json {
+    let reply = s.get(path).await;
+    assert_eq!(reply.status, 200, "{path} {reply:?}");
+    reply.json()
+}
+
+async fn count(s: &Server, path: &str) -> usize {
+    s.walk(&format!("{path}?limit=200")).await.len()
+}
+
+async fn keys_name_records(s: &Server) {
+    people(s, &["ann"]).await;
+    post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
+    s.post("/desks", json!({"id": "e", "personId": "bob"})).await.problem("reference", "personId");
+    // A rule on the value comes before, and nothing was written.
+    s.post("/desks", json!({"id": "e", "personId": null})).await.problem("null_not_allowed", "personId");
+    assert_eq!(s.get("/desks/e").await.status, 404);
+    // None is no key.
+    post(s, "/memos", json!({"id": "m", "authorId": null})).await;
+    post(s, "/memos", json!({"id": "n"})).await;
+    s.post("/tickets", json!({"id": "7", "projectId": "p"})).await.problem("reference", "projectId");
+    let both = s.post("/nodes", json!({"id": "n", "parentId": "no", "twinId": "nor"})).await;
+    let problems: Vec<String> = both.problems().into_iter().map(|(path, code)| format!("{path} {code}")).collect();
+    assert_eq!(problems, ["parentId reference", "twinId reference"]);
+    // A record does not name itself before it is there.
+    s.post("/nodes", json!({"id": "self", "parentId": "self"})).await.problem("reference", "parentId");
+}
+
+async fn keys_of_patches(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
+    s.patch("/memos/m", json!({"authorId": "nobody", "text": "new"})).await.problem("reference", "authorId");
+    assert_eq!(get(s, "/memos/m").await, json!({"id": "m", "authorId": "ann", "done": false, "text": "", "version": 1}));
+    assert_eq!(s.patch("/memos/m", json!({"authorId": "bob"})).await.json()["authorId"], "bob");
+    assert_eq!(s.patch("/memos/m", json!({"text": "new"})).await.json()["version"], 3);
+    assert_eq!(s.patch("/memos/m", json!({"authorId": null})).await.json()["authorId"], Json::Null);
+    assert_eq!(s.patch("/memos/none", json!({"authorId": "ann"})).await.status, 404);
+    let stale = [("if-match", "\"1\""), ("content-type", "application/json")];
+    assert_eq!(s.raw("PATCH", "/memos/m", &stale, r#"{"authorId":"ann"}"#).await.status, 412);
+    // A node may become its own parent: the key names a record.
+    post(s, "/nodes", json!({"id": "n"})).await;
+    assert_eq!(s.patch("/nodes/n", json!({"parentId": "n"})).await.status, 200);
+}
+
+async fn keys_of_operations(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
+    s.patch("/memos/m/reassign", json!({"authorId": "nobody"})).await.problem("reference", "authorId");
+    assert_eq!(s.patch("/memos/m/reassign", json!({"authorId": "bob"})).await.json()["authorId"], "bob");
+    // At the parameter that brought it.
+    s.post("/memos/m/finish", json!({"by": "nobody"})).await.problem("reference", "by");
+    assert_eq!(get(s, "/memos/m").await["done"], json!(false));
+    s.post("/memos/ensure", json!({"id": "m", "authorId": "nobody"})).await.problem("reference", "authorId");
+    s.post("/memos/ensure", json!({"id": "new", "authorId": "nobody"})).await.problem("reference", "authorId");
+    assert_eq!(s.post("/memos/ensure", json!({"id": "new", "authorId": "ann"})).await.status, 201);
+    assert_eq!(s.post("/memos/ensure", json!({"id": "new", "text": "kept"})).await.json()["authorId"], "ann");
+    s.post("/memos/hand-over", json!({"done": false, "to": "nobody"})).await.problem("reference", "to");
+    assert_eq!(s.post("/memos/hand-over", json!({"done": false, "to": "bob"})).await.json(), json!(2));
+    assert_eq!(s.post("/memos/m/finish", json!({"by": "ann"})).await.json()["authorId"], "ann");
+}
+
+async fn keys_and_tenants(s: &Server) {
+    let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t2"));
+    let send = async |token: &str, path: &str, body: Json| {
+        let headers = [("authorization", token), ("content-type", "application/json")];
+        s.raw("POST", path, &headers, &body.to_string()).await
+    };
+    assert_eq!(send(&bob, "/cases", json!({"id": "theirs"})).await.status, 201);
+    let (theirs, nobodys) =
+        (send(&ann, "/findings", json!({"caseId": "theirs"})).await, send(&ann, "/findings", json!({"caseId": "nobody"})).await);
+    let told = |reply: &crate::server::Reply| {
+        let text = String::from_utf8_lossy(&reply.body).replace(&reply.header("x-request-id"), "ID");
+        (reply.status, text)
+    };
+    assert_eq!(told(&theirs), told(&nobodys), "a stranger's record and none are one");
+    theirs.problem("reference", "caseId");
+    assert_eq!(send(&bob, "/findings", json!({"caseId": "theirs"})).await.status, 201);
+}
+
+async fn keys_of_deleted_records(s: &Server) {
+    post(s, "/projects", json!({"id": "p"})).await;
+    post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
+    assert_eq!(s.delete("/projects/p").await.status, 204);
+    s.post("/tickets", json!({"id": "2", "projectId": "p"})).await.problem("reference", "projectId");
+}
+
+async fn restricted(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
+    post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
+    let refused = s.delete("/people/ann").await;
+    assert_eq!(refused.code(), (409, "conflict"), "{refused:?}");
+    assert_eq!(refused.problems(), [("id".to_owned(), "referenced".to_owned())]);
+    // Nothing else has followed either.
+    assert_eq!(get(s, "/people/ann").await["id"], "ann");
+    assert_eq!((&get(s, "/memos/m").await["authorId"], &get(s, "/memos/m").await["version"]), (&json!("ann"), &json!(1)));
+    assert_eq!(s.delete("/people/bob").await.status, 204);
+    assert_eq!(s.delete("/desks/d").await.status, 204);
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+    assert_eq!(s.delete("/people/ann").await.status, 404);
+}
+
+async fn forgotten(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    for (id, author) in [("a", "ann"), ("b", "bob"), ("c", "ann")] {
+        post(s, "/memos", json!({"id": id, "authorId": author})).await;
+    }
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+    let memos = get(s, "/memos").await;
+    let told: Vec<(&Json, &Json)> = memos["items"].as_array().unwrap().iter().map(|m| (&m["authorId"], &m["version"])).collect();
+    assert_eq!(told, [(&Json::Null, &json!(2)), (&json!("bob"), &json!(1)), (&Json::Null, &json!(2))], "it counts as a change");
+}
+
+async fn cascades(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    for (project, lead) in [("p1", "ann"), ("p2", "ann"), ("p3", "bob")] {
+        post(s, "/projects", json!({"id": project, "leadId": lead})).await;
+    }
+    for n in 0..6 {
+        post(s, "/tickets", json!({"id": n.to_string(), "projectId": format!("p{}", n % 3 + 1)})).await;
+    }
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+    let left: Vec<Json> = s.walk("/projects").await.into_iter().map(|p| p["id"].clone()).collect();
+    assert_eq!(left, [json!("p3")]);
+    let left: Vec<Json> = s.walk("/tickets").await.into_iter().map(|p| p["id"].clone()).collect();
+    assert_eq!(left, [json!("2"), json!("5")]);
+}
+
+/// More records than one statement takes.
+async fn cascades_in_chunks(s: &Server) {
+    people(s, &["ann"]).await;
+    let nodes = s.running().adapter::<Node>().unwrap();
+    let memos = s.running().adapter::<Memo>().unwrap();
+    let cx = Cx::actor(Actor::user("clerk"));
+    cx.transaction(async |cx| {
+        nodes.create(cx, NodeCreate { id: "root".to_owned(), parent_id: None, twin_id: None }).await?;
+        for n in 0..1205 {
+            nodes.create(cx, NodeCreate { id: format!("n{n:04}"), parent_id: Some("root".to_owned()), twin_id: None }).await?;
+            if n < 1000 {
+                memos.create(cx, MemoCreate { id: format!("m{n:04}"), author_id: Some("ann".to_owned()), done: None, text: None }).await?;
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(s.delete("/nodes/root").await.status, 204);
+    assert_eq!(count(s, "/nodes").await, 0);
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+    assert!(s.walk("/memos?limit=200").await.iter().all(|memo| memo["authorId"].is_null() && memo["version"] == 2));
+}
+
+async fn trees_and_rings(s: &Server) {
+    for (id, parent, twin) in
+        [("a", None, None), ("b", Some("a"), None), ("c", Some("b"), Some("a")), ("d", None, Some("c")), ("e", None, None)]
+    {
+        post(s, "/nodes", json!({"id": id, "parentId": parent, "twinId": twin})).await;
+    }
+    // The ring: a → d → c → a, and e its own twin.
+    assert_eq!(s.patch("/nodes/a", json!({"twinId": "d"})).await.status, 200);
+    assert_eq!(s.patch("/nodes/e", json!({"twinId": "e"})).await.status, 200);
+    assert_eq!(s.delete("/nodes/e").await.status, 204);
+    assert_eq!(count(s, "/nodes").await, 4);
+    assert_eq!(s.delete("/nodes/b").await.status, 204);
+    assert_eq!(count(s, "/nodes").await, 0);
+}
+
+async fn chains(s: &Server) {
+    let nodes = s.running().adapter::<Node>().unwrap();
+    Cx::system("seed")
+        .transaction(async |cx| {
+            for n in 0..300_usize {
+                let parent_id = n.checked_sub(1).map(|n| format!("n{n}"));
+                nodes.create(cx, NodeCreate { id: format!("n{n}"), parent_id, twin_id: None }).await?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(s.delete("/nodes/n1").await.status, 204);
+    assert_eq!(s.walk("/nodes").await.len(), 1);
+}
+
+async fn batches_and_consumes(s: &Server) {
+    for (id, name) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "z")] {
+        post(s, "/people", json!({"id": id, "name": name})).await;
+        post(s, "/projects", json!({"id": format!("p{id}"), "leadId": id})).await;
+        post(s, "/memos", json!({"id": format!("m{id}"), "authorId": id})).await;
+    }
+    post(s, "/desks", json!({"id": "d", "personId": "e"})).await;
+    assert_eq!(s.post("/people/dismiss", json!({"name": "x"})).await.json(), json!(2));
+    assert_eq!(count(s, "/projects").await, 3);
+    assert!(get(s, "/memos/ma").await["authorId"].is_null() && get(s, "/memos/mc").await["authorId"] == "c");
+    assert_eq!(s.post("/people/take", json!({"name": "y"})).await.json(), json!(true));
+    assert_eq!((s.get("/projects/pc").await.status, s.get("/projects/pd").await.status), (404, 200));
+    // One that is kept keeps all.
+    assert_eq!(s.post("/people/dismiss", json!({"name": "z"})).await.problems(), [("id".to_owned(), "referenced".to_owned())]);
+    assert_eq!((s.get("/people/d").await.status, s.get("/projects/pd").await.status), (200, 200));
+    assert_eq!(s.post("/people/dismiss", json!({"name": "nobody"})).await.json(), json!(0));
+    assert_eq!(s.post("/people/take", json!({"name": "nobody"})).await.json(), json!(false));
+}
+
+async fn marks(s: &Server) {
+    people(s, &["ann"]).await;
+    post(s, "/projects", json!({"id": "p", "leadId": "ann"})).await;
+    post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+    // The project is marked, its key is taken for good; the ticket is gone.
+    assert_eq!(s.post("/projects", json!({"id": "p"})).await.code(), (409, "conflict"));
+    let projects = s.running().adapter::<Project>().unwrap();
+    let all = projects.list(&Cx::system("look").at(s.now()), ProjectListQuery::new().include_deleted()).await.unwrap();
+    assert!(all.items.len() == 1 && all.items[0].deleted_at.is_some());
+    assert_eq!(s.get("/tickets/1").await.status, 404);
+    // A marked one is nobody's child any more: a new lead with the old name may go.
+    people(s, &["ann"]).await;
+    assert_eq!(s.delete("/people/ann").await.status, 204);
+}
+
+async fn purges(s: &Server) {
+    post(s, "/projects", json!({"id": "p"})).await;
+    post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
+    let projects = s.running().adapter::<Project>().unwrap();
+    projects.purge(&Cx::system("clean"), "p").await.unwrap();
+    assert_eq!(s.get("/tickets/1").await.status, 404);
+}
+
+/// What follows from a deletion is no matter of who sees it.
+async fn whosever_they_are(s: &Server) {
+    let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t1"));
+    let send = async |token: &str, method: &str, path: &str, body: &str| {
+        let headers = [("authorization", token), ("content-type", "application/json")];
+        s.raw(method, path, &headers[..if body.is_empty() { 1 } else { 2 }], body).await.status
+    };
+    assert_eq!(send(&ann, "POST", "/cases", r#"{"id":"c"}"#).await, 201);
+    assert_eq!(send(&ann, "POST", "/findings", r#"{"caseId":"c"}"#).await, 201);
+    assert_eq!(send(&bob, "POST", "/findings", r#"{"caseId":"c"}"#).await, 201);
+    assert_eq!(send(&ann, "DELETE", "/cases/c", "").await, 204);
+    let findings = s.running().adapter::<Finding>().unwrap();
+    assert_eq!(findings.list(&Cx::system("look"), FindingListQuery::new()).await.unwrap().items.len(), 0);
+}
+
+/// A refused deletion has been done in part: none of the transaction lasts, whatever its author makes of the error.
+async fn within_a_transaction(s: &Server) {
+    people(s, &["ann", "bob"]).await;
+    post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
+    let people = s.running().adapter::<Person>().unwrap();
+    let cx = Cx::actor(Actor::user("clerk"));
+    let outcome = cx
+        .transaction(async |cx| {
+            people.delete(cx, "bob", None).await?;
+            let refused = people.delete(cx, "ann", None).await.map_err(|e| e.code());
+            assert_eq!(refused, Err(Code::Conflict));
+            Ok(())
+        })
+        .await;
+    assert_eq!(outcome.map_err(|e| e.code()), Err(Code::Conflict));
+    assert_eq!((s.get("/people/ann").await.status, s.get("/people/bob").await.status), (200, 200));
+    // A missing key has done nothing: the transaction goes on.
+    let desks = s.running().adapter::<Desk>().unwrap();
+    let desk = |id: &str, person: &str| DeskCreate { id: id.to_owned(), person_id: person.to_owned() };
+    cx.transaction(async |cx| {
+        assert_eq!(desks.create(cx, desk("e", "zoe")).await.map(|_| ()).map_err(|e| e.code()), Err(Code::ValidationFailed));
+        people.create(cx, PersonCreate { id: "zoe".to_owned(), name: None }).await?;
+        desks.create(cx, desk("e", "zoe")).await
+    })
+    .await
+    .unwrap();
+}
+
+/// Calls that meet a deletion, all at once.
+async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json, children: &str) {
+    for round in 0..12 {
+        let _ = s.delete("/people/gone").await;
+        people(s, &["gone"]).await;
+        let barrier = Arc::new(Barrier::new(13));
+        let body = &body;
+        let outcomes = s
+            .parallel(13, |n| {
+                let barrier = Arc::clone(&barrier);
+                async move {
+                    barrier.wait().await;
+                    if n == 6 { s.delete("/people/gone").await } else { s.post(path, body(round * 100 + n)).await }
+                }
+            })
+            .await;
+        let deleted = s.get("/people/gone").await.status == 404;
+        assert_eq!(deleted, outcomes[6].status == 204, "{:?}", outcomes[6]);
+        let orphans = s.walk(&format!("{children}?limit=200")).await;
+        for (n, reply) in outcomes.iter().enumerate().filter(|(n, _)| *n != 6) {
+            assert!(matches!(reply.status, 201 | 400), "{n} {reply:?}");
+            if reply.status == 400 {
+                assert!(deleted, "only a record that is gone cannot be named: {reply:?}");
+            }
+        }
+        if deleted {
+            assert!(orphans.iter().all(|child| child["leadId"] != "gone" && child["personId"] != "gone"), "{orphans:?}");
+        }
+        // The next round begins without them.
+        for child in &orphans {
+            assert_eq!(s.delete(&format!("{children}/{}", child["id"].as_str().unwrap())).await.status, 204);
+        }
+    }
+}
+
+async fn children_against_deletions(s: &Server) {
+    against(s, "/projects", |n| json!({"id": format!("p{n}"), "leadId": "gone"}), "/projects").await;
+}
+
+async fn restricted_children_against_deletions(s: &Server) {
+    against(s, "/desks", |n| json!({"id": format!("d{n}"), "personId": "gone"}), "/desks").await;
+}
+
+/// Hands on what it hears.
+struct Heard(tokio::sync::mpsc::UnboundedSender<EntityEvent>);
+
+impl EventSink for Heard {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            for event in events {
+                let _ = self.0.send(event.clone());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Every record that follows makes an event of its own, by whoever deleted the first; what is undone makes none.
+async fn effects_are_told(start: impl AsyncFnOnce(Heard) -> Server) {
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let s = start(Heard(sender)).await;
+    let token = s.token("boss", &[]);
+    people(&s, &["ann", "bob"]).await;
+    post(&s, "/desks", json!({"id": "d", "personId": "bob"})).await;
+    post(&s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
+    post(&s, "/memos", json!({"id": "n", "authorId": "bob"})).await;
+    post(&s, "/projects", json!({"id": "p", "leadId": "ann"})).await;
+    post(&s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
+    assert_eq!(s.delete("/people/bob").await.status, 409);
+    let deleted = s.raw("DELETE", "/people/ann", &[("authorization", &token)], "").await;
+    assert_eq!(deleted.status, 204);
+    let mut told = Vec::new();
+    while told.len() < 11 {
+        let event = tokio::time::timeout(std::time::Duration::from_secs(10), events.recv()).await.expect("an event in time").unwrap();
+        told.push((event.name.clone(), event.record_id.clone().unwrap_or_default(), event.actor.id.clone(), event.id.clone()));
+    }
+    assert_eq!(told[7].3.as_str(), deleted.header("x-event-id"));
+    let mut told: Vec<(&str, &str, Option<&str>)> = told[7..].iter().map(|(n, r, a, _)| (n.as_str(), r.as_str(), a.as_deref())).collect();
+    told.sort_unstable();
+    let by = Some("boss");
+    let expected = [("memos.updated", "m", by), ("people.deleted", "ann", by), ("projects.deleted", "p", by), ("tickets.deleted", "1", by)];
+    assert_eq!(told, expected);
+}
+
+mod told {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn memory() {
+        super::effects_are_told(async |heard| {
+            crate::server::Server::memory_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sqlite() {
+        super::effects_are_told(async |heard| {
+            crate::server::Server::sqlite_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
+        })
+        .await;
+    }
+}
