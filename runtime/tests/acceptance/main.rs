@@ -23,6 +23,7 @@ mod permission_cost;
 mod permissions;
 mod policy;
 mod relation_cost;
+mod relation_permissions;
 mod relations;
 mod repeats;
 mod search;
