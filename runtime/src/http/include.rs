@@ -8,7 +8,7 @@ use super::gates::Gates;
 use super::query::{self, Pair};
 use super::router::HttpState;
 use super::{AuthDesc, mounted};
-use crate::entity::{EntityDesc, Link, Relation};
+use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
 use crate::operation::Method;
 use crate::resource::{BoxFuture, Include, Includes, Table};
 use crate::store::Projection;
@@ -82,6 +82,13 @@ impl Level {
                 let target = (relation.target)().name;
                 format!("{name} leads to `{target}`, which is in no package of this app")
             })?;
+            // Below a second parent nobody could say where a page of many goes on.
+            if let Link::HasMany { key, .. } = relation.link
+                && other.desc.scope.iter().any(|scope| matches!(scope.from, ScopeFrom::Path(_)) && scope.field != key)
+            {
+                let (target, parents) = (other.desc.name, other.desc.parent_path.unwrap_or_default());
+                return Err(format!("{name} leads to `{target}`, which lives below `{parents}`: its pages could not go on"));
+            }
             let policy = policy(relation);
             let check = match policy.auth {
                 AuthDesc::None => None,

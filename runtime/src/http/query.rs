@@ -78,8 +78,11 @@ pub(super) fn refuse_unknown<'a>(keys: impl IntoIterator<Item = &'a str>) -> Res
     paths.sort();
     paths.dedup();
     // A query of short keys would ask for an answer many times its size.
-    let details =
-        paths.into_iter().take(UNKNOWN).map(|p| Problem::new(p, "unknown_parameter", "is not a parameter of this route")).collect();
+    let detail = |path: String| {
+        let text = if path == "query:include" { "names nothing that this route can include" } else { "is not a parameter of this route" };
+        Problem::new(path, "unknown_parameter", text)
+    };
+    let details = paths.into_iter().take(UNKNOWN).map(detail).collect();
     Err(Error::new(Code::UnknownParameter, "The query names unknown parameters").with_details(details))
 }
 

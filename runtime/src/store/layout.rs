@@ -195,7 +195,7 @@ pub fn expiry(entity: &EntityDesc, now: Timestamp) -> Option<(usize, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{FieldDesc, IndexDesc, Kind, Scope, ScopeFrom, Tenant, Ttl, UniqueDesc};
+    use crate::entity::{FieldDesc, IndexDesc, Kind, OnDelete, Relation, Scope, ScopeFrom, Tenant, Ttl, UniqueDesc};
     use crate::filter::CtxPath;
 
     static FIELDS: [FieldDesc; 6] = [
@@ -250,6 +250,26 @@ mod tests {
     fn the_list_of_a_soft_delete_entity_does_not_walk_over_deleted_records() {
         let marked = EntityDesc { soft_delete: Some(SoftDelete::At(5)), sort: SortDesc { field: 0, desc: false }, uniques: &[], ..PLAIN };
         assert_eq!(shape(&marked), [(false, vec![4, 0], true, None), (false, vec![0], true, None)]);
+    }
+
+    #[test]
+    fn keys_of_other_records_lead_an_index_in_the_default_order() {
+        static OTHER: EntityDesc = EntityDesc::new("Other", "others", "others", &FIELDS);
+        const KEY: Relation = Relation::belongs_to("owner", "owner", || &OTHER, 2);
+        let index = |keys: &[usize]| (false, keys.to_vec(), false, None);
+        let bare = EntityDesc { indexes: &[], uniques: &[], relations: &[KEY], ..PLAIN };
+        assert_eq!(shape(&bare), [index(&[2, 4, 0])]);
+        // One that is declared does as well, in either direction; so does a unique.
+        let declared = [SortDesc { field: 2, desc: true }, SortDesc { field: 4, desc: false }];
+        let declared = EntityDesc { indexes: Box::leak(Box::new([IndexDesc { fields: Box::leak(Box::new(declared)) }])), ..bare };
+        assert_eq!(shape(&declared), [index(&[2, 4, 0])]);
+        let alone = EntityDesc { uniques: &[UniqueDesc { fields: &[2], global: false }], ..bare };
+        assert_eq!(shape(&alone), [(true, vec![2], false, None)]);
+        // A list of a tenant pins the tenant; what follows from a deletion pins the key alone.
+        const HELD: Relation = KEY.on_delete(OnDelete::Cascade);
+        let tenant = Some(Tenant { field: 1, optional: true, anonymous_read: false });
+        let held = EntityDesc { tenant, relations: &[HELD], ..bare };
+        assert_eq!(shape(&held), [index(&[1, 4, 0]), index(&[1, 2, 4, 0]), index(&[2, 0])]);
     }
 
     #[test]
