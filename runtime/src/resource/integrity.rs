@@ -61,7 +61,7 @@ impl Table {
     /// # Errors
     /// `validation_failed` with `reference` for each that does not; else those of the statement.
     pub(super) async fn referring(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let keys = self.named(prepared, &args);
+        let keys = named(prepared, &args);
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
@@ -81,24 +81,6 @@ impl Table {
             self.statements().execute(cx, prepared, args, rows).await
         })
         .await
-    }
-
-    /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.
-    fn named(&self, prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
-        let Change::Keys(sources) = prepared.change() else { return Vec::new() };
-        let mut keys: Vec<(usize, Value)> = Vec::new();
-        for (field, source) in sources.iter() {
-            let value = match source {
-                Source::Arg { index, .. } => args.get(*index).cloned().unwrap_or_default(),
-                Source::Value(value) => value.clone(),
-                Source::Param(_) | Source::Ctx(_) | Source::Now => Value::Null,
-            };
-            let pair = (*field, value);
-            if !pair.1.is_null() && !keys.contains(&pair) {
-                keys.push(pair);
-            }
-        }
-        keys
     }
 
     /// Whether a key names a visible record, which then stays until the transaction of `cx` has ended.
@@ -205,6 +187,24 @@ impl Table {
     fn few(&self) -> Pick {
         Pick { order: vec![Order { field: self.desc.primary, desc: false }], limit: CHUNK }
     }
+}
+
+/// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.
+fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
+    let Change::Keys(sources) = prepared.change() else { return Vec::new() };
+    let mut keys: Vec<(usize, Value)> = Vec::new();
+    for (field, source) in sources.iter() {
+        let value = match source {
+            Source::Arg { index, .. } => args.get(*index).cloned().unwrap_or_default(),
+            Source::Value(value) => value.clone(),
+            Source::Param(_) | Source::Ctx(_) | Source::Now => Value::Null,
+        };
+        let pair = (*field, value);
+        if !pair.1.is_null() && !keys.contains(&pair) {
+            keys.push(pair);
+        }
+    }
+    keys
 }
 
 /// The records that hold one of the keys in the first argument.
