@@ -324,8 +324,13 @@ impl Table {
             Source::Arg { index: 1, nullable: false }
         });
         let route = Included::of(relation).name();
-        let statement =
-            self.shape(route, &[b'r', field as u8], || Plan::Related { filter: Filter::TRUE, field, values: 0, order, limit })?;
+        let statement = self.shape(route, &[b'r', field as u8, u8::from(max.is_some())], || Plan::Related {
+            filter: Filter::TRUE,
+            field,
+            values: 0,
+            order,
+            limit,
+        })?;
         self.execute(cx, &statement, args, rows).rows().await
     }
 
