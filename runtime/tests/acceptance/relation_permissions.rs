@@ -28,6 +28,8 @@ pub struct Paper {
     pub folder_id: String,
     pub owner_id: String,
     pub answer_to_id: Option<String>,
+    #[field(default = "")]
+    pub text: String,
 }
 
 /// Nobody but readers.
