@@ -149,6 +149,15 @@ pub struct Leaf {
     pub text: String,
 }
 
+/// Where papers lie: those that are titled as it is called, and one on top.
+#[entity(has_many(papers: Paper, key = title), belongs_to(top: Paper, key = top_id))]
+#[derive(Clone, Debug)]
+pub struct Desk {
+    #[field(primary)]
+    pub id: String,
+    pub top_id: Option<String>,
+}
+
 /// A function under the permission of its entity.
 #[route(entity = Paper, method = "GET", path = "own-function")]
 async fn own_function() -> &'static str {
@@ -184,13 +193,14 @@ pub static WORK: Package = package!(
         entity(Rule, [LAY_DOWN]),
         entity(Thread, [POST, MOVE_TO, OF_CONTAINER, PUT_THREAD, BY_SLUG_IN_CODE]),
         entity(Leaf, []),
+        entity(Desk, []),
     ]
 );
 
 cases!(&crate::permissions::WORK, crate::permissions::judged =>
     cap_02, ext_05,
     a_record_of_somebody_else, hidden_records, lists_hold_what_is_ones_own, cursors_belong_to_a_grant, what_is_created, upserts,
-    many_records, derived_lists, functions_need_a_grant, actions_alone, resources, moved_records, lists_of_a_resource, resources_in_the_path,
+    many_records, derived_lists, included_records, functions_need_a_grant, actions_alone, resources, moved_records, lists_of_a_resource, resources_in_the_path,
     a_record_that_moves_meanwhile, the_document,
 );
 
@@ -534,6 +544,31 @@ async fn derived_lists(s: &Server) {
     assert_eq!(derived(&["paper.derive"]).await.json(), json!(["a"]));
     assert_eq!(derived(&["paper.derive", "paper.moderate"]).await.json(), json!(["a", "b"]));
     assert_eq!(derived(&["paper.derive", "-paper.moderate"]).await.code(), (403, "forbidden"));
+}
+
+async fn included_records(s: &Server) {
+    let mine = paper(s, "ann", "a").await;
+    let theirs = paper(s, "bob", "b").await;
+    let body = |top: &Json| json!({"id": "T", "topId": id(top)});
+    made(s, &s.token("ann", &[]), "/desks", body(&theirs)).await;
+    let desk = |roles: &'static [&'static str]| async move {
+        let reply = call(s, &s.token("ann", roles), "GET", "/desks/T?include=papers,top", Json::Null).await;
+        if reply.status != 200 {
+            return Err(reply.code());
+        }
+        let json = reply.json();
+        let slugs: Vec<_> = json["papers"]["items"].as_array().unwrap().iter().map(|p| p["slug"].clone()).collect();
+        Ok((json!(slugs), json["top"]["slug"].clone()))
+    };
+    // As the list and the route by key of the other entity see them.
+    assert_eq!(desk(&[]).await, Ok((json!(["a"]), Json::Null)));
+    assert_eq!(desk(&["paper.write"]).await, Ok((json!(["a", "b"]), Json::Null)));
+    assert_eq!(desk(&["paper.read"]).await, Ok((json!(["a"]), json!("b"))));
+    assert_eq!(desk(&["-paper.write"]).await, Err((403, "forbidden")));
+    assert_eq!(desk(&["broken"]).await, Err((503, "unavailable")));
+    let moved = call(s, &s.token("ann", &[]), "PATCH", "/desks/T", json!({"topId": id(&mine)})).await;
+    assert_eq!(moved.status, 200);
+    assert_eq!(desk(&[]).await, Ok((json!(["a"]), json!("a"))));
 }
 
 async fn functions_need_a_grant(s: &Server) {
