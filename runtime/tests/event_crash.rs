@@ -15,6 +15,10 @@ use std::time::Duration;
 use linchpin::prelude::*;
 use linchpin::{BoxFuture, Cx, EntityEvent, EventSink};
 
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod postgres_server;
+
 #[entity]
 #[derive(Clone, Debug)]
 pub struct Note {
@@ -31,6 +35,7 @@ pub static NOTES: Package = package!(name = "notes", entities = [entity(Note, [C
 
 const FOLDER: &str = "LINCHPIN_TEST_CRASH_FOLDER";
 const LIFE: &str = "LINCHPIN_TEST_CRASH_LIFE";
+const DATABASE: &str = "LINCHPIN_TEST_CRASH_DATABASE";
 const ROUNDS: u64 = 8;
 
 /// Appends what it is told to a file: what was written is there after a kill.
@@ -59,7 +64,7 @@ impl EventSink for Log {
 
 async fn app(folder: &Path) -> linchpin::Running {
     let log = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("told")).unwrap();
-    let database = format!("sqlite:{}", folder.join("crash.db").display());
+    let database = std::env::var(DATABASE).unwrap();
     let config = Config::new().signing_secret("a-secret-of-the-crash-test-32-bytes").port(0).database(database);
     let app = App::new(config).plugin(JwtAuth::new()).package(&NOTES).event_sink("log", Log(Mutex::new(log)));
     app.start().await.unwrap()
@@ -96,67 +101,64 @@ async fn program() {
     futures_util::future::join_all(writers).await;
 }
 
-fn run(folder: &Path, life: &str) -> std::process::Child {
+fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "program", "--ignored", "--test-threads", "1"])
         .env(FOLDER, folder)
         .env(LIFE, life)
+        .env(DATABASE, database)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
 }
 
-/// Ids of the events, by what they tell; and the ids in the order of the first delivery.
-fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Vec<String>) {
+/// Ids of the events, by what they tell; and what they tell with their ids, in the order of the first delivery.
+fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Vec<(String, String)>) {
     let text = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
     let mut by_fact: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut order = Vec::new();
     for line in text.lines() {
         let (id, fact) = line.split_once(' ').unwrap();
         if by_fact.entry(fact.to_owned()).or_default().insert(id.to_owned()) {
-            order.push(id.to_owned());
+            order.push((fact.to_owned(), id.to_owned()));
         }
     }
     (by_fact, order)
 }
 
-#[test]
-fn every_committed_mutation_is_told_after_kill_9() {
-    let folder = tempfile::tempdir().unwrap();
+/// Writes and is killed, again and again, and delivers in the end; what was told first, in order. `life` is how long the
+/// program writes, and `stored` reads keys and numbers of changes.
+fn crash(database: &str, folder: &Path, life: Duration, stored: impl Fn() -> Vec<(String, i64)>) -> Vec<(String, String)> {
     for round in 0..ROUNDS {
-        let mut child = run(folder.path(), "write");
+        let mut child = run(folder, database, "write");
         // The first start takes a while to get going.
-        std::thread::sleep(Duration::from_millis(150 + 23 * round));
+        std::thread::sleep(life + Duration::from_millis(23 * round));
         // SIGKILL: no handler runs, nothing is flushed.
         child.kill().unwrap();
         child.wait().unwrap();
     }
     // One more that is killed while it delivers what is left.
-    let mut child = run(folder.path(), "deliver");
+    let mut child = run(folder, database, "deliver");
     std::thread::sleep(Duration::from_millis(40));
     child.kill().unwrap();
     child.wait().unwrap();
     let mut committed = BTreeSet::new();
     for _ in 0..20 {
-        assert!(run(folder.path(), "deliver").wait().unwrap().success());
-        let file = rusqlite::Connection::open(folder.path().join("crash.db")).unwrap();
-        let facts = "SELECT id, changes FROM notes";
-        let mut rows = file.prepare(facts).unwrap();
-        let rows = rows.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))).unwrap();
+        assert!(run(folder, database, "deliver").wait().unwrap().success());
         committed.clear();
-        for (id, changes) in rows.map(Result::unwrap) {
+        for (id, changes) in stored() {
             assert!(changes < 2, "what was undone is stored");
             committed.insert(format!("notes.created {id} 0"));
             if changes == 1 {
                 committed.insert(format!("notes.change {id} 1"));
             }
         }
-        if told(folder.path()).0.len() >= committed.len() {
+        if told(folder).0.len() >= committed.len() {
             break;
         }
     }
-    let (by_fact, order) = told(folder.path());
+    let (by_fact, order) = told(folder);
     let facts: BTreeSet<String> = by_fact.keys().cloned().collect();
     assert!(committed.len() > 200, "only {} mutations: the test tests nothing", committed.len());
     let missing: Vec<_> = committed.difference(&facts).collect();
@@ -166,11 +168,42 @@ fn every_committed_mutation_is_told_after_kill_9() {
     for (fact, ids) in &by_fact {
         assert_eq!(ids.len(), 1, "{fact} was told under several ids: {ids:?}");
     }
-    let text = std::fs::read_to_string(folder.path().join("told")).unwrap();
-    let repeated = text.lines().count() - order.len();
+    let text = std::fs::read_to_string(folder.join("told")).unwrap();
+    println!("{} mutations, {} told more than once", committed.len(), text.lines().count() - order.len());
+    order
+}
+
+#[test]
+fn every_committed_mutation_is_told_after_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("crash.db");
+    let stored = || {
+        let file = rusqlite::Connection::open(&file).unwrap();
+        let mut rows = file.prepare("SELECT id, changes FROM notes").unwrap();
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    let order = crash(&format!("sqlite:{}", file.display()), folder.path(), Duration::from_millis(150), stored);
     // Numbers of commits are those of ids, within a process and from one to the next.
-    let mut sorted = order.clone();
-    sorted.sort();
-    assert_eq!(order, sorted, "not in the order of commits");
-    println!("{} mutations, {repeated} told more than once", committed.len());
+    let ids: Vec<&String> = order.iter().map(|(_, id)| id).collect();
+    assert!(ids.is_sorted(), "not in the order of commits");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = postgres_server::fresh_url();
+    let stored = || postgres_server::rows(&database, "SELECT id, changes::text FROM notes", |id, changes| (id, changes.parse().unwrap()));
+    let order = crash(&database, folder.path(), Duration::from_millis(700), stored);
+    // There is no one order of commits, but of each record there is one.
+    let mut created = BTreeSet::new();
+    for (fact, _) in &order {
+        let mut words = fact.split(' ');
+        let (name, id) = (words.next().unwrap(), words.next().unwrap());
+        if name == "notes.created" {
+            created.insert(id);
+        } else {
+            assert!(created.contains(id), "{fact} was told before its record was made");
+        }
+    }
 }

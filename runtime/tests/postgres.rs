@@ -1,6 +1,6 @@
 //! What only the store on a server can get wrong: restarts under load, encryption, and texts that a server could misread.
 #![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
 #[path = "acceptance/fixture.rs"]
 mod fixture;
@@ -8,13 +8,15 @@ mod fixture;
 #[allow(dead_code)] // the acceptance cases use the rest of it
 mod server;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linchpin::prelude::*;
 use linchpin::store::Store;
 use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+use linchpin::{BoxFuture, EntityEvent, EventSink};
 use serde_json::json;
 
 use server::Server;
@@ -22,8 +24,50 @@ use server::postgres_server as database;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_write_is_lost_when_the_server_crashes_under_load() {
+    crash(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_event_is_lost_or_changed_when_the_server_crashes_under_load() {
+    let told: Told = Arc::default();
+    let stored = crash(Some(Arc::clone(&told))).await;
+    let told = told.lock().unwrap();
+    let mut by_slug: BTreeMap<&str, &str> = BTreeMap::new();
+    for (id, contents) in told.iter() {
+        assert_eq!(contents.len(), 1, "the event {id} was told with different contents: {contents:?}");
+        let slug = contents.first().unwrap();
+        assert_eq!(by_slug.insert(slug, id), None, "{slug} was told twice under different ids");
+    }
+    let told: BTreeSet<&str> = by_slug.keys().copied().collect();
+    let stored: BTreeSet<&str> = stored.iter().map(String::as_str).collect();
+    assert_eq!(told, stored, "what is told is what is stored");
+}
+
+/// Slugs that were told, by the id of the event.
+type Told = Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>;
+
+struct Log(Told);
+
+impl EventSink for Log {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+        let mut told = self.0.lock().unwrap();
+        for event in events {
+            let slug = event.payload["slug"].as_str().unwrap().to_owned();
+            told.entry(event.id.to_string()).or_default().insert(slug);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Writes while the server crashes and comes back, twice; what is stored in the end. With a log, every write leaves an event.
+async fn crash(log: Option<Told>) -> BTreeSet<String> {
     let mut engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
-    let app = Arc::new(Server::at(&fixture::BLOG, database::fresh_schema(&engine.url())).await);
+    let url = database::fresh_schema(&engine.url());
+    let app = match &log {
+        Some(told) => Server::at_with(&fixture::BLOG, url, |app| app.event_sink("log", Log(Arc::clone(told)))).await,
+        None => Server::at(&fixture::BLOG, url).await,
+    };
+    let app = Arc::new(app);
     let (stop, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
@@ -88,6 +132,15 @@ async fn no_acknowledged_write_is_lost_when_the_server_crashes_under_load() {
     assert!(acknowledged.len() > 50, "{}", acknowledged.len());
     // What was in flight when the server went is of unknown fate: at most one write per writer and crash.
     assert!(stored.len() - acknowledged.len() <= 16, "{} unknown", stored.len() - acknowledged.len());
+    if let Some(told) = log {
+        // The relay waits longer after each failure.
+        let end = std::time::Instant::now() + Duration::from_mins(1);
+        while told.lock().unwrap().len() < stored.len() {
+            assert!(std::time::Instant::now() < end, "{} of {} events were told", told.lock().unwrap().len(), stored.len());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    stored
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,4 +265,84 @@ async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
     assert_eq!(error.code(), linchpin::Code::Unavailable);
     assert!(!format!("{error:?}").contains("hush"), "{error:?}");
     store.close().await;
+}
+
+/// What a start-up on a URL says.
+async fn refusal(url: &str) -> String {
+    let config = Config::new().signing_secret(server::SECRET).port(0).database(url);
+    let error = App::new(config).plugin(JwtAuth::new()).package(&fixture::BLOG).start().await.unwrap_err();
+    let text = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+    assert!(!format!("{text} {error:?}").contains("hush"), "{text} {error:?}");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_in_the_way_is_said_at_the_start() {
+    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    for sql in [
+        "CREATE ROLE locked LOGIN PASSWORD 'right'",
+        "CREATE ROLE reader LOGIN",
+        "ALTER ROLE reader SET default_transaction_read_only = on",
+    ] {
+        database::execute(&engine.url(), sql).unwrap();
+    }
+    engine.ask_for_password("locked");
+    let url = engine.url();
+    let server = url.rsplit('@').next().unwrap().split('/').next().unwrap().to_owned();
+    let cases = [
+        (url.replace("//test@", "//locked:hush@"), "it refuses the user `locked`: the password is wrong".to_owned()),
+        (url.replace("//test@", "//nobody:hush@"), "it refuses the user `nobody`: ".to_owned()),
+        (url.replace("/postgres", "/nowhere"), "there is no database `nowhere`".to_owned()),
+        (url.replace("//test@", "//reader:hush@"), "the server takes no writes; is it a standby?".to_owned()),
+    ];
+    for (url, what) in cases {
+        let text = refusal(&url).await;
+        assert!(text.contains(&format!("the database server {server}: {what}")), "{text}");
+    }
+    // With the right one it starts.
+    let config = Config::new().signing_secret(server::SECRET).port(0).database(url.replace("//test@", "//locked:right@"));
+    App::new(config).plugin(JwtAuth::new()).package(&SILENT).start().await.unwrap().stop().await.unwrap();
+}
+
+/// A package without entities.
+static SILENT: Package = package!(name = "silent", entities = []);
+
+#[entity]
+#[derive(Clone, Debug)]
+pub struct Tick {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub slug: String,
+}
+
+static TICKS: Package = package!(name = "ticks", entities = [entity(Tick, [])]);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_makes_no_more_connections_than_it_may() {
+    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let told: Told = Arc::default();
+    let postgres = || Postgres { readers: Some(1), writers: Some(2), pool: Some(1), transactions: Some(1), ..Postgres::default() };
+    let url = database::fresh_schema(&engine.url());
+    let config = Config::new().signing_secret(server::SECRET).port(0).database(&url).postgres(postgres());
+    let app = App::new(config).plugin(JwtAuth::new()).package(&TICKS).event_sink("log", Log(Arc::clone(&told)));
+    let running = app.start().await.unwrap();
+    let ticks = running.adapter::<Tick>().unwrap();
+    let cx = linchpin::Cx::system("a test");
+    let made = futures_util::future::join_all((0..100).map(|n| {
+        let (ticks, cx) = (&ticks, &cx);
+        async move {
+            let tick = ticks.create(cx, TickCreate { slug: n.to_string() }).await?;
+            cx.transaction(async |cx| ticks.get(cx, tick.id.as_str()).await).await
+        }
+    }))
+    .await;
+    let failed: Vec<_> = made.iter().filter_map(|m| m.as_ref().err()).collect();
+    assert!(failed.is_empty(), "{} failed: {:?}", failed.len(), failed[0]);
+    let count = "SELECT count(*)::text, '' FROM pg_stat_activity WHERE application_name = 'linchpin'";
+    let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
+    // Reads, writes, writes that leave events, a transaction, the pool, and the one that delivers.
+    assert!((4..=1 + 2 + 2 + 1 + 1 + 1).contains(&open), "{open} connections");
+    running.stop().await.unwrap();
+    let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
+    assert_eq!(open, 0, "connections are left behind");
 }

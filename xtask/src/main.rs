@@ -5,6 +5,10 @@ use std::time::Instant;
 
 mod bench;
 mod expand_size;
+mod postgres;
+
+/// The stores that are built in where everything is tested: one set, so that everything is built once.
+const FEATURES: [&str; 2] = ["--features", "linchpin/postgres"];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests and the instruction counts
@@ -43,20 +47,22 @@ fn test(fast: bool) -> Result<(), String> {
     let mut note = |done: Result<(), String>| failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     if !fast {
-        note(step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])));
+        note(step("lints", cargo(&["clippy", "--workspace", "--all-targets"]).args(FEATURES).args(["--", "-D", "warnings"])));
     }
-    // Declarations alone, and the server without the embedded store: what others may build.
-    for features in ["", "server"] {
+    // Declarations alone, the server without a store, and with the embedded one alone: what others may build.
+    for features in ["", "server", "sqlite"] {
         let bare = ["clippy", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
         note(step("fewer features", cargo(&bare).args(["--", "-D", "warnings"])));
     }
     // A snapshot that changed is a failure to review, never an update.
+    note(postgres::installed());
     let mut tests = cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+    tests.args(FEATURES);
     if fast {
         tests.args(["--exclude", "ui-tests"]);
     }
     note(step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS")));
-    note(step("documentation examples", cargo(&["test", "--workspace", "--doc"])));
+    note(step("documentation examples", cargo(&["test", "--workspace", "--doc"]).args(FEATURES)));
     note(expand_size::run());
     if !fast {
         note(bench::gate());

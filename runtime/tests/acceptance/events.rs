@@ -171,11 +171,25 @@ impl Heard {
     }
 }
 
-async fn heard(sqlite: bool, failures: usize) -> Heard {
+/// The stores of this build.
+#[derive(Clone, Copy)]
+enum On {
+    Memory,
+    Sqlite,
+    #[cfg(feature = "postgres")]
+    Postgres,
+}
+
+async fn heard(on: On, failures: usize) -> Heard {
     let (out, events) = mpsc::unbounded_channel();
     let sink = Sink { out, failures: AtomicUsize::new(failures) };
     let more = |app: App| app.event_sink("test", sink);
-    let server = if sqlite { Server::sqlite_with(&NEWS, more).await } else { Server::memory_with(&NEWS, more).await };
+    let server = match on {
+        On::Memory => Server::memory_with(&NEWS, more).await,
+        On::Sqlite => Server::sqlite_with(&NEWS, more).await,
+        #[cfg(feature = "postgres")]
+        On::Postgres => Server::postgres_with(&NEWS, more).await,
+    };
     Heard { server, events }
 }
 
@@ -184,13 +198,20 @@ macro_rules! cases {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::heard(false, 0).await).await;
+                super::$name(super::heard(super::On::Memory, 0).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::heard(true, 0).await).await;
+                super::$name(super::heard(super::On::Sqlite, 0).await).await;
+            })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::heard(super::On::Postgres, 0).await).await;
             })*
         }
     };
@@ -420,8 +441,14 @@ async fn owners(mut h: Heard) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failing_sink_changes_no_answer_and_is_offered_the_same_again() {
-    for sqlite in [false, true] {
-        let mut h = heard(sqlite, 2).await;
+    let stores = [
+        On::Memory,
+        On::Sqlite,
+        #[cfg(feature = "postgres")]
+        On::Postgres,
+    ];
+    for on in stores {
+        let mut h = heard(on, 2).await;
         let made = h.server.post("/articles", slug("one")).await;
         assert_eq!(made.status, 201);
         assert_eq!(h.named(&made).await, "blog.articles.created");

@@ -98,6 +98,14 @@ END
         settings.write_all(b"ssl = on\n").expect("written");
     }
 
+    /// Has it ask a user for a password.
+    pub fn ask_for_password(&self, user: &str) {
+        let file = self.folder.join("data/pg_hba.conf");
+        let rules = std::fs::read_to_string(&file).expect("rules");
+        std::fs::write(&file, format!("host all {user} 127.0.0.1/32 scram-sha-256\n{rules}")).expect("written");
+        execute(&self.url(), "SELECT pg_reload_conf()").expect("read again");
+    }
+
     /// Its database.
     pub fn url(&self) -> String {
         format!("postgres://test@127.0.0.1:{}/postgres", self.port)
@@ -134,13 +142,24 @@ pub fn fresh_schema(base: &str) -> String {
 
 /// Runs SQL on a thread of its own, since callers may be within a runtime or not.
 pub fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
+    query(url, sql).map(drop)
+}
+
+/// The first two columns of what SQL answers.
+pub fn rows<T>(url: &str, sql: &str, read: impl Fn(String, String) -> T) -> Vec<T> {
+    let text = |row: &tokio_postgres::SimpleQueryRow, i| row.get(i).unwrap_or_default().to_owned();
+    query(url, sql).expect("rows").iter().map(|row| read(text(row, 0), text(row, 1))).collect()
+}
+
+fn query(url: &str, sql: &str) -> Result<Vec<tokio_postgres::SimpleQueryRow>, tokio_postgres::Error> {
     let run = async {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
         let driven = tokio::spawn(connection);
-        client.batch_execute(sql).await?;
+        let answer = client.simple_query(sql).await?;
         drop(client);
         drop(driven.await);
-        Ok(())
+        let rows = answer.into_iter().filter_map(|m| if let tokio_postgres::SimpleQueryMessage::Row(row) = m { Some(row) } else { None });
+        Ok(rows.collect())
     };
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     std::thread::scope(|s| s.spawn(|| runtime().block_on(run)).join()).expect("no panic")

@@ -92,16 +92,22 @@ fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
         Type::BOOL_ARRAY => serde_json::from_str::<Vec<bool>>(text)?.to_sql(kind, out),
         Type::TIMESTAMPTZ_ARRAY => {
             let dates = serde_json::from_str::<Vec<i64>>(text)?;
-            let dates: Vec<Moment> = dates.into_iter().map(|ms| Moment(micros(Timestamp::from_millis(ms)))).collect();
+            let dates: Vec<Moment> = dates.into_iter().map(|ms| Moment::from(Timestamp::from_millis(ms))).collect();
             dates.to_sql(kind, out)
         }
         _ => Err("a list where no list is expected".into()),
     }
 }
 
-/// A TIMESTAMPTZ within a list.
+/// A TIMESTAMPTZ that is no value of a field.
 #[derive(Debug)]
-struct Moment(i64);
+pub(super) struct Moment(i64);
+
+impl From<Timestamp> for Moment {
+    fn from(date: Timestamp) -> Self {
+        Self(micros(date))
+    }
+}
 
 impl ToSql for Moment {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Sent {

@@ -10,10 +10,13 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_postgres::config::SslMode;
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresOptions;
+use super::lane::Causes;
 use crate::{Code, Error, Result};
 
 /// What drives a connection; it ends with the connection.
@@ -75,6 +78,60 @@ impl Connector {
     pub(super) async fn connect(&self) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;
         Ok((client, Box::pin(connection)))
+    }
+
+    /// Connects once, to say in plain words what stands in the way.
+    ///
+    /// # Errors
+    /// `unavailable`; the cause names server, database and user, never the password.
+    pub(super) async fn probe(&self) -> Result<()> {
+        let look = async {
+            let (client, connection) = self.connect().await?;
+            let driven = tokio::spawn(connection);
+            let rows = client.simple_query("SHOW transaction_read_only").await?;
+            let value = rows.iter().find_map(|m| if let SimpleQueryMessage::Row(row) = m { row.get(0) } else { None });
+            let writable = value == Some("off");
+            drop(client);
+            // Ended before the lanes connect: a server may have few places.
+            drop(driven.await);
+            Ok(writable)
+        };
+        let refused = |what: String| Err(Error::unavailable(format!("{}: {what}", self.server())));
+        match tokio::time::timeout(self.patience, look).await {
+            Err(_) => refused(format!("no answer within {:?}", self.patience)),
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => refused("the server takes no writes; is it a standby?".to_owned()),
+            Ok(Err(error)) => refused(self.refusal(&error)),
+        }
+    }
+
+    /// Where it connects to.
+    fn server(&self) -> String {
+        let ports = self.config.get_ports();
+        let host = |(i, host): (usize, &Host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", ports.get(i).or(ports.first()).unwrap_or(&5432)),
+            #[cfg(unix)]
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
+        format!("the database server {}", hosts.join(", "))
+    }
+
+    fn refusal(&self, error: &tokio_postgres::Error) -> String {
+        let named = |name: Option<&str>| name.unwrap_or_default().to_owned();
+        let cause = Causes(error);
+        match error.code() {
+            Some(code) if *code == SqlState::INVALID_PASSWORD => {
+                format!("it refuses the user `{}`: the password is wrong", named(self.config.get_user()))
+            }
+            Some(code) if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                format!("it refuses the user `{}`: {cause}", named(self.config.get_user()))
+            }
+            Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+                format!("there is no database `{}`", named(self.config.get_dbname().or(self.config.get_user())))
+            }
+            _ => cause.to_string(),
+        }
     }
 
     /// Makes the settings of a connection.

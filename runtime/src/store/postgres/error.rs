@@ -20,6 +20,12 @@ pub(super) fn of(entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
     if *state == SqlState::NUMERIC_VALUE_OUT_OF_RANGE {
         return Error::invalid(Problem::new("", "range", "a sum is beyond the range of whole numbers"));
     }
+    plain(error)
+}
+
+/// An error of a statement that has nothing to do with a record.
+pub(super) fn plain(error: tokio_postgres::Error) -> Error {
+    let Some(state) = error.code() else { return Error::unavailable(error) };
     if *state == SqlState::QUERY_CANCELED {
         return Error::new(Code::Timeout, "The database took too long");
     }

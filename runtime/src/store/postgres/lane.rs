@@ -161,7 +161,7 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
 }
 
 /// An error with what led to it.
-struct Causes<'a>(&'a dyn std::error::Error);
+pub(super) struct Causes<'a>(pub(super) &'a dyn std::error::Error);
 
 impl std::fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

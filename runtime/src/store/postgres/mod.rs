@@ -14,6 +14,7 @@ mod connect;
 mod error;
 mod lane;
 mod native;
+mod outbox;
 mod related;
 mod render;
 mod row;
@@ -22,6 +23,8 @@ mod schema;
 mod select;
 mod session;
 
+#[cfg(test)]
+mod outbox_tests;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +37,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use self::connect::Connector;
 use self::lane::Lane;
 use self::native::Native;
+use self::outbox::Courier;
 use self::run::Failure;
-use self::session::Sessions;
-use super::{Plan, Reply, Rows, Statement, Store, Transaction};
+use self::session::{Sessions, Written};
+use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -56,7 +60,7 @@ pub struct PostgresOptions {
     pub url: String,
     /// Connections for reads.
     pub readers: usize,
-    /// Connections for writes.
+    /// Connections for writes, and as many for those that leave events: each of these is a transaction of its own.
     pub writers: usize,
     /// Most connections of the pool for conversations.
     pub pool: usize,
@@ -100,9 +104,14 @@ impl std::fmt::Debug for PostgresOptions {
 
 /// The store for growth.
 pub struct PostgresStore {
+    connector: Arc<Connector>,
     reads: Lane,
     writes: Lane,
     sessions: Arc<Sessions>,
+    /// For writes that leave events.
+    recorded: Arc<Sessions>,
+    /// Delivers events.
+    courier: Courier,
     pool: sqlx::PgPool,
     patience: Duration,
     closed: tokio::sync::OnceCell<()>,
@@ -146,6 +155,9 @@ impl PostgresStore {
             reads: Lane::start(&connector, options.readers, options.in_flight),
             writes: Lane::start(&connector, options.writers, options.in_flight),
             sessions: Sessions::new(&connector, options.transactions.max(1)),
+            recorded: Sessions::new(&connector, options.writers.max(1)),
+            courier: Courier::new(&connector, options.statement_timeout + GRACE),
+            connector,
             pool,
             patience: options.statement_timeout + GRACE,
             closed: tokio::sync::OnceCell::new(),
@@ -161,6 +173,9 @@ impl PostgresStore {
         let reads = render::reads(statement);
         let lane = if reads { &self.reads } else { &self.writes };
         let _admitted = lane.admit()?;
+        if !reads && rows.is_recorded() {
+            return self.record(statement, args, rows).await;
+        }
         let mut repeats = 0;
         let mut lost = false;
         loop {
@@ -191,6 +206,33 @@ impl PostgresStore {
         }
     }
 
+    /// Runs a write that leaves events.
+    async fn record(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
+        // Refused at once while there is no way to the server.
+        drop(self.writes.place().await?);
+        let mut repeats = 0;
+        loop {
+            let mut taken = rows.clone();
+            let written = tokio::time::timeout(self.patience, self.recorded.write(statement, args, &mut taken)).await;
+            let failure = match written {
+                Ok(Written::Committed) => return Ok(taken),
+                Ok(Written::Failed(failure)) => failure,
+                Ok(Written::Unknown(error)) => return Err(error::of(statement.entity, error)),
+                Err(_) => return Err(Error::unavailable("the database does not answer")),
+            };
+            // Nothing has been committed: it can be run again, whatever happened to the connection.
+            let again = match &failure {
+                Failure::Unsent(_) => true,
+                Failure::Server(e) => error::is_lost(e) || error::may_repeat(e),
+                Failure::Own(_) => false,
+            };
+            if !again || repeats == REPEATS {
+                return Err(failure.into_error(statement));
+            }
+            repeats += 1;
+        }
+    }
+
     async fn ping(&self, lane: &Lane) -> Result<()> {
         let _admitted = lane.admit()?;
         let place = lane.place().await?;
@@ -198,7 +240,8 @@ impl PostgresStore {
     }
 
     async fn finish(&self) {
-        tokio::join!(self.reads.close(PATIENCE), self.writes.close(PATIENCE), self.sessions.close(PATIENCE));
+        let sessions = async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
+        tokio::join!(self.reads.close(PATIENCE), self.writes.close(PATIENCE), sessions, self.courier.close());
         if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }
@@ -231,8 +274,15 @@ impl Store for PostgresStore {
         Box::pin(async { Ok(Box::new(self.sessions.begin().await?) as Box<dyn Transaction>) })
     }
 
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        Some(self)
+    }
+
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(schema::install(&self.pool, entities))
+        Box::pin(async move {
+            self.connector.probe().await?;
+            schema::install(&self.pool, entities).await
+        })
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {

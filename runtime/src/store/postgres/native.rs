@@ -64,14 +64,35 @@ pub(super) struct Text {
 }
 
 /// A text and its prepared forms, by connection.
-struct Sql {
+pub(super) struct Sql {
     text: String,
     prepared: Mutex<Vec<(u64, tokio_postgres::Statement)>>,
 }
 
 impl Sql {
-    fn new(text: String) -> Self {
+    pub(super) fn new(text: String) -> Self {
         Self { text, prepared: Mutex::new(Vec::new()) }
+    }
+
+    /// What a connection has prepared of it; prepared now when it has not.
+    pub(super) async fn prepared(
+        &self,
+        live: &Live,
+        kinds: &[Type],
+    ) -> std::result::Result<tokio_postgres::Statement, tokio_postgres::Error> {
+        if let Some((_, statement)) = self.prepared.lock().iter().find(|(id, _)| *id == live.id) {
+            return Ok(statement.clone());
+        }
+        let statement = live.client.prepare_typed(&self.text, kinds).await?;
+        let mut prepared = self.prepared.lock();
+        // Those of connections that are gone leave in time.
+        if prepared.len() == KEPT {
+            prepared.remove(0);
+        }
+        if prepared.iter().all(|(id, _)| *id != live.id) {
+            prepared.push((live.id, statement.clone()));
+        }
+        Ok(statement)
     }
 }
 
@@ -91,19 +112,6 @@ impl Text {
         live: &Live,
         counting: bool,
     ) -> std::result::Result<tokio_postgres::Statement, tokio_postgres::Error> {
-        let sql = self.counting.as_ref().filter(|_| counting).unwrap_or(&self.rows);
-        if let Some((_, statement)) = sql.prepared.lock().iter().find(|(id, _)| *id == live.id) {
-            return Ok(statement.clone());
-        }
-        let statement = live.client.prepare_typed(&sql.text, &self.kinds).await?;
-        let mut prepared = sql.prepared.lock();
-        // Those of connections that are gone leave in time.
-        if prepared.len() == KEPT {
-            prepared.remove(0);
-        }
-        if prepared.iter().all(|(id, _)| *id != live.id) {
-            prepared.push((live.id, statement.clone()));
-        }
-        Ok(statement)
+        self.counting.as_ref().filter(|_| counting).unwrap_or(&self.rows).prepared(live, &self.kinds).await
     }
 }

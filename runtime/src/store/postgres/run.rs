@@ -45,6 +45,22 @@ pub(super) async fn run(live: &Live, statement: &Statement, args: &[Value], rows
     }
 }
 
+/// Runs a statement within a transaction, in which nothing can be repaired when it fails.
+pub(super) async fn run_within(live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+    let text = Native::of(statement).and_then(|n| n.text(statement, args)).map_err(Failure::Own)?;
+    attempt(live, statement, &text, args, rows).await
+}
+
+/// Whether a failed statement is worth another try once [`repair`] has been done, outside of what the failure has spoilt.
+pub(super) fn repairable(statement: &Statement, args: &[Value], failure: &Failure) -> bool {
+    matches!(failure, Failure::Server(error) if chosen_key_taken(statement, args, error))
+}
+
+/// Somebody gave records keys that the sequence had not reached yet: moves it on.
+pub(super) async fn repair(live: &Live, statement: &Statement) -> bool {
+    advance(live, statement).await.is_ok()
+}
+
 async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
     let entity = statement.entity;
     let counting = rows.only_counts() && text.can_count();
@@ -80,7 +96,8 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
                     rows.created = row.try_get(entity.fields.len()).map_err(Failure::Server)?;
                 }
                 let row = PgRow::new(&row, entity);
-                wanted = rows.push(&row);
+                // What is recorded is recorded to the end.
+                wanted = rows.push(&row) || rows.is_recorded();
                 sound = sound.and(row.sound());
             }
         }
@@ -95,6 +112,8 @@ fn insert(row: &tokio_postgres::Row, statement: &Statement, args: &[Value], rows
         let mut record = args.to_vec();
         record[primary] = Value::Int(row.try_get(0).map_err(Error::internal)?);
         rows.push(&record[..]);
+    } else {
+        rows.record(args);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! once, and the server describes both.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 
@@ -20,7 +21,7 @@ const LOCK: i64 = 0x006c_696e_6368_7069;
 pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> Result<()> {
     let mut connection = pool.acquire().await.map_err(Error::unavailable)?;
     let mut transaction = connection.begin().await.map_err(Error::unavailable)?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await.map_err(Error::unavailable)?;
+    alone(&mut transaction).await.map_err(Error::unavailable)?;
     let mut differences = Vec::new();
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&mut *transaction).await.map_err(Error::unavailable)?;
     if encoding != "UTF8" {
@@ -47,6 +48,11 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
         }
     }
     transaction.commit().await.map_err(Error::unavailable)
+}
+
+/// Waits until no other process makes tables; until the end of the transaction.
+pub(super) async fn alone(connection: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(connection).await.map(drop)
 }
 
 /// Runs a text made of quoted names and fixed words only.
@@ -200,15 +206,21 @@ async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
             .bind(FOLD)
             .fetch_optional(&mut *connection)
             .await?;
-    if found.as_deref() == Some(&body) {
+    if found.as_deref() == Some(body) {
         return Ok(());
     }
     let sql =
-        format!("CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS {}", literal(&body));
+        format!("CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS {}", literal(body));
     execute(connection, &sql).await
 }
 
-fn folding_body() -> String {
+/// Worked out once: it looks at every character there is.
+fn folding_body() -> &'static str {
+    static BODY: OnceLock<String> = OnceLock::new();
+    BODY.get_or_init(fold_all)
+}
+
+fn fold_all() -> String {
     let (mut from, mut to) = (String::new(), String::new());
     for c in '\u{1}'..=char::MAX {
         let one = fold(c.encode_utf8(&mut [0; 4]));

@@ -5,7 +5,7 @@ use crate::filter::Filter;
 use crate::store::conformance::{THING, agrees_with_memory, items_agree_with_memory, refuses_once_closed};
 
 #[path = "../../../tests/support/postgres.rs"]
-mod server;
+pub(super) mod server;
 
 fn fresh() -> (Arc<dyn Store>, ()) {
     let mut options = PostgresOptions::new(server::fresh_url());
