@@ -17,14 +17,15 @@ pub trait Outbox: Send + Sync {
 
     /// The first events that a consumer has neither settled nor been given, in order, each with its place.
     ///
-    /// `given` holds the places it was given since it settled, ascending.
+    /// `given` holds the places it was given since it settled, as they were given. Nothing waits where another process delivers
+    /// to this consumer.
     ///
     /// # Errors
     /// When the store cannot answer.
     fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>>;
 
-    /// Notes that a consumer has had these: they are not given to it again, whatever happens. Ascending, and with all that was
-    /// given to it before.
+    /// Notes that a consumer has had these: they are not given to it again, whatever happens. As they were given, with all
+    /// that was given to it before.
     ///
     /// # Errors
     /// When that could not be made to last.

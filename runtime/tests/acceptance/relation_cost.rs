@@ -14,9 +14,9 @@ use serde_json::json;
 use crate::relations::LETTERS;
 use crate::server::Server;
 
-struct Counting {
-    store: Arc<dyn Store>,
-    statements: Arc<AtomicUsize>,
+pub struct Counting {
+    pub store: Arc<dyn Store>,
+    pub statements: Arc<AtomicUsize>,
 }
 
 impl Store for Counting {

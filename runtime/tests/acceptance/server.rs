@@ -69,13 +69,6 @@ impl Server {
         Self::start(package, postgres_server::fresh_url(), None, more).await
     }
 
-    /// With more than the package in the app.
-    #[cfg(feature = "postgres")]
-    #[allow(dead_code)] // the acceptance cases use it
-    pub async fn postgres_with(package: &'static Package, more: impl FnOnce(App) -> App) -> Self {
-        Self::start(package, postgres_server::fresh_url(), None, more).await
-    }
-
     /// On a database of the caller's, with more than the package in the app.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the tests of one store use it

@@ -106,6 +106,11 @@ END
         execute(&self.url(), "SELECT pg_reload_conf()").expect("read again");
     }
 
+    /// What it has written to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).expect("a log")
+    }
+
     /// Its database.
     pub fn url(&self) -> String {
         format!("postgres://test@127.0.0.1:{}/postgres", self.port)

@@ -36,7 +36,8 @@ const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
 ];
 const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
-     SELECT $1, coalesce(int8multirange(int8range(1, max(seq), '[]')), '{}') FROM linchpin_outbox ON CONFLICT (name) DO NOTHING";
+     SELECT $1, CASE WHEN max(seq) IS NULL THEN '{}' ELSE int8multirange(int8range(1, max(seq), '[]')) END FROM linchpin_outbox \
+     ON CONFLICT (name) DO NOTHING";
 const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, record, at, event) SELECT e.id::uuid, e.entity, e.record, e.at, e.event::json \
      FROM unnest($1, $2, $3, $4, $5) AS e(id, entity, record, at, event)";
 /// One look: what is there within the holes of what a consumer has had, and behind them.
@@ -60,7 +61,7 @@ const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
      FROM d WHERE name = $1";
 /// What all have had; a consumer that is not known has had nothing.
 const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(*) AS known FROM linchpin_consumers WHERE name = ANY($1)), \
-     old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3) \
+     old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3), \
      gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
        AND had.known = cardinality($1) RETURNING 1) \
      SELECT count(*) FROM gone";

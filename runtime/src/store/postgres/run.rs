@@ -102,6 +102,12 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
             }
         }
     }
+    // The caller knows the record; who is told of it does not.
+    if let Plan::Insert = statement.plan
+        && !args.get(entity.primary).is_some_and(Value::is_null)
+    {
+        rows.record(args);
+    }
     sound.map_err(Failure::Own)
 }
 
@@ -112,8 +118,6 @@ fn insert(row: &tokio_postgres::Row, statement: &Statement, args: &[Value], rows
         let mut record = args.to_vec();
         record[primary] = Value::Int(row.try_get(0).map_err(Error::internal)?);
         rows.push(&record[..]);
-    } else {
-        rows.record(args);
     }
     Ok(())
 }

@@ -79,3 +79,26 @@ async fn a_full_lane_refuses_at_once() {
     find().await.expect("a place again");
     store.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
+    let mut options = PostgresOptions::new(server::fresh_url());
+    options.statement_timeout = Duration::from_millis(500);
+    let store = PostgresStore::open(options).expect("opened");
+    store.install(&[&THING]).await.expect("installed");
+    let mut record = vec![Value::Null; THING.fields.len()];
+    (record[0], record[7]) = (Value::Text("k".to_owned()), Value::Text("draft".to_owned()));
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let exists = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let mut other = store.pool().begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    let refused = store.run(&insert, record.clone(), Rows::count()).await.expect_err("it waits for the lock");
+    assert_eq!(refused.code(), crate::Code::Timeout, "{refused:?}");
+    let refused = store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect_err("it waits for the lock");
+    assert_eq!(refused.code(), crate::Code::Timeout, "{refused:?}");
+    other.rollback().await.expect("undone");
+    // The connections go on, and what was ended has not happened.
+    assert_eq!(store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect("an answer").count, 0);
+    store.run(&insert, record, Rows::count()).await.expect("inserted");
+    store.close().await;
+}

@@ -1,0 +1,94 @@
+//! Contract 13.7: how many statements a route may take. A store that counts stands before each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::store::Store;
+use serde_json::{Value as Json, json};
+
+use crate::fixture::BLOG;
+use crate::relation_cost::Counting;
+use crate::server::Server;
+
+async fn budgets(store: Arc<dyn Store>) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let s = Server::memory_with(&BLOG, |app| app.store(Arc::new(counting))).await;
+    let mut posts = Vec::new();
+    for slug in ["a", "b", "c", "d"] {
+        let made = s.post("/posts", json!({"slug": slug, "title": "T", "category": "k"})).await;
+        posts.push(s.path(&made.json()));
+    }
+    assert_eq!(statements.load(Ordering::SeqCst), 4, "one for each that is created");
+    let cursor = s.get("/posts?limit=2").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    let (a, b, c, d) = (&posts[0], &posts[1], &posts[2], &posts[3]);
+    let document = json!({"id": "doc", "kind": "k", "title": "t"});
+    for (method, path, body, status, most) in [
+        // CRUD: 1.
+        ("GET", a.clone(), Json::Null, 200, 1),
+        ("PATCH", a.clone(), json!({"title": "U"}), 200, 1),
+        ("PATCH", a.clone(), json!({}), 200, 1),
+        ("GET", "/posts/nobody".to_owned(), Json::Null, 404, 1),
+        ("POST", "/posts".to_owned(), json!({"slug": "a", "title": "T"}), 409, 1),
+        ("POST", "/documents".to_owned(), document, 201, 1),
+        ("POST", "/counters".to_owned(), json!({"id": "7"}), 201, 1),
+        // Lists: 1, whatever they filter by.
+        ("GET", "/posts".to_owned(), Json::Null, 200, 1),
+        ("GET", format!("/posts?limit=2&cursor={cursor}"), Json::Null, 200, 1),
+        ("GET", "/posts?title=T&category[in]=k,l&sort=title".to_owned(), Json::Null, 200, 1),
+        // Lookups and tests of existence: 1.
+        ("GET", "/posts/by-slug?slug=a".to_owned(), Json::Null, 200, 1),
+        ("GET", "/posts/by-slug?slug=nobody".to_owned(), Json::Null, 404, 1),
+        ("GET", "/posts/by-category?category=k".to_owned(), Json::Null, 200, 1),
+        ("GET", "/posts/newest?category=k".to_owned(), Json::Null, 200, 1),
+        ("GET", "/posts/slug-taken?slug=a".to_owned(), Json::Null, 200, 1),
+        ("HEAD", "/posts/slug-taken?slug=nobody".to_owned(), Json::Null, 404, 1),
+        // By id: 1, and 1 more when no record matched.
+        ("POST", format!("{a}/publish"), Json::Null, 200, 1),
+        ("POST", format!("{a}/publish"), Json::Null, 400, 2),
+        ("POST", format!("{b}/release"), Json::Null, 200, 1),
+        ("POST", format!("{c}/archive"), Json::Null, 200, 1),
+        ("POST", format!("{c}/bump"), Json::Null, 200, 1),
+        ("POST", "/posts/nobody/publish".to_owned(), Json::Null, 404, 2),
+        ("POST", "/posts/nobody/bump".to_owned(), Json::Null, 404, 2),
+        ("POST", "/counters/7/add-three".to_owned(), Json::Null, 200, 1),
+        ("PATCH", "/posts/nobody".to_owned(), json!({"title": "U"}), 404, 2),
+        ("DELETE", d.clone(), Json::Null, 204, 1),
+        ("DELETE", d.clone(), Json::Null, 404, 2),
+    ] {
+        let before = statements.load(Ordering::SeqCst);
+        let reply = if body.is_null() { s.raw(method, &path, &[], "").await } else { s.raw_json(method, &path, body).await };
+        let took = statements.load(Ordering::SeqCst) - before;
+        assert_eq!(reply.status, status, "{method} {path} {reply:?}");
+        assert!((1..=most).contains(&took), "{method} {path}: {took} statements");
+    }
+}
+
+mod memory {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn budgets() {
+        super::budgets(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
+}
+
+mod sqlite {
+    use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn budgets() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::budgets(std::sync::Arc::new(store)).await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn budgets() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::budgets(std::sync::Arc::new(store)).await;
+    }
+}
