@@ -194,7 +194,8 @@ impl Conversation {
         };
         let (recorded, committed) = self.sessions.recorder.write_and(live, entries, "COMMIT").await;
         if let Err(error) = recorded {
-            return Written::Failed(Failure::Server(error));
+            // A server that refuses the events undoes the rest. One that is gone may have committed all of it before.
+            return if error.code().is_some() { Written::Failed(Failure::Server(error)) } else { Written::Unknown(error) };
         }
         if let Err(error) = committed {
             return Written::Unknown(error);
