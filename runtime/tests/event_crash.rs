@@ -113,8 +113,11 @@ fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// Ids of the events, by what they tell; and what they tell with their ids, in the order of the first delivery.
-fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Vec<(String, String)>) {
+/// What is told and its id, in the order of the first delivery.
+type Order = Vec<(String, String)>;
+
+/// Ids of the events, by what they tell; and their order.
+fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
     let text = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
     let mut by_fact: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut order = Vec::new();
@@ -127,13 +130,19 @@ fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Vec<(String, Stri
     (by_fact, order)
 }
 
-/// Writes and is killed, again and again, and delivers in the end; what was told first, in order. `life` is how long the
-/// program writes, and `stored` reads keys and numbers of changes.
-fn crash(database: &str, folder: &Path, life: Duration, stored: impl Fn() -> Vec<(String, i64)>) -> Vec<(String, String)> {
+/// Writes and is killed, again and again, and delivers in the end. `stored` reads keys and numbers of changes.
+fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>) -> Order {
+    let lines = || std::fs::read_to_string(folder.join("told")).unwrap_or_default().lines().count();
     for round in 0..ROUNDS {
+        let before = lines();
         let mut child = run(folder, database, "write");
-        // The first start takes a while to get going.
-        std::thread::sleep(life + Duration::from_millis(23 * round));
+        // It has to get going, however busy the machine is.
+        let end = std::time::Instant::now() + Duration::from_mins(1);
+        while lines() < before + 20 {
+            assert!(std::time::Instant::now() < end, "the program tells nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(23 * round));
         // SIGKILL: no handler runs, nothing is flushed.
         child.kill().unwrap();
         child.wait().unwrap();
@@ -182,7 +191,7 @@ fn every_committed_mutation_is_told_after_kill_9() {
         let mut rows = file.prepare("SELECT id, changes FROM notes").unwrap();
         rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
     };
-    let order = crash(&format!("sqlite:{}", file.display()), folder.path(), Duration::from_millis(150), stored);
+    let order = crash(&format!("sqlite:{}", file.display()), folder.path(), stored);
     // Numbers of commits are those of ids, within a process and from one to the next.
     let ids: Vec<&String> = order.iter().map(|(_, id)| id).collect();
     assert!(ids.is_sorted(), "not in the order of commits");
@@ -194,7 +203,7 @@ fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
     let folder = tempfile::tempdir().unwrap();
     let database = postgres_server::fresh_url();
     let stored = || postgres_server::rows(&database, "SELECT id, changes::text FROM notes", |id, changes| (id, changes.parse().unwrap()));
-    let order = crash(&database, folder.path(), Duration::from_millis(700), stored);
+    let order = crash(&database, folder.path(), stored);
     // There is no one order of commits, but of each record there is one.
     let mut created = BTreeSet::new();
     for (fact, _) in &order {

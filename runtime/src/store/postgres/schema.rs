@@ -14,8 +14,10 @@ use crate::filter::eval::fold;
 use crate::store::layout::{self, StoredIndex};
 use crate::{Code, Error, Result};
 
-/// Held while tables are made: several processes of one app start at once.
-const LOCK: i64 = 0x006c_696e_6368_7069;
+/// Held while tables of a schema are made: several processes of one app start at once. An index of a large table takes its
+/// time, for those who wait as well.
+const ALONE: [&str; 2] =
+    ["SET LOCAL statement_timeout = '10min'", "SELECT pg_advisory_xact_lock(1818848867, hashtext(coalesce(current_schema(), '')))"];
 
 /// Creates what is missing and compares what is there. When anything differs, nothing is changed.
 pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> Result<()> {
@@ -52,7 +54,10 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
 
 /// Waits until no other process makes tables; until the end of the transaction.
 pub(super) async fn alone(connection: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(connection).await.map(drop)
+    for sql in ALONE {
+        sqlx::query(sql).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 /// Runs a text made of quoted names and fixed words only.
