@@ -75,6 +75,12 @@ END
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
         self.say("kill");
+        // The shell gets to it in its own time; nobody may take what is about to go for what is started next.
+        let end = Instant::now() + Duration::from_mins(1);
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            assert!(Instant::now() < end, "the server does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Starts it again.
