@@ -4,8 +4,8 @@
 
 pub use crate::entity::{
     Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, IndexDesc, Input,
-    ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Param, Relation, Rules, Scope, ScopeFrom, SoftDelete, SortDesc,
-    SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
+    ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Param, Relation, Rules, Scope, ScopeFrom, SearchDesc, SoftDelete,
+    SortDesc, SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};

@@ -22,6 +22,8 @@ pub mod prelude;
 #[cfg(feature = "server")]
 pub mod resource;
 mod roles;
+#[cfg(feature = "server")]
+pub mod search;
 pub mod store;
 mod timestamp;
 pub mod validate;

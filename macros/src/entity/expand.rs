@@ -10,7 +10,7 @@ use syn::{Ident, Visibility};
 use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
 use super::model::{EntityModel, Place};
-use super::{check, docs, relations, visibility};
+use super::{check, docs, relations, search, visibility};
 use crate::policy::Policy;
 
 /// Everything but the schema macro.
@@ -218,10 +218,12 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     });
     let visibility = visibility::descriptor(model);
     let relations = relations::descriptor(model);
+    let search = search::descriptor(model);
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
-            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #relations #check #defaults #routes #stores #rename
+            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #relations #search
+            #check #defaults #routes #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
     }
@@ -386,6 +388,9 @@ fn assertions(model: &EntityModel) -> TokenStream {
     }
     for (field, at, kinds, message, help) in visibility::assertions(model) {
         expect(&model.fields[field], at, kinds, message, help);
+    }
+    for (field, at, message) in search::assertions(model) {
+        expect(&model.fields[field], at, "TEXTS", message, "leave it out");
     }
     let lists = model.indexes.iter().flat_map(|i| &i.places).chain(model.uniques.iter().flat_map(|u| &u.places)).chain(&model.sort);
     for place in lists {

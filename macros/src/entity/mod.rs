@@ -16,6 +16,7 @@ mod parse;
 mod parse_field;
 mod relations;
 mod rules;
+mod search;
 #[cfg(test)]
 mod tests;
 mod visibility;

@@ -10,6 +10,7 @@ use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 use super::field::{Default, Field, Flag, Kind, doc_of};
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use super::relations::Relation;
+use super::search::Search;
 use super::visibility::Visibility as Seen;
 use crate::diagnostics::Diagnostics;
 use crate::names;
@@ -57,6 +58,8 @@ pub(crate) struct EntityModel {
     pub(crate) visibility: Seen,
     /// What else its records name, or are named by: those that belong to one first.
     pub(crate) relations: Vec<Relation>,
+    /// Who searches it.
+    pub(crate) search: Option<Search>,
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
     /// Whether the declaration is wrong, see [`Self::make_inert`].
@@ -173,6 +176,7 @@ impl EntityModel {
 
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
         let relations = args.relations.into_iter().filter_map(|relation| Relation::resolve(relation, &fields, d)).collect();
+        let search = args.search.and_then(|opt| Search::resolve(&opt, &fields, d));
 
         let ident = item.ident.clone();
         let bare = ident.unraw().to_string();
@@ -212,6 +216,7 @@ impl EntityModel {
             routes: args.routes,
             visibility,
             relations,
+            search,
             generated,
             inert: false,
             vis: item.vis.clone(),

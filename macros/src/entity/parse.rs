@@ -32,9 +32,9 @@ const ENTITY_OPTIONS: &[&str] = &[
     "parent_path",
     "belongs_to",
     "has_many",
+    "search",
 ];
-const ENTITY_LATER: &[&str] =
-    &["search", "gate", "visible", "counter", "tally", "latest", "prepare", "erase", "unscoped", "overrides", "events"];
+const ENTITY_LATER: &[&str] = &["gate", "visible", "counter", "tally", "latest", "prepare", "erase", "unscoped", "overrides", "events"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -59,6 +59,7 @@ pub(crate) struct EntityArgs {
     pub(crate) routes: [Policy; 5],
     pub(crate) visibility: VisibilityArgs,
     pub(crate) relations: Vec<RelationArgs>,
+    pub(crate) search: Option<Opt>,
 }
 
 /// `index(a, desc(b))`.
@@ -117,6 +118,7 @@ struct EntityKeys {
     rename_from: Option<Opt>,
     stores: Option<Opt>,
     routes: Option<Opt>,
+    search: Option<Opt>,
     #[darling(rename = "crate")]
     krate: Option<Opt>,
     #[darling(multiple)]
@@ -150,6 +152,7 @@ impl EntityArgs {
             rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
             stores: keys.stores.and_then(|opt| opt.list("stores(sqlite)", d)).map(|list| options::each(list, d)).unwrap_or_default(),
             visibility: VisibilityArgs::read(keys.visibility, d),
+            search: keys.search,
             ..Self::default()
         };
         if let Some(list) = keys.routes.and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d)) {

@@ -32,6 +32,11 @@ fn a_related_entity() {
     expand("entity_related", include_str!("../../tests/snapshot/entity_related.rs"));
 }
 
+#[test]
+fn a_searched_entity() {
+    expand("entity_searched", include_str!("../../tests/snapshot/entity_searched.rs"));
+}
+
 /// Four mistakes, four errors, and everything that others refer to is there.
 #[test]
 fn a_broken_entity() {

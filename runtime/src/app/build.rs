@@ -13,6 +13,7 @@ use crate::event::{Event, EventSink, Hub};
 use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, idempotency};
 use crate::operation::Operation;
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
+use crate::search::{Providers, SearchProvider};
 use crate::store::{Store, granted, memory::Memory};
 use crate::{Error, Package, Result, Timestamp};
 
@@ -38,6 +39,7 @@ pub struct App {
     rates: Option<Arc<dyn RateStore>>,
     hooks: Vec<Hook>,
     events: Hub,
+    searches: Providers,
 }
 
 /// An override: whose route, which one, and what runs instead.
@@ -117,6 +119,7 @@ impl App {
             rates: None,
             hooks: Vec::new(),
             events: Hub::default(),
+            searches: Providers::default(),
         }
     }
 
@@ -249,6 +252,13 @@ impl App {
         self
     }
 
+    /// Registers a search provider under the name that entities call it by: `search(provider = "name", ..)`.
+    #[must_use]
+    pub fn search_provider(mut self, name: impl Into<String>, provider: impl SearchProvider) -> Self {
+        self.searches.add(name.into(), Arc::new(provider));
+        self
+    }
+
     /// Starts everything and listens; the app serves until the returned handle is stopped or dropped.
     ///
     /// # Errors
@@ -273,7 +283,9 @@ impl App {
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
         let info = self.info();
-        let Self { config, plugins, packages, clock, overrides, sweep_every, rates, hooks, mut events, store: own_store, .. } = self;
+        let Self {
+            config, plugins, packages, clock, overrides, sweep_every, rates, hooks, mut events, mut searches, store: own_store, ..
+        } = self;
         let (config, secrets) = config.checked()?;
         let plugins = checks::ordered(plugins, &packages)?;
         let entries = || packages.iter().flat_map(|p| p.entities);
@@ -335,6 +347,9 @@ impl App {
                 plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
             }
             events.adopt(std::mem::take(&mut post.registrar.consumers));
+            searches.extend(std::mem::take(&mut post.registrar.searches));
+            let feeds = teardown.searches.open(searches, &entries, &tables, &store, &clock).await?;
+            events.adopt(feeds);
             events.activate(&entries, &tables, &store).await?;
             let registry = std::mem::take(&mut post.registrar.registry);
             let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints)?;
@@ -349,6 +364,8 @@ impl App {
                 return Err(startup(routes.problems.join("\n")));
             }
 
+            // From here on nothing fails any more. Every change is told to the indexes by now: what is read is not missed.
+            teardown.indexing = teardown.searches.make().await;
             teardown.adapters = adapters.clone();
             teardown.endpoints.clone_from(&endpoints);
             let mut state = HttpState::new(adapters);

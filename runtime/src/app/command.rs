@@ -7,6 +7,7 @@ use super::build::App;
 use super::checks;
 use super::config::Config;
 use super::suggest::did_you_mean;
+use crate::entity::EntityDesc;
 use crate::http::{Action, AuthDesc, Endpoint};
 use crate::{Code, Error, Result};
 
@@ -58,13 +59,20 @@ impl App {
                 println!("{}", crate::openapi::document(&info, &endpoints));
                 Ok(())
             }
+            "search" => {
+                println!("{}", self.search(args.get(1..).unwrap_or_default()).await?);
+                Ok(())
+            }
             "help" | "--help" | "-h" => {
                 println!("{}", self.help());
                 Ok(())
             }
             other => {
                 let commands = self.commands();
-                let hint = did_you_mean(other, ["serve", "routes", "openapi", "help"].into_iter().chain(commands.iter().map(|c| c.name)));
+                let hint = did_you_mean(
+                    other,
+                    ["serve", "routes", "openapi", "search", "help"].into_iter().chain(commands.iter().map(|c| c.name)),
+                );
                 Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", self.help())))
             }
         }
@@ -75,10 +83,46 @@ impl App {
             ("serve", "starts the app (the default)"),
             ("routes", "prints every route; --json for machines"),
             ("openapi", "prints the OpenAPI document"),
+            ("search", "search rebuild <entity>: makes a search index anew"),
         ];
         let commands = self.commands();
         lines.extend(commands.iter().map(|c| (c.name, c.about)));
         lines.iter().map(|(name, about)| format!("  {name:<10} {about}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// `search rebuild <entity>`: starts everything but the server, and makes indexes anew.
+    async fn search(self, args: &[String]) -> Result<String> {
+        let refused = |text: String| Err(Error::new(Code::Internal, text));
+        let searched: Vec<&'static EntityDesc> =
+            self.packages.iter().flat_map(|p| p.entities).map(|e| e.desc).filter(|desc| desc.search.is_some()).collect();
+        let known = || searched.iter().map(|desc| desc.name);
+        let [word, names @ ..] = args else { return refused("`search` needs a word: search rebuild <entity>".to_owned()) };
+        if word != "rebuild" || names.is_empty() {
+            let list = known().collect::<Vec<_>>().join(", ");
+            return refused(format!("`search rebuild <entity>` makes a search index anew; entities with one: {list}"));
+        }
+        let mut wanted = Vec::new();
+        for name in names {
+            match searched.iter().find(|desc| desc.name == name || desc.storage_name == name) {
+                Some(desc) => wanted.push(*desc),
+                None => return refused(format!("no entity `{name}` has a search index{}", did_you_mean(name, known()))),
+            }
+        }
+        log(&self.config);
+        let built = self.build().await?;
+        let mut lines = Vec::new();
+        let mut failed = None;
+        for desc in wanted {
+            match built.adapters.rebuild_index(desc.storage_name).await {
+                Ok(records) => lines.push(format!("{}: {records} records indexed", desc.name)),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        built.undo().await;
+        failed.map_or_else(|| Ok(lines.join("\n")), Err)
     }
 
     /// Every endpoint. Neither a store nor a secret is needed, and no plugin runs.

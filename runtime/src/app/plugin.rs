@@ -7,6 +7,7 @@ use crate::event::{Consumer, EventSink};
 use crate::http::{ActorResolver, Clock, Middleware, NamedCheck, Registry, RouteAuth};
 use crate::permission::{Evaluator, YesNo};
 use crate::resource::{Adapters, BoxFuture};
+use crate::search::{Providers, SearchProvider};
 use crate::{Actor, Error, Result};
 
 use super::secret::SigningSecret;
@@ -203,6 +204,7 @@ pub struct Registrar {
     pub(super) auth: Option<RouteAuth>,
     pub(super) registry: Registry,
     pub(super) consumers: Vec<Consumer>,
+    pub(super) searches: Providers,
 }
 
 impl Registrar {
@@ -210,6 +212,11 @@ impl Registrar {
     /// with the plugin's.
     pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
         self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
+    }
+
+    /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).
+    pub fn search_provider(&mut self, name: impl Into<String>, provider: impl SearchProvider) {
+        self.searches.add(name.into(), Arc::new(provider));
     }
 
     /// Gives a name in `auth` or `guards` its meaning, beside those that the route auth brings.

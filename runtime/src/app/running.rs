@@ -12,6 +12,7 @@ use crate::entity::Entity;
 use crate::event::Hub;
 use crate::http::{Claims, Clock, Endpoint, HttpService};
 use crate::resource::Adapters;
+use crate::search::Searches;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -28,6 +29,10 @@ pub(crate) struct Built {
     pub(super) claims: Option<Arc<Claims>>,
     /// What listens to events.
     pub(super) events: Hub,
+    /// Search indexes.
+    pub(super) searches: Searches,
+    /// What makes those of them that were not whole.
+    pub(super) indexing: Option<JoinHandle<()>>,
     pub(super) grace: Duration,
 }
 
@@ -42,6 +47,8 @@ impl Built {
             sweep: None,
             claims: None,
             events: Hub::default(),
+            searches: Searches::default(),
+            indexing: None,
             grace,
         }
     }
@@ -56,13 +63,19 @@ impl Built {
         self.plugins.iter().map(AsRef::as_ref)
     }
 
-    /// Tears plugins down in reverse order and closes the store.
+    /// Tears plugins down in reverse order and closes search indexes and the store.
     pub(crate) async fn undo(self) {
+        if let Some(indexing) = self.indexing {
+            indexing.abort();
+            // Aborted or not: it must not run any more when indexes are closed.
+            drop(indexing.await);
+        }
         for plugin in self.plugins.iter().rev() {
             if let Err(error) = plugin.teardown().await {
                 tracing::error!(plugin = plugin.name(), error = %error, "teardown failed");
             }
         }
+        self.searches.close().await;
         self.store.close().await;
     }
 }

@@ -27,6 +27,7 @@ impl EntityDesc {
             tenant: None,
             scope: &[],
             relations: &[],
+            search: None,
             check: None,
             defaults: PolicyDesc::INHERIT,
             routes: [PolicyDesc::INHERIT; 5],

@@ -50,6 +50,8 @@ pub struct EntityDesc {
     pub scope: &'static [Scope],
     /// What else its records name, or are named by.
     pub relations: &'static [Relation],
+    /// Who searches it instead of the store.
+    pub search: Option<SearchDesc>,
     /// A rule over the whole record, run on create and on the merged record of an update.
     pub check: Option<RecordCheck>,
     /// `routes.defaults`.
@@ -318,6 +320,17 @@ pub struct Pagination {
 impl Pagination {
     /// 50, at most 200, unbounded lookups.
     pub const DEFAULT: Self = Self { default_limit: 50, max_limit: 200, unbounded_lookup: true };
+}
+
+/// A search provider, by the name under which the app registers it.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchDesc {
+    /// Its name.
+    pub provider: &'static str,
+    /// The fields of its index, by position, and how much a hit in each counts.
+    pub fields: &'static [(usize, f32)],
+    /// Whether the store searches while the provider cannot.
+    pub fallback: bool,
 }
 
 /// Optimistic concurrency.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -28,17 +29,37 @@ const BUS: &str = "linchpin.bus";
 pub(crate) struct Emitter {
     routes: Routes,
     wake: watch::Sender<()>,
+    /// Whether somebody needs every record that changes.
+    listed: AtomicBool,
 }
 
 impl Emitter {
     /// What a statement of a route records.
     pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        let event = self.routes.get(cx.operation().unwrap_or(route))?;
+        self.record(cx, cx.operation().unwrap_or(route))
+    }
+
+    /// What the removal of expired records leaves behind: something only when somebody needs every record.
+    pub(crate) fn expiry(&self, cx: &Cx) -> Option<Box<Recording>> {
+        self.record(cx, plan::EXPIRED)
+    }
+
+    /// From now on events about many records list their keys.
+    pub(crate) fn list_records(&self) {
+        self.listed.store(true, Ordering::Relaxed);
+    }
+
+    fn record(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
+        let event = self.routes.get(route)?;
+        let listed = self.listed.load(Ordering::Relaxed);
+        if event.internal && !listed {
+            return None;
+        }
         let (actor, tenant) = match cx.get_actor() {
             Some(actor) => (ActorRef { kind: actor.kind.as_str().to_owned(), id: actor.id.clone() }, actor.tenant_id.clone()),
             None => (ActorRef { kind: "system".to_owned(), id: None }, None),
         };
-        Some(Box::new(Recording::new(Arc::clone(event), actor, tenant, cx.request_id(), cx.now())))
+        Some(Box::new(Recording::new(Arc::clone(event), actor, tenant, cx.request_id(), cx.now(), listed)))
     }
 
     /// What tells the relay that there is something to deliver.
@@ -119,13 +140,20 @@ impl Hub {
                 .bus
                 .interest(|interest| interest.entities.contains(storage) || plan::names(&routes).any(|name| interest.names.contains(name)));
             let consumed = self.consumers.iter().any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
-            if !(wanted || consumed || plan::names_one(entry)) {
+            // An index is kept of it, by a consumer that may come once plugins are set up.
+            let searched = entry.desc.search.is_some();
+            if !(wanted || consumed || searched || plan::names_one(entry)) {
                 continue;
             }
+            let of = |consumer: &&Consumer| consumer.entity.is_none_or(|entity| entity == storage);
+            let listed = searched || self.consumers.iter().filter(of).any(|consumer| consumer.sink.needs_records());
             entities.insert(Cow::Borrowed(storage));
             heard.extend(plan::names(&routes).map(str::to_owned));
             if let Some(table) = tables.iter().find(|table| table.desc.storage_name == storage) {
-                table.emit(Arc::new(Emitter { routes, wake: self.wake.clone() }));
+                let emitter = table.emit(Arc::new(Emitter { routes, wake: self.wake.clone(), listed: AtomicBool::new(listed) }));
+                if listed {
+                    emitter.list_records();
+                }
             }
         }
         self.active = !entities.is_empty();

@@ -17,6 +17,7 @@ use std::ops::Deref;
 
 pub use bus::{EventBus, Lagged, Subscription};
 pub(crate) use hub::{Emitter, Hub};
+pub(crate) use plan::EXPIRED;
 pub use record::Entry;
 pub(crate) use relay::Consumer;
 
@@ -53,6 +54,16 @@ pub struct EntityEvent {
     pub at: Timestamp,
     /// The record's version, if it has one.
     pub version: Option<i64>,
+    /// The keys of the records of an event about many, 500 at most: filled when a consumer of the entity
+    /// [needs them](EventSink::needs_records). Never leaves the server.
+    pub keys: Vec<String>,
+}
+
+impl EntityEvent {
+    /// The keys of all records that it is about, as far as it tells.
+    pub fn affected(&self) -> impl Iterator<Item = &str> {
+        self.record_id.iter().chain(&self.keys).map(String::as_str)
+    }
 }
 
 /// Who caused an event.
@@ -74,6 +85,14 @@ pub trait EventSink: Send + Sync + 'static {
     /// # Errors
     /// Anything; the same events are offered again after a while.
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>>;
+
+    /// Whether it has to know every record that changes: one that keeps a copy of them, say.
+    ///
+    /// It is then told the [keys](EntityEvent::keys) of events about many records, in several events when there are more than
+    /// 500, and of records that the application itself has removed once they had expired. Nobody else sees these events.
+    fn needs_records(&self) -> bool {
+        false
+    }
 }
 
 /// An event about `E`.

@@ -14,6 +14,9 @@ use crate::store::Projection;
 /// The events of an entity, by route.
 pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
 
+/// The route whose events tell that expired records were removed. No operation can be named so.
+pub(crate) const EXPIRED: &str = "(expired)";
+
 /// The names of an entity's events begin with this: `blog.posts`.
 fn prefix(desc: &EntityDesc) -> String {
     let segment = desc.path.rsplit('/').next().unwrap_or(desc.path);
@@ -40,7 +43,8 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
         let payload = Projection::of(desc, |at, _| seen(at));
         let state = (!same).then(|| Projection::of(desc, |at, _| state[at]));
         let counts = counts && !event.is_some_and(|event| event.records);
-        all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts }));
+        let internal = route == EXPIRED;
+        all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts, internal }));
     };
     let [create, _, _, update, delete] = desc.routes.map(|policy| policy.or(desc.defaults).event);
     let deleted = || Name::Of(format!("{prefix}.deleted"));
@@ -55,6 +59,9 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
             _ => Name::Of(format!("{prefix}.{}", kebab(spec))),
         };
         add(spec.name, event, name, spec.kind.name() == "batch");
+    }
+    if desc.ttl.is_some() {
+        add(EXPIRED, None, Name::Of(format!("{prefix}.expired")), true);
     }
     all
 }
@@ -88,7 +95,7 @@ fn fields(filter: &FilterSpec, found: &mut [bool]) {
 
 /// Every name that an entity's events can have.
 pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
-    routes.values().flat_map(|event| match &event.name {
+    routes.values().filter(|event| !event.internal).flat_map(|event| match &event.name {
         Name::Of(name) => vec![name.as_str()],
         Name::Upsert { created, updated } => vec![created.as_str(), updated.as_str()],
     })

@@ -11,6 +11,9 @@ use crate::json::{write_str, write_value};
 use crate::store::{Plan, Projection, Row};
 use crate::{Error, Result, Timestamp, Uuid, ValueRef};
 
+/// The keys that one event about many records lists.
+const KEYS: usize = 500;
+
 /// What the mutations of one route are called, and what their events hold.
 #[derive(Debug)]
 pub(crate) struct RouteEvent {
@@ -23,6 +26,8 @@ pub(crate) struct RouteEvent {
     pub(super) state: Option<Projection>,
     /// One event for all records, with their number.
     pub(super) counts: bool,
+    /// Told to nobody but consumers that need every record.
+    pub(super) internal: bool,
 }
 
 /// The name of an event.
@@ -48,6 +53,8 @@ pub(crate) struct Recording {
     inserts: bool,
     removes: bool,
     records: Vec<Recorded>,
+    /// The keys of an event about many records; `None` when nobody needs them.
+    keys: Option<Vec<String>>,
     /// The first event that was written.
     pub(crate) first: Option<Uuid>,
 }
@@ -78,9 +85,11 @@ pub struct Entry {
 }
 
 impl Recording {
-    pub(super) fn new(route: Arc<RouteEvent>, actor: ActorRef, tenant: Option<String>, request: &str, at: Timestamp) -> Self {
+    /// `listed` says that somebody needs the keys of events about many records.
+    pub(super) fn new(route: Arc<RouteEvent>, actor: ActorRef, tenant: Option<String>, request: &str, at: Timestamp, listed: bool) -> Self {
         let (request, records) = (request.to_owned(), Vec::new());
-        Self { route, actor, tenant, request, at, inserts: false, removes: false, records, first: None }
+        let keys = (listed && route.counts).then(Vec::new);
+        Self { route, actor, tenant, request, at, inserts: false, removes: false, records, keys, first: None }
     }
 
     /// Notes what the statement does that is going to run.
@@ -91,25 +100,29 @@ impl Recording {
 
     /// Whether the number of records is enough.
     pub(crate) fn only_counts(&self) -> bool {
-        self.route.counts
+        self.route.counts && self.keys.is_none()
     }
 
     /// Takes a record that the statement has written or removed.
     pub(crate) fn take<R: Row + ?Sized>(&mut self, row: &R) {
+        let entity = self.route.entity;
+        let key = || match row.value(entity.primary) {
+            ValueRef::Text(text) => text.to_owned(),
+            ValueRef::Int(key) => key.to_string(),
+            _ => String::new(),
+        };
         if self.route.counts {
+            if let Some(keys) = &mut self.keys {
+                keys.push(key());
+            }
             return;
         }
-        let entity = self.route.entity;
         let json = |projection: &Projection| {
             let mut out = Vec::with_capacity(256);
             projection.write(row, &mut out);
             out
         };
-        let key = match row.value(entity.primary) {
-            ValueRef::Text(text) => text.to_owned(),
-            ValueRef::Int(key) => key.to_string(),
-            _ => String::new(),
-        };
+        let key = key();
         let version = entity.version.and_then(|version| match row.value(version.field) {
             ValueRef::Int(version) => Some(version),
             _ => None,
@@ -128,18 +141,23 @@ impl Recording {
         if self.route.counts {
             if count > 0 {
                 let payload = format!("{{\"count\":{count}}}").into_bytes();
-                entries.push(self.entry(None, &payload, created));
+                let keys = self.keys.take().unwrap_or_default();
+                let (first, further) = keys.split_at(keys.len().min(KEYS));
+                entries.push(self.entry(None, &payload, created, first, self.route.internal));
+                for keys in further.chunks(KEYS) {
+                    entries.push(self.entry(None, &payload, created, keys, true));
+                }
             }
         } else {
             for record in std::mem::take(&mut self.records) {
-                entries.push(self.entry(Some(&record), &record.payload, created));
+                entries.push(self.entry(Some(&record), &record.payload, created, &[], self.route.internal));
             }
         }
-        self.first = entries.first().map(|entry| entry.id.clone());
+        self.first = entries.first().filter(|_| !self.route.internal).map(|entry| entry.id.clone());
         entries
     }
 
-    fn entry(&self, record: Option<&Recorded>, payload: &[u8], created: bool) -> Entry {
+    fn entry(&self, record: Option<&Recorded>, payload: &[u8], created: bool, keys: &[String], internal: bool) -> Entry {
         let route = &self.route;
         let name = match &route.name {
             Name::Of(name) => name,
@@ -176,6 +194,16 @@ impl Recording {
             out.extend_from_slice(b",\"state\":");
             out.extend_from_slice(state);
         }
+        if internal {
+            out.extend_from_slice(b",\"internal\":true");
+        }
+        for (n, key) in keys.iter().enumerate() {
+            out.extend_from_slice(if n == 0 { b",\"keys\":[" } else { b"," });
+            write_str(key, &mut out);
+        }
+        if !keys.is_empty() {
+            out.push(b']');
+        }
         out.extend_from_slice(b",\"payload\":");
         out.extend_from_slice(payload);
         out.push(b'}');
@@ -205,6 +233,10 @@ struct Stored<'a> {
     of: Option<String>,
     #[serde(default)]
     version: Option<i64>,
+    #[serde(default)]
+    internal: bool,
+    #[serde(default)]
+    keys: Vec<String>,
     #[serde(borrow, default)]
     state: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -212,13 +244,13 @@ struct Stored<'a> {
 }
 
 impl Entry {
-    /// The event that was written.
+    /// The event that was written, and whether it is for consumers alone that need every record.
     ///
     /// # Errors
     /// When something else has written to the outbox.
-    pub(crate) fn decode(self) -> Result<EntityEvent> {
-        let read = || {
-            let stored: Stored<'_> = serde_json::from_str(&self.event)?;
+    pub(crate) fn decode(self) -> Result<(EntityEvent, bool)> {
+        let read = |text: &str| {
+            let stored: Stored<'_> = serde_json::from_str(text)?;
             let payload: serde_json::Value = serde_json::from_str(stored.payload.get())?;
             let (mut before, mut after) = (None, None);
             if let Some(of) = &stored.of {
@@ -226,26 +258,26 @@ impl Entry {
                 let place = if of == "before" { &mut before } else { &mut after };
                 *place = Some(state.unwrap_or_else(|| payload.clone()));
             }
-            let Stored { name, route, actor: kind, actor_id, tenant: tenant_id, request: request_id, version, .. } = stored;
-            Ok((name, route, ActorRef { kind, id: actor_id }, tenant_id, request_id, version, payload, before, after))
+            let event = EntityEvent {
+                id: self.id.clone(),
+                name: stored.name,
+                entity: self.entity.clone(),
+                route: Cow::Owned(stored.route),
+                record_id: self.record.clone(),
+                payload,
+                before,
+                after,
+                actor: ActorRef { kind: stored.actor, id: stored.actor_id },
+                tenant_id: stored.tenant,
+                request_id: stored.request,
+                at: self.at,
+                version: stored.version,
+                keys: stored.keys,
+            };
+            Ok((event, stored.internal))
         };
-        let (name, route, actor, tenant_id, request_id, version, payload, before, after) = read().map_err(|e: serde_json::Error| {
+        read(&self.event).map_err(|e: serde_json::Error| {
             Error::internal(format!("the event {} cannot be read: {e}; something else has written to the outbox", self.id))
-        })?;
-        Ok(EntityEvent {
-            id: self.id,
-            name,
-            entity: self.entity,
-            route: Cow::Owned(route),
-            record_id: self.record,
-            payload,
-            before,
-            after,
-            actor,
-            tenant_id,
-            request_id,
-            at: self.at,
-            version,
         })
     }
 }

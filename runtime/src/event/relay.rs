@@ -154,13 +154,17 @@ impl Delivery {
         let more = batch.len() == BATCH;
         let mut events = Vec::with_capacity(batch.len());
         let mut places = Vec::with_capacity(batch.len());
+        let needs_records = self.consumer.sink.needs_records();
         for (place, entry) in batch {
             places.push(place);
             if self.consumer.entity.is_some_and(|entity| entity != entry.entity) {
                 continue;
             }
             match entry.decode() {
-                Ok(event) => events.push(event),
+                Ok((event, _)) if needs_records => events.push(event),
+                // Whoever does not need records is told as if nobody did.
+                Ok((_, true)) => {}
+                Ok((event, false)) => events.push(EntityEvent { keys: Vec::new(), ..event }),
                 // It can never be delivered; holding up all that follow would be worse.
                 Err(error) => {
                     tracing::error!(consumer = self.consumer.name, cause = cause(&error), "an event cannot be read and is passed over");

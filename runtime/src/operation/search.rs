@@ -1,4 +1,7 @@
 //! `search`: the records in whose texts something stands.
+//!
+//! The store looks for the text itself. Where the entity names a search provider, that one answers which records fit, and the
+//! store shows those of them that the caller can see.
 
 use super::{Answer, Kind};
 use crate::Code;
@@ -13,13 +16,15 @@ pub struct Search {
     pub filter: Option<FilterSpec>,
     /// Answer a page instead of an array.
     pub paginate: bool,
+    /// Let the store search although the entity has a provider.
+    pub in_store: bool,
 }
 
 #[doc(hidden)]
 impl Search {
     /// A search in these fields.
     pub const fn new(fields: &'static [usize]) -> Self {
-        Self { fields, filter: None, paginate: false }
+        Self { fields, filter: None, paginate: false, in_store: false }
     }
 
     /// With a further filter.
@@ -32,6 +37,12 @@ impl Search {
     #[must_use]
     pub const fn paginate(self) -> Self {
         Self { paginate: true, ..self }
+    }
+
+    /// Leaves the entity's provider out.
+    #[must_use]
+    pub const fn in_store(self) -> Self {
+        Self { in_store: true, ..self }
     }
 }
 
@@ -60,6 +71,10 @@ impl Kind for Search {
         self.filter.as_ref()
     }
 
+    fn uses_provider(&self) -> bool {
+        !self.in_store
+    }
+
     #[cfg(feature = "server")]
     fn plan(
         &'static self,
@@ -73,12 +88,13 @@ impl Kind for Search {
 #[cfg(feature = "server")]
 mod run {
     use super::Search;
+    use crate::entity::SearchDesc;
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, param_path};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, SearchRequest, Table};
     use crate::store::Order;
-    use crate::{Error, Problem, Result, Value};
+    use crate::{Code, Error, Problem, Result, Value};
 
     /// Most characters of what is searched for.
     const LONGEST: usize = 512;
@@ -123,23 +139,62 @@ mod run {
             bind::check(self.spec, table, call, &[])?;
             bind::check_operands(self.spec, &self.further, &call.args)?;
             let text = self.text(call)?;
-            let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.clone()))));
-            let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
-            let filter = found.and(bind::resolve(self.further.clone(), call.cx, &call.args)?);
-            let pagination = &table.desc.pagination;
-            let cursor = call.page.cursor.as_deref();
-            if self.kind.paginate {
-                let limit = Some(call.page.limit.unwrap_or(pagination.default_limit));
-                return table.page(call.cx, self.spec.name, filter, self.order.clone(), limit, cursor, call.form).await;
-            }
-            if cursor.is_some() {
+            let filter = bind::resolve(self.further.clone(), call.cx, &call.args)?;
+            if call.page.cursor.is_some() && !self.kind.paginate {
                 return Err(Error::invalid(Problem::new("query:cursor", "not_allowed", "the answer is an array without pages")));
             }
-            let limit = Some(call.page.limit.unwrap_or(pagination.max_limit));
-            match table.page(call.cx, self.spec.name, filter, self.order.clone(), limit, None, call.form).await? {
-                Outcome::Page { rows, .. } => Ok(Outcome::List(rows)),
-                other => Ok(other),
+            let page = match table.desc.search.as_ref().filter(|_| !self.kind.in_store) {
+                Some(search) => self.by_provider(table, call, search, &text, filter).await?,
+                None => self.in_store(table, call, &text, filter).await?,
+            };
+            match page {
+                Outcome::Page { rows, .. } if !self.kind.paginate => Ok(Outcome::List(rows)),
+                page => Ok(page),
             }
+        }
+
+        fn limit(&self, table: &Table, call: &Call<'_>) -> u32 {
+            let pagination = &table.desc.pagination;
+            let omitted = if self.kind.paginate { pagination.default_limit } else { pagination.max_limit };
+            call.page.limit.unwrap_or(omitted)
+        }
+
+        async fn in_store(&self, table: &Table, call: &Call<'_>, text: &str, filter: Filter) -> Result<Outcome> {
+            let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.to_owned()))));
+            let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
+            let (limit, cursor) = (Some(self.limit(table, call)), call.page.cursor.as_deref());
+            table.page(call.cx, self.spec.name, found.and(filter), self.order.clone(), limit, cursor, call.form).await
+        }
+
+        async fn by_provider(&self, table: &Table, call: &Call<'_>, search: &SearchDesc, text: &str, filter: Filter) -> Result<Outcome> {
+            let cursor = call.page.cursor.as_deref();
+            let request = SearchRequest {
+                route: self.spec.name,
+                text,
+                fields: self.kind.fields,
+                filter: filter.clone(),
+                limit: self.limit(table, call),
+                cursor,
+            };
+            let found = match table.search_index() {
+                Some(index) => table.search(call.cx, index, request, call.form).await,
+                None => Err(Error::unavailable(format!("search provider `{}` is not open yet", search.provider))),
+            };
+            let error = match found {
+                Err(error) if search.fallback => error,
+                found => return found,
+            };
+            match error.code() {
+                // Pages of one order are not continued in another.
+                Code::Unavailable if cursor.is_none() => {
+                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                    tracing::warn!(entity = table.desc.name, cause, "the store searches instead of the provider");
+                }
+                // It may be one of the store's own pages.
+                Code::InvalidCursor => {}
+                _ => return Err(error),
+            }
+            self.in_store(table, call, text, filter).await
         }
     }
 

@@ -271,6 +271,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether the search provider of its entity answers it, where there is one.
+    fn uses_provider(&self) -> bool {
+        false
+    }
+
     /// What it is made of, for a kind that merges other entities' records.
     fn derived(&self) -> Option<&super::Derive> {
         None

@@ -432,6 +432,24 @@ impl Adapters {
         }
     }
 
+    /// Makes the search index of `E` anew, from every record there is; says how many. Records are written and searched
+    /// meanwhile. An index follows changes by itself: this is for one that was lost or brought back from an old copy.
+    ///
+    /// # Errors
+    /// When `E` has no search provider; when the store or the provider fails.
+    pub async fn rebuild_search<E: Entity>(&self) -> Result<u64> {
+        self.rebuild_index(E::DESC.storage_name).await
+    }
+
+    /// Makes the search index of an entity anew.
+    pub(crate) async fn rebuild_index(&self, storage_name: &str) -> Result<u64> {
+        let table = self.table(storage_name);
+        match table.and_then(|table| Some((table, table.search_index()?))) {
+            Some((table, index)) => index.rebuild(table).await,
+            None => Err(Error::internal(format!("`{storage_name}` has no search index in this app"))),
+        }
+    }
+
     /// Every table.
     pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
         self.tables.values().map(Arc::clone).collect()

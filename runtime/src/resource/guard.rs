@@ -116,6 +116,19 @@ impl Guard {
         Ok(reach)
     }
 
+    /// Whose records a call sees: the fields of tenant and scopes with their values; nothing for the application itself.
+    ///
+    /// # Errors
+    /// As [`Guard::reach`].
+    pub(super) fn owners(&self, cx: &Cx, route: &RouteGuard) -> Result<Vec<(usize, Value)>> {
+        if cx.system_reason().is_some() {
+            return Ok(Vec::new());
+        }
+        let tenant = self.desc.tenant.map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
+        let scopes = route.scopes.iter().map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
+        tenant.into_iter().chain(scopes).collect()
+    }
+
     /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
     fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
         let Some(tenant) = self.desc.tenant else { return Ok(Value::Null) };

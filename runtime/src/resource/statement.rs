@@ -194,8 +194,9 @@ impl Statements {
     }
 
     /// From now on what changes records makes events. Doing so again changes nothing.
-    pub(super) fn emit(&self, emitter: Arc<Emitter>) {
-        self.emitter.get_or_init(|| emitter);
+    /// Answers the emitter that does it.
+    pub(super) fn emit(&self, emitter: Arc<Emitter>) -> &Emitter {
+        self.emitter.get_or_init(|| emitter)
     }
 
     /// Whether what changes records makes events.
@@ -368,7 +369,9 @@ impl Statements {
             let mut expired = args.clone();
             expired.truncate(guarded.base);
             expired.push(now);
-            if self.run(&cx, eviction, expired, Rows::count()).await?.count == 0 {
+            let mut removed = Rows::count();
+            removed.recording = self.emitter.get().and_then(|emitter| emitter.expiry(&cx));
+            if self.run(&cx, eviction, expired, removed).await?.count == 0 {
                 return first;
             }
             self.run_limited(&cx, statement, args, rows).await
@@ -420,6 +423,17 @@ impl Statements {
         let reach = guard.reach(cx, &self.route(guard, route).1, &mut owner)?;
         Guard::fingerprint(reach, &owner, out);
         Ok(())
+    }
+
+    /// Whose records a call sees on a route: fields and values; nothing for the application itself.
+    ///
+    /// # Errors
+    /// As [`Statements::admit`].
+    pub(super) fn owners(&self, cx: &Cx, route: &str) -> Result<Vec<(usize, Value)>> {
+        match &self.guard {
+            Some(guard) => guard.owners(cx, &self.route(guard, route).1),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Writes tenant, scopes and expiry into the values of a new record.

@@ -28,7 +28,7 @@ impl Table {
         let order = [ttl.field, primary].map(|field| Order { field, desc: false }).to_vec();
         let limit = Some(Source::Value(Value::Int(CHUNK as i64)));
         let find = self.unguarded(Plan::Select { filter: expired(), order, after: None, limit })?;
-        let remove = self.unguarded(Plan::Delete { filter: expired().and(Filter::cond(primary, Op::In, argument(1))), pick: None })?;
+        let remove = self.expiring(Plan::Delete { filter: expired().and(Filter::cond(primary, Op::In, argument(1))), pick: None })?;
         let mut removed = 0;
         loop {
             let found = self.execute(&cx, &find, vec![Value::Date(now)], self.rows(&Form::Records)).await?;

@@ -38,6 +38,8 @@ pub struct Table {
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
     /// Whose keys name its records, and what becomes of them.
     dependents: OnceLock<Vec<Dependent>>,
+    /// Its search index, once that is open.
+    pub(super) search: OnceLock<Arc<crate::search::Index>>,
 }
 
 impl std::fmt::Debug for Table {
@@ -93,6 +95,7 @@ impl Table {
             evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
             dependents: OnceLock::new(),
+            search: OnceLock::new(),
         })
     }
 
@@ -268,6 +271,11 @@ impl Table {
         self.statements.fingerprint(cx, route, out)
     }
 
+    /// Whose records a call sees on a route: fields and values.
+    pub(super) fn owners(&self, cx: &Cx, route: &str) -> Result<Vec<(usize, Value)>> {
+        self.statements.owners(cx, route)
+    }
+
     /// A statement without a guard.
     pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
         self.statements.unguarded(None, plan)
@@ -289,9 +297,14 @@ impl Table {
         self.statements.shape(route, key, plan)
     }
 
-    /// From now on what changes records makes events.
-    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) {
-        self.statements.emit(emitter);
+    /// From now on what changes records makes events; answers what makes them.
+    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) -> &crate::event::Emitter {
+        self.statements.emit(emitter)
+    }
+
+    /// A statement without a guard that removes expired records.
+    pub(super) fn expiring(&self, plan: Plan) -> Result<Prepared> {
+        self.statements.unguarded(Some(crate::event::EXPIRED), plan)
     }
 
     /// Whether what changes records makes events.

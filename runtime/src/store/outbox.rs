@@ -15,6 +15,12 @@ pub trait Outbox: Send + Sync {
     /// When what is there cannot serve as an outbox.
     fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
 
+    /// Whether a consumer of this name has been here before, so that it goes on where it stopped.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>>;
+
     /// The first events that a consumer has neither settled nor been given, in order, each with its place.
     ///
     /// `given` holds the places it was given since it settled, as they were given. Nothing waits where another process delivers

@@ -23,6 +23,8 @@ mod operations;
 mod permission_cost;
 mod permissions;
 mod policy;
+mod provider;
+mod provider_fixture;
 mod relation_cost;
 mod relation_permissions;
 mod relations;

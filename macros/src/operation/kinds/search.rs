@@ -32,12 +32,8 @@ impl Kind for Search {
 
     fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let fields = fields(args, scope);
-        if let Some(opt) = args.get("use_search_provider")
-            && opt.boolean(scope.d) == Some(true)
-        {
-            scope.d.error(&opt.key, "search providers are not supported yet").help("leave the option out: the store itself searches");
-        }
-        let first = *fields.first()?;
+        let in_store = provider(args, &fields, scope);
+        let first = fields.first()?.0;
         // The text is a parameter like others, and the first of them.
         let q = Ident::new("q", Span::call_site());
         let text = Param { element: true, ..Param::new(&q, Via::Param, first) };
@@ -52,11 +48,12 @@ impl Kind for Search {
         }
         optional.check(scope);
         let paginate = args.flag("paginate", scope.d);
-        let places = fields.iter().map(|field| expr::index(*field));
+        let places = fields.iter().map(|(field, _)| expr::index(*field));
         let filter = filter.map(|filter| quote!(.filter(#filter)));
         let paged = paginate.then(|| quote!(.paginate()));
+        let in_store = in_store.then(|| quote!(.in_store()));
         Some(Plan {
-            descriptor: quote!(__lp::Search::new(&[#(#places),*]) #filter #paged),
+            descriptor: quote!(__lp::Search::new(&[#(#places),*]) #filter #paged #in_store),
             shape: Shape::Collection { segments: Vec::new() },
             method: Method::Get,
             returns: if paginate { Returns::Page } else { Returns::List },
@@ -68,18 +65,18 @@ impl Kind for Search {
 }
 
 /// The fields that are searched: texts that clients may read.
-fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<usize> {
+fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
     let Some(opt) = args.get("fields") else { return Vec::new() };
     let idents = args.names("fields", scope.d);
     if idents.is_empty() && opt.is_empty_list() {
         scope.d.error(&opt.key, "`fields` is empty").help("`fields(title)`");
     }
-    let mut fields = Vec::new();
+    let mut fields: Vec<(usize, Ident)> = Vec::new();
     for ident in idents {
         let Some(field) = scope.field(&ident) else { continue };
         let of = scope.at(field);
         let name = ident.unraw();
-        if fields.contains(&field) {
+        if fields.iter().any(|(other, _)| *other == field) {
             scope.d.error(&ident, format!("field `{name}` repeated in fields"));
             continue;
         }
@@ -90,9 +87,35 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<usize> {
         } else if of.kind == Type::Other {
             scope.require(field, &ident, "TEXTS", &format!("search needs string fields, which `{name}` is not"));
         }
-        fields.push(field);
+        fields.push((field, ident));
     }
     fields
+}
+
+/// Whether the store searches although the entity has a provider. What a provider searches must be in its index.
+fn provider(args: &Args, fields: &[(usize, Ident)], scope: &mut Scope<'_>) -> bool {
+    let opt = args.get("use_search_provider");
+    let wanted = opt.and_then(|opt| opt.boolean(scope.d));
+    let model = scope.model;
+    match (&model.search, opt) {
+        (None, Some(opt)) if wanted == Some(true) => {
+            scope
+                .d
+                .error(&opt.key, format!("`{}` names no search provider", model.name))
+                .help("`#[entity(search(provider = \"tantivy\", fields(title = 1)))]`");
+        }
+        (Some(search), _) if wanted != Some(false) => {
+            for (field, at) in fields.iter().filter(|(field, _)| !search.holds(*field)) {
+                let name = &scope.at(*field).name;
+                scope
+                    .d
+                    .error(at, format!("`{name}` is not in the search index of {}", model.name))
+                    .help("add it to the fields of `search(..)`, or say `use_search_provider = false`");
+            }
+        }
+        _ => {}
+    }
+    wanted == Some(false) && model.search.is_some()
 }
 
 /// Where a filter uses the text that is searched for.

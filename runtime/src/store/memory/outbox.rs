@@ -80,6 +80,11 @@ impl Outbox for Queue {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
+        let known = self.0.lock().settled.contains_key(consumer);
+        Box::pin(std::future::ready(Ok(known)))
+    }
+
     fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         let state = self.0.lock();
         let settled = state.settled.get(consumer).copied().unwrap_or(state.last);

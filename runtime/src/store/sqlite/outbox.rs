@@ -108,6 +108,13 @@ impl Outbox for SqliteStore {
         })
     }
 
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = sqlx::query(SETTLED).bind(consumer).fetch_optional(&self.pool).await;
+            found.map(|row| row.is_some()).map_err(Error::unavailable)
+        })
+    }
+
     fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
             let after = given.last().copied().unwrap_or_default();

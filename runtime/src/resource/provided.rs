@@ -1,0 +1,186 @@
+//! Records by their keys, and searches that a provider answers: what it names is read under the guard of the call.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::page::lift;
+use super::{Form, Outcome, Table};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::search::{Find, Hit, Index};
+use crate::store::{After, Order, Plan, Rows};
+use crate::validate::list_value;
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// Hits looked at for one page. Behind so many that the caller cannot see, the search ends.
+const MOST: usize = 10_000;
+/// Hits asked for, and records read, at a time.
+const CHUNK: usize = 1_000;
+
+/// A search of a provider's index.
+pub(crate) struct SearchRequest<'a> {
+    /// The operation.
+    pub(crate) route: &'static str,
+    /// What is searched for.
+    pub(crate) text: &'a str,
+    /// In which fields.
+    pub(crate) fields: &'a [usize],
+    /// What hits must satisfy besides, with fixed values.
+    pub(crate) filter: Filter,
+    /// Most records.
+    pub(crate) limit: u32,
+    /// Where the page before ended.
+    pub(crate) cursor: Option<&'a str>,
+}
+
+impl Table {
+    /// The visible records with these keys that match a filter with fixed values, in the order of keys: in one statement.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn among(&self, cx: &Cx, route: &'static str, keys: &[Value], filter: Filter) -> Result<Rows> {
+        let mut rows = Rows::records(self.desc);
+        if keys.is_empty() {
+            rows.count = 0;
+            return Ok(rows);
+        }
+        let (mut args, mut shape) = (vec![list_value(keys)], vec![b'k', b's']);
+        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let one_of = Filter::cond(self.desc.primary, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }));
+        let order = vec![Order { field: self.desc.primary, desc: false }];
+        let plan = || Plan::Select { filter: one_of.and(filter), order, after: None, limit: None };
+        let statement = self.shape(route, &shape, plan)?;
+        self.execute(cx, &statement, args, rows).rows().await
+    }
+
+    /// The visible records behind a key, in the order of keys.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn following(&self, cx: &Cx, route: &'static str, after: Option<Value>, limit: u32) -> Result<Rows> {
+        let limit = Value::Int(i64::from(limit));
+        let shape = if after.is_some() { &b"na"[..] } else { b"n" };
+        let args: Vec<Value> = [limit].into_iter().chain(after).collect();
+        let after = (args.len() > 1).then(|| After { keys: vec![Some(1)] });
+        let plan = || Plan::Select {
+            filter: Filter::TRUE,
+            order: vec![Order { field: self.desc.primary, desc: false }],
+            after,
+            limit: Some(Source::Arg { index: 0, nullable: false }),
+        };
+        let statement = self.shape(route, shape, plan)?;
+        self.execute(cx, &statement, args, Rows::records(self.desc)).rows().await
+    }
+
+    /// The index of the entity; only the first call does anything.
+    pub(crate) fn set_search(&self, index: Arc<Index>) {
+        // Each index is opened once.
+        drop(self.search.set(index));
+    }
+
+    /// The index of the entity, once it has been opened.
+    pub(crate) fn search_index(&self) -> Option<&Arc<Index>> {
+        self.search.get()
+    }
+
+    /// A page of what a provider finds, in its order.
+    ///
+    /// # Errors
+    /// `invalid_cursor`; `validation_failed` for a limit of 0; `unavailable` when the provider fails.
+    pub(crate) async fn search(&self, cx: &Cx, index: &Index, request: SearchRequest<'_>, form: &Form) -> Result<Outcome> {
+        let SearchRequest { route, text, fields, filter, limit, cursor } = request;
+        if limit == 0 {
+            return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
+        }
+        let limit = limit.min(self.desc.pagination.max_limit) as usize;
+        let context = self.search_context(cx, route, text, &filter)?;
+        let mut after = cursor.map(|cursor| self.opened(cursor, &context)).transpose()?;
+        let owners = self.owners(cx, route)?;
+        let find = Find { text, fields, owners: &owners };
+        let mut page = self.rows(form).limit(limit, Vec::new());
+        let mut last = None;
+        let (mut seen, mut looked) = (HashSet::new(), 0);
+        let mut ask = limit + 1;
+        while !page.more && looked < MOST {
+            let mut hits = index.hits(&find, after.as_ref(), ask).await?;
+            hits.truncate(ask);
+            let ends = hits.len() < ask;
+            looked += hits.len();
+            after = hits.last().cloned();
+            // An index may say what it likes: no record is shown twice, and what cannot be a key is none.
+            let hits: Vec<(Hit, Value)> = hits
+                .into_iter()
+                .filter(|hit| seen.insert(hit.id.clone()))
+                .filter_map(|hit| self.parse_id(&hit.id).map(|key| (hit, key)))
+                .collect();
+            if !hits.is_empty() {
+                self.show(cx, route, hits, &filter, &mut page, &mut last).await?;
+            } else if !ends {
+                // The same hits again and again.
+                break;
+            }
+            if ends {
+                break;
+            }
+            ask = (ask * 2).min(CHUNK.max(limit + 1));
+        }
+        if looked >= MOST && !page.more {
+            tracing::warn!(entity = self.desc.name, looked, "a search has ended behind hits that its caller cannot see");
+        }
+        // The cursor names a record that the caller has seen, never one that was dropped.
+        let seal = |Hit { id, score }: Hit| self.cursors().seal(&[Value::Float(score), Value::Text(id)], &context);
+        let next_cursor = last.filter(|_| page.more).map(seal);
+        Ok(Outcome::Page { rows: page, next_cursor })
+    }
+
+    /// Puts the records of some hits on a page, in the order of the hits: those that the caller can see.
+    async fn show(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        hits: Vec<(Hit, Value)>,
+        filter: &Filter,
+        page: &mut Rows,
+        last: &mut Option<Hit>,
+    ) -> Result<()> {
+        let keys: Vec<Value> = hits.iter().map(|(_, key)| key.clone()).collect();
+        let found = self.among(cx, route, &keys, filter.clone()).await?;
+        let id = |record: &[Value]| match &record[self.desc.primary] {
+            Value::Int(key) => key.to_string(),
+            key => key.as_text().unwrap_or_default().to_owned(),
+        };
+        let mut records: HashMap<String, Box<[Value]>> = found.records.into_iter().map(|record| (id(&record), record)).collect();
+        for (hit, _) in hits {
+            let Some(record) = records.remove(&hit.id) else { continue };
+            if !page.push(&record[..]) {
+                break;
+            }
+            *last = Some(hit);
+        }
+        Ok(())
+    }
+
+    /// What a page has in common with the one before.
+    fn search_context(&self, cx: &Cx, route: &'static str, text: &str, filter: &Filter) -> Result<Vec<u8>> {
+        let mut context = Vec::with_capacity(128);
+        for part in [self.desc.storage_name, "search provider", route, text] {
+            context.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            context.extend_from_slice(part.as_bytes());
+        }
+        self.fingerprint(cx, route, &mut context)?;
+        let mut args = Vec::new();
+        lift(filter.clone(), cx.now(), &mut args, &mut context);
+        // A later page reads a later clock.
+        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
+            super::cursor::encode(value, &mut context);
+        }
+        Ok(context)
+    }
+
+    fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
+        match &self.cursors().open(cursor, 2, context)?[..] {
+            [Value::Float(score), Value::Text(id)] => Ok(Hit { id: id.clone(), score: *score }),
+            // Only what was sealed is opened, and nothing else is sealed for this context.
+            _ => Err(Error::internal("a cursor of a search holds something else")),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The consumer that keeps an index: told of every change, it indexes what is there now.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Index;
+use super::index::CHUNK;
+use crate::Result;
+use crate::event::{EntityEvent, EventSink};
+use crate::resource::{BoxFuture, Table};
+
+/// Keeps the index of one entity.
+pub(super) struct Feed {
+    pub(super) index: Arc<Index>,
+    pub(super) table: Arc<Table>,
+}
+
+impl EventSink for Feed {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut seen = HashSet::new();
+            let affected = events.iter().flat_map(EntityEvent::affected).filter(|id| seen.insert(*id));
+            let ids: Vec<String> = affected.map(str::to_owned).collect();
+            for ids in ids.chunks(CHUNK) {
+                self.index.refresh(&self.table, ids).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn needs_records(&self) -> bool {
+        true
+    }
+}
