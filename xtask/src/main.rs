@@ -11,7 +11,8 @@ mod postgres;
 const FEATURES: [&str; 2] = ["--features", "linchpin/postgres"];
 
 const HELP: &str = "\
-cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests and the instruction counts
+cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search
+cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let fast = args.iter().any(|a| a == "--fast");
     let done = match args.first().map(String::as_str) {
         Some("test") => test(fast),
+        Some("search") => search(),
         Some("bench") => bench::run(&args),
         Some("expand-size") => expand_size::run(),
         _ => {
@@ -47,7 +49,8 @@ fn test(fast: bool) -> Result<(), String> {
     let mut note = |done: Result<(), String>| failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     if !fast {
-        note(step("lints", cargo(&["clippy", "--workspace", "--all-targets"]).args(FEATURES).args(["--", "-D", "warnings"])));
+        let workspace = ["clippy", "--workspace", "--exclude", SEARCH, "--all-targets"];
+        note(step("lints", cargo(&workspace).args(FEATURES).args(["--", "-D", "warnings"])));
     }
     // Declarations alone, the server without a store, and with the embedded one alone: what others may build.
     for features in ["", "server", "sqlite"] {
@@ -56,15 +59,16 @@ fn test(fast: bool) -> Result<(), String> {
     }
     // A snapshot that changed is a failure to review, never an update.
     note(postgres::installed());
-    let mut tests = cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+    let mut tests = cargo(&["test", "--workspace", "--exclude", SEARCH, "--all-targets", "--no-fail-fast"]);
     tests.args(FEATURES);
     if fast {
         tests.args(["--exclude", "ui-tests"]);
     }
     note(step("tests", tests.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS")));
-    note(step("documentation examples", cargo(&["test", "--workspace", "--doc"]).args(FEATURES)));
+    note(step("documentation examples", cargo(&["test", "--workspace", "--exclude", SEARCH, "--doc"]).args(FEATURES)));
     note(expand_size::run());
     if !fast {
+        note(search());
         note(bench::gate());
     }
     let took = started.elapsed().as_secs();
@@ -73,6 +77,14 @@ fn test(fast: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{} of the steps failed, after {took} s:\n  {}", failed.len(), failed.join("\n  ")))
+}
+
+/// The search provider: apart from the rest, which compiles no full-text engine.
+const SEARCH: &str = "linchpin-search-tantivy";
+
+fn search() -> Result<(), String> {
+    step("lints of the search provider", &mut cargo(&["clippy", "-p", SEARCH, "--all-targets", "--", "-D", "warnings"]))?;
+    step("tests of the search provider", &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]))
 }
 
 fn cargo(args: &[&str]) -> Command {

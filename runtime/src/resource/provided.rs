@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::cursor::Position;
 use super::page::lift;
 use super::{Form, Outcome, Table};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -177,10 +178,12 @@ impl Table {
     }
 
     fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
-        match &self.cursors().open(cursor, 2, context)?[..] {
+        // Only what was sealed is opened, and nothing else is sealed for this context. Keys are short.
+        let wrong = || Error::internal("a cursor of a search holds something else");
+        let Position::Values(values) = self.cursors().open(cursor, 2, context)? else { return Err(wrong()) };
+        match &values[..] {
             [Value::Float(score), Value::Text(id)] => Ok(Hit { id: id.clone(), score: *score }),
-            // Only what was sealed is opened, and nothing else is sealed for this context.
-            _ => Err(Error::internal("a cursor of a search holds something else")),
+            _ => Err(wrong()),
         }
     }
 }

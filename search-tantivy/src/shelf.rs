@@ -1,0 +1,270 @@
+//! One index: its files, its writer, and what it knows of itself.
+//!
+//! What it knows travels with each commit, so that it is never ahead of the documents nor behind them.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use linchpin::search::{Change, Document, Hit, Opened, SearchIndex};
+use linchpin::{Error, Result, Uuid};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tantivy::query::InvertedIndexRangeQuery;
+use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
+
+use crate::best::{Best, ID};
+use crate::words::{self, ANALYZER};
+
+/// Memory of a writer: one thread, twice the least that tantivy takes.
+const BUDGET: usize = 30_000_000;
+/// Marks a folder as ours, so that nothing else is ever removed.
+const MARK: &str = "linchpin-search-index";
+
+/// An open index.
+pub(crate) struct Shelf {
+    index: Index,
+    reader: IndexReader,
+    fields: Fields,
+    state: Mutex<State>,
+    writer: Mutex<Writer>,
+    /// Held as long as the index is open; of one in a folder.
+    lock: Option<File>,
+}
+
+/// Made when it is needed, given up when it fails: it cannot be used any more then.
+#[derive(Default)]
+struct Writer(Option<IndexWriter>);
+
+impl std::fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shelf").field("state", &*self.state.lock()).finish_non_exhaustive()
+    }
+}
+
+/// What an index knows of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// What its documents hold.
+    layout: String,
+    /// Tells it from every other index.
+    copy: String,
+    /// How often it was made.
+    generation: u64,
+    /// Whether it was finished the last time.
+    complete: bool,
+}
+
+struct Fields {
+    id: Field,
+    generation: Field,
+    texts: Vec<Field>,
+    owners: Vec<Field>,
+}
+
+impl Fields {
+    fn new(index: &SearchIndex) -> (Schema, Self) {
+        let mut schema = Schema::builder();
+        let words = TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs);
+        let words = TextOptions::default().set_indexing_options(words);
+        let fields = Self {
+            id: schema.add_text_field(ID, STRING | FAST),
+            generation: schema.add_u64_field("generation", INDEXED),
+            texts: (0..index.fields.len()).map(|n| schema.add_text_field(&format!("text{n}"), words.clone())).collect(),
+            owners: (0..index.owners.len()).map(|n| schema.add_text_field(&format!("owner{n}"), STRING)).collect(),
+        };
+        (schema.build(), fields)
+    }
+
+    fn document(&self, document: &Document, generation: u64) -> TantivyDocument {
+        let mut out = TantivyDocument::default();
+        out.add_text(self.id, &document.id);
+        out.add_u64(self.generation, generation);
+        for (field, text) in self.texts.iter().zip(&document.texts) {
+            out.add_text(*field, text);
+        }
+        for (field, owner) in self.owners.iter().zip(&document.owners) {
+            out.add_text(*field, owned(owner.as_deref()));
+        }
+        out
+    }
+}
+
+/// An owner as a term: one without a value is not one with an empty value.
+fn owned(owner: Option<&str>) -> String {
+    owner.map_or_else(|| "-".to_owned(), |owner| format!("={owner}"))
+}
+
+/// What the documents of an index hold: another layout is another index.
+fn layout(index: &SearchIndex) -> String {
+    let fields: Vec<&str> = index.fields.iter().map(|field| field.name).collect();
+    serde_json::json!([ANALYZER, fields, index.owners]).to_string()
+}
+
+impl Shelf {
+    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that cannot be used.
+    pub(crate) fn open(place: Option<&Path>, index: &SearchIndex) -> Result<Self> {
+        let Some(place) = place else {
+            let (schema, _) = Fields::new(index);
+            return Self::with(Index::create_in_ram(schema), index, None).map_err(|error| internal(&error));
+        };
+        let cannot = |what: &str, path: &Path, error: &dyn std::fmt::Display| {
+            Error::internal(format!("cannot {what} `{}`: {error}", path.display()))
+        };
+        std::fs::create_dir_all(place).map_err(|error| cannot("make", place, &error))?;
+        let lock = lock(&place.join(format!("{}.lock", index.name)))?;
+        let folder = place.join(format!("{}.index", index.name));
+        if folder.join(MARK).exists() {
+            // Damage may show as a panic as well.
+            let old = std::panic::catch_unwind(|| Self::existing(&folder, index));
+            match old {
+                Ok(Ok(Some(opened))) => return Ok(Self { lock: Some(lock), ..opened }),
+                Ok(Ok(None)) => tracing::info!(entity = index.entity, "the fields of the search index have changed: it is made anew"),
+                Ok(Err(error)) => {
+                    tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is made anew");
+                }
+                Err(_) => tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew"),
+            }
+            std::fs::remove_dir_all(&folder).map_err(|error| cannot("remove", &folder, &error))?;
+        } else if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
+            let text = "it holds something else than a search index; give the app another folder, or remove it";
+            return Err(cannot("use", &folder, &text));
+        }
+        std::fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
+        File::create(folder.join(MARK)).map_err(|error| cannot("write into", &folder, &error))?;
+        let (schema, _) = Fields::new(index);
+        let made = Index::create_in_dir(&folder, schema).and_then(|made| Self::with(made, index, Some(lock)));
+        made.map_err(|error| cannot("make an index in", &folder, &error))
+    }
+
+    /// The index in a folder, if it is whole; `None` when its documents hold something else.
+    fn existing(folder: &Path, index: &SearchIndex) -> tantivy::Result<Option<Self>> {
+        let old = Index::open_in_dir(folder)?;
+        let damaged = old.validate_checksum()?;
+        if !damaged.is_empty() {
+            return Err(TantivyError::InternalError(format!("the checksums of {damaged:?} are wrong")));
+        }
+        let state = old.load_metas()?.payload.and_then(|text| serde_json::from_str::<State>(&text).ok());
+        let (schema, _) = Fields::new(index);
+        match state {
+            Some(state) if state.layout == layout(index) && old.schema() == schema => Self::with(old, index, None).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn with(index: Index, of: &SearchIndex, lock: Option<File>) -> tantivy::Result<Self> {
+        index.tokenizers().register(ANALYZER, words::analyzer());
+        let (_, fields) = Fields::new(of);
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        let known = index.load_metas()?.payload.and_then(|text| serde_json::from_str(&text).ok());
+        let fresh = || State { layout: layout(of), copy: Uuid::new_v7().to_string(), generation: 0, complete: false };
+        let state = Mutex::new(known.unwrap_or_else(fresh));
+        Ok(Self { index, reader, fields, state, writer: Mutex::default(), lock })
+    }
+
+    pub(crate) fn opened(&self) -> Opened {
+        let state = self.state.lock();
+        // What is in memory is nobody else's, and is made anew at every start: it needs no name of its own.
+        Opened { complete: state.complete, copy: self.lock.as_ref().map(|_| state.copy.clone()) }
+    }
+
+    pub(crate) fn apply(&self, changes: Vec<Change>) -> Result<()> {
+        let state = self.state.lock().clone();
+        self.commit(state, |writer, state| {
+            for change in changes {
+                let id = match &change {
+                    Change::Put(document) => &document.id,
+                    Change::Remove(id) => id,
+                };
+                writer.delete_term(Term::from_field_text(self.fields.id, id));
+                if let Change::Put(document) = &change {
+                    writer.add_document(self.fields.document(document, state.generation))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn begin(&self) -> Result<()> {
+        let state = self.state.lock().clone();
+        self.commit(State { generation: state.generation + 1, complete: false, ..state }, |_, _| Ok(()))
+    }
+
+    pub(crate) fn finish(&self) -> Result<()> {
+        let state = self.state.lock().clone();
+        self.commit(State { complete: true, ..state }, |writer, state| {
+            let term = |generation| Term::from_field_u64(self.fields.generation, generation);
+            let earlier = (std::ops::Bound::Included(term(0)), std::ops::Bound::Excluded(term(state.generation)));
+            writer.delete_query(Box::new(InvertedIndexRangeQuery::new(earlier.0, earlier.1))).map(drop)
+        })
+    }
+
+    /// Makes changes last, together with what the index knows of itself then.
+    fn commit(&self, state: State, change: impl FnOnce(&mut IndexWriter, &State) -> tantivy::Result<()>) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let work = || {
+            if writer.0.is_none() {
+                writer.0 = Some(self.index.writer_with_num_threads(1, BUDGET)?);
+            }
+            let Some(open) = &mut writer.0 else { return Ok(()) };
+            change(open, &state)?;
+            let mut prepared = open.prepare_commit()?;
+            prepared.set_payload(&serde_json::to_string(&state)?);
+            prepared.commit()?;
+            self.reader.reload()
+        };
+        match work() {
+            Ok(()) => {
+                *self.state.lock() = state;
+                Ok(())
+            }
+            Err(error) => {
+                // What it has not committed must not come along with the next commit.
+                writer.0 = None;
+                Err(internal(&error))
+            }
+        }
+    }
+
+    pub(crate) fn find(
+        &self,
+        text: &str,
+        fields: &[(usize, f32)],
+        owners: &[(usize, Option<String>)],
+        after: Option<&Hit>,
+        limit: usize,
+    ) -> Result<Vec<Hit>> {
+        let fields: Vec<(Field, f32)> = fields.iter().filter_map(|(at, weight)| Some((*self.fields.texts.get(*at)?, *weight))).collect();
+        let Some(words) = words::words(text).filter(|_| limit > 0 && !fields.is_empty()) else { return Ok(Vec::new()) };
+        let owner =
+            |(at, owner): &(usize, Option<String>)| Some(Term::from_field_text(*self.fields.owners.get(*at)?, &owned(owner.as_deref())));
+        let query = words::query(&words, &fields, owners.iter().filter_map(owner).collect());
+        self.reader.searcher().search(&query, &Best { limit, after }).map_err(|error| internal(&error))
+    }
+
+    /// Ends what works in the background.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self.writer.lock().0.take() {
+            Some(writer) => writer.wait_merging_threads().map_err(|error| internal(&error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The right to use an index, which ends with the process.
+fn lock(path: &Path) -> Result<File> {
+    let cannot = |error: std::io::Error| Error::internal(format!("cannot lock `{}`: {error}", path.display()));
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
+        Err(TryLockError::WouldBlock) => Err(Error::internal(format!(
+            "`{}` is locked: another process uses the index; stop it, or give each process a folder of its own",
+            path.display()
+        ))),
+    }
+}
+
+fn internal(error: &TantivyError) -> Error {
+    Error::internal(error.to_string())
+}

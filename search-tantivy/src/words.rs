@@ -1,0 +1,93 @@
+//! From what a client wrote to what is looked up. No text is ever read as a query.
+
+use std::collections::HashSet;
+use std::ops::Bound;
+
+use tantivy::Term;
+use tantivy::query::{BooleanQuery, BoostQuery, ConstScoreQuery, InvertedIndexRangeQuery, Occur, Query, TermQuery};
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::tokenizer::{AsciiFoldingFilter, LowerCaser, RemoveLongFilter, SimpleTokenizer, TextAnalyzer};
+
+/// The name of the analyzer in the schema. Another way of cutting texts needs another name.
+pub(crate) const ANALYZER: &str = "linchpin_words_1";
+/// Words of so many bytes are not indexed.
+const LONG: usize = 128;
+/// What the beginning of a word counts beside the whole word.
+const BEGINNING: f32 = 0.5;
+
+/// How texts are cut into words.
+pub(crate) fn analyzer() -> TextAnalyzer {
+    TextAnalyzer::builder(SimpleTokenizer::default())
+        .filter(RemoveLongFilter::limit(LONG))
+        .filter(LowerCaser)
+        .filter(AsciiFoldingFilter)
+        .build()
+}
+
+/// The words of what is searched for, in order, each once; `None` when nothing can fit.
+pub(crate) fn words(text: &str) -> Option<Vec<String>> {
+    let mut raw = TextAnalyzer::from(SimpleTokenizer::default());
+    let mut found = false;
+    let mut too_long = false;
+    raw.token_stream(text).process(&mut |token| {
+        found = true;
+        too_long |= token.text.len() >= LONG;
+    });
+    // Leaving out a word that no text has would find too much.
+    if too_long || !found {
+        return None;
+    }
+    let mut words: Vec<String> = Vec::new();
+    analyzer().token_stream(text).process(&mut |token| words.push(token.text.clone()));
+    // The last one stays at the end: it may be the beginning of a word.
+    let last = words.pop()?;
+    let mut seen = HashSet::new();
+    words.retain(|word| *word != last && seen.insert(word.clone()));
+    words.push(last);
+    Some(words)
+}
+
+/// Records with every word in one of the fields, the last one also as a beginning.
+pub(crate) fn query(words: &[String], fields: &[(Field, f32)], owners: Vec<Term>) -> Box<dyn Query> {
+    let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(words.len() + owners.len());
+    for (n, word) in words.iter().enumerate() {
+        let mut places: Vec<(Occur, Box<dyn Query>)> = Vec::new();
+        for (field, weight) in fields {
+            let whole = TermQuery::new(Term::from_field_text(*field, word), IndexRecordOption::WithFreqs);
+            places.push((Occur::Should, Box::new(BoostQuery::new(Box::new(whole), *weight))));
+            if n + 1 == words.len() {
+                let beginning = ConstScoreQuery::new(Box::new(begins(*field, word)), BEGINNING * weight);
+                places.push((Occur::Should, Box::new(beginning)));
+            }
+        }
+        all.push((Occur::Must, Box::new(BooleanQuery::new(places))));
+    }
+    for owner in owners {
+        let owned = TermQuery::new(owner, IndexRecordOption::Basic);
+        all.push((Occur::Must, Box::new(ConstScoreQuery::new(Box::new(owned), 0.0))));
+    }
+    Box::new(BooleanQuery::new(all))
+}
+
+/// Words that begin so. No character comes behind the last one of Unicode.
+fn begins(field: Field, word: &str) -> InvertedIndexRangeQuery {
+    let (first, last) = (Term::from_field_text(field, word), Term::from_field_text(field, &format!("{word}{}", char::MAX)));
+    InvertedIndexRangeQuery::new(Bound::Included(first), Bound::Included(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_into_words() {
+        let cut = |text| words(text).unwrap_or_default();
+        assert_eq!(cut("Crème Brûlée, CAFÉ-au-lait!"), ["creme", "brulee", "cafe", "au", "lait"]);
+        assert_eq!(cut("Straße ΟΔΟΣ 2nd"), ["strasse", "οδοσ", "2nd"]);
+        assert_eq!(cut("a b a c b"), ["a", "c", "b"], "each once, the last one last");
+        assert_eq!(cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"), ["title", "x", "and", "not", "y", "z", "3", "9", "a", "to", "b"]);
+        assert_eq!(words("%% -- \"\" ()"), None);
+        assert_eq!(words(&format!("a {} b", "x".repeat(128))), None, "no text has such a word");
+        assert!(words(&format!("a {} b", "x".repeat(127))).is_some());
+    }
+}
