@@ -24,8 +24,17 @@ pub(crate) fn analyzer() -> TextAnalyzer {
         .build()
 }
 
-/// The words of what is searched for, in order, each once; `None` when nothing can fit.
-pub(crate) fn words(text: &str) -> Option<Vec<String>> {
+/// What is searched for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Words {
+    /// Each once.
+    whole: Vec<String>,
+    /// The last word, of which the rest may be missing; `None` when it is one of the others as well.
+    beginning: Option<String>,
+}
+
+/// The words of what is searched for, in order; `None` when nothing can fit.
+pub(crate) fn words(text: &str) -> Option<Words> {
     let mut raw = TextAnalyzer::from(SimpleTokenizer::default());
     let mut found = false;
     let mut too_long = false;
@@ -39,23 +48,23 @@ pub(crate) fn words(text: &str) -> Option<Vec<String>> {
     }
     let mut words: Vec<String> = Vec::new();
     analyzer().token_stream(text).process(&mut |token| words.push(token.text.clone()));
-    // The last one stays at the end: it may be the beginning of a word.
     let last = words.pop()?;
     let mut seen = HashSet::new();
-    words.retain(|word| *word != last && seen.insert(word.clone()));
-    words.push(last);
-    Some(words)
+    words.retain(|word| seen.insert(word.clone()));
+    let beginning = (!seen.contains(&last)).then_some(last);
+    Some(Words { whole: words, beginning })
 }
 
 /// Records with every word in one of the fields, the last one also as a beginning.
-pub(crate) fn query(words: &[String], fields: &[(Field, f32)], owners: Vec<Term>) -> Box<dyn Query> {
-    let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(words.len() + owners.len());
-    for (n, word) in words.iter().enumerate() {
+pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -> Box<dyn Query> {
+    let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(words.whole.len() + 1 + owners.len());
+    let whole = words.whole.iter().map(|word| (word, false));
+    for (word, may_begin) in whole.chain(words.beginning.iter().map(|word| (word, true))) {
         let mut places: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for (field, weight) in fields {
             let whole = TermQuery::new(Term::from_field_text(*field, word), IndexRecordOption::WithFreqs);
             places.push((Occur::Should, Box::new(BoostQuery::new(Box::new(whole), *weight))));
-            if n + 1 == words.len() {
+            if may_begin {
                 let beginning = ConstScoreQuery::new(Box::new(begins(*field, word)), BEGINNING * weight);
                 places.push((Occur::Should, Box::new(beginning)));
             }
@@ -81,11 +90,16 @@ mod tests {
 
     #[test]
     fn texts_are_cut_into_words() {
-        let cut = |text| words(text).unwrap_or_default();
-        assert_eq!(cut("Crème Brûlée, CAFÉ-au-lait!"), ["creme", "brulee", "cafe", "au", "lait"]);
-        assert_eq!(cut("Straße ΟΔΟΣ 2nd"), ["strasse", "οδοσ", "2nd"]);
-        assert_eq!(cut("a b a c b"), ["a", "c", "b"], "each once, the last one last");
-        assert_eq!(cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"), ["title", "x", "and", "not", "y", "z", "3", "9", "a", "to", "b"]);
+        let cut = |text| {
+            let Words { mut whole, beginning } = words(text).unwrap_or(Words { whole: Vec::new(), beginning: None });
+            whole.extend(beginning.map(|word| format!("{word}…")));
+            whole
+        };
+        assert_eq!(cut("Crème Brûlée, CAFÉ-au-lait!"), ["creme", "brulee", "cafe", "au", "lait…"]);
+        assert_eq!(cut("Straße ΟΔΟΣ 2nd"), ["strasse", "οδοσ", "2nd…"]);
+        assert_eq!(cut("a b a c"), ["a", "b", "c…"], "each once");
+        assert_eq!(cut("a b a"), ["a", "b"], "a whole word is its own beginning");
+        assert_eq!(cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"), ["title", "x", "and", "not", "y", "z", "3", "9", "a", "to", "b…"]);
         assert_eq!(words("%% -- \"\" ()"), None);
         assert_eq!(words(&format!("a {} b", "x".repeat(128))), None, "no text has such a word");
         assert!(words(&format!("a {} b", "x".repeat(127))).is_some());

@@ -254,7 +254,7 @@ fn kills_between_commit_and_indexing_lose_nothing() {
     for round in 0..6 {
         let before = support::stored(folder.path());
         let mut child = support::program(folder.path());
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while support::stored(folder.path()) < before + 20 {
             assert!(std::time::Instant::now() < deadline, "the program does not write");
             std::thread::sleep(std::time::Duration::from_millis(5));

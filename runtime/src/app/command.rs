@@ -91,7 +91,7 @@ impl App {
     }
 
     /// `search rebuild <entity>`: starts everything but the server, and makes indexes anew.
-    async fn search(self, args: &[String]) -> Result<String> {
+    pub(crate) async fn search(self, args: &[String]) -> Result<String> {
         let refused = |text: String| Err(Error::new(Code::Internal, text));
         let searched: Vec<&'static EntityDesc> =
             self.packages.iter().flat_map(|p| p.entities).map(|e| e.desc).filter(|desc| desc.search.is_some()).collect();

@@ -11,6 +11,8 @@
 mod feed;
 mod index;
 mod registry;
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;
 
 use std::time::Duration;
 

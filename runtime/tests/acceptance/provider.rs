@@ -589,3 +589,76 @@ async fn a_provider_that_nobody_registers_stops_the_start() {
     let error = app().search_provider("words", Words::default()).search_provider("words", Words::default()).start().await.unwrap_err();
     assert_eq!(error.to_string(), "two search providers are named `words`: each needs a name of its own");
 }
+
+/// Hands on what it is told.
+struct Told {
+    out: tokio::sync::mpsc::UnboundedSender<(String, usize, Json)>,
+    records: bool,
+}
+
+impl linchpin::EventSink for Told {
+    fn publish<'a>(&'a self, events: &'a [linchpin::EntityEvent]) -> linchpin::BoxFuture<'a, linchpin::Result<()>> {
+        for event in events.iter().filter(|event| event.record_id.is_none()) {
+            let _ = self.out.send((event.name.clone(), event.keys.len(), event.payload.clone()));
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn needs_records(&self) -> bool {
+        self.records
+    }
+}
+
+/// Who needs records is told the keys of a batch, in chunks; everybody else is told one event, as if nobody did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_batches_are_for_those_who_need_them() {
+    for sqlite in [false, true] {
+        let (out, mut plain) = tokio::sync::mpsc::unbounded_channel();
+        let (more_out, mut records) = tokio::sync::mpsc::unbounded_channel();
+        let more = |app: App| {
+            app.search_provider("words", Words::default())
+                .event_sink("plain", Told { out, records: false })
+                .event_sink("records", Told { out: more_out, records: true })
+        };
+        let s = if sqlite { Server::sqlite_with(&LIBRARY, more).await } else { Server::memory_with(&LIBRARY, more).await };
+        let papers = s.running().adapter::<Paper>().unwrap();
+        let cx = linchpin::Cx::system("a test");
+        let made = cx.transaction(async |cx| {
+            for n in 0..1203 {
+                let (id, title) = (Some(format!("p{n:04}")), "old".to_owned());
+                papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
+            }
+            Ok(())
+        });
+        made.await.unwrap();
+        for rank in [0, 1, 0] {
+            s.post("/papers/rename-all", json!({"rank": rank, "title": "new"})).await;
+        }
+        // An expired record that stands in the way is told to those who need records alone.
+        let token = s.token_in("ann", "red");
+        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+        for _ in 0..2 {
+            let reply = s.raw("POST", "/secrets", &headers, "{\"slug\":\"s\",\"text\":\"t\"}").await;
+            assert_eq!(reply.status, 201, "{reply:?}");
+            s.advance(3_600_001);
+        }
+        s.post("/papers/clear", json!({"rank": 0})).await;
+        let count = json!({"count": 1203});
+        let mut told = Vec::new();
+        while told.last().is_none_or(|(name, ..): &(String, usize, Json)| name != "papers.clear") {
+            told.push(tokio::time::timeout(Duration::from_secs(30), plain.recv()).await.expect("told in time").unwrap());
+        }
+        let event = |name: &str, keys: usize| (name.to_owned(), keys, count.clone());
+        assert_eq!(told, [event("papers.rename-all", 0), event("papers.rename-all", 0), event("papers.clear", 0)]);
+        let mut told = Vec::new();
+        while told.iter().map(|(name, keys, _): &(String, usize, Json)| if name == "papers.clear" { *keys } else { 0 }).sum::<usize>()
+            < 1203
+        {
+            told.push(tokio::time::timeout(Duration::from_secs(30), records.recv()).await.expect("told in time").unwrap());
+        }
+        let chunks = |name: &str| [500, 500, 203].map(|keys| event(name, keys)).to_vec();
+        let expired = ("secrets.expired".to_owned(), 1, json!({"count": 1}));
+        let expected = [chunks("papers.rename-all"), chunks("papers.rename-all"), vec![expired], chunks("papers.clear")].concat();
+        assert_eq!(told, expected);
+    }
+}

@@ -93,7 +93,7 @@ pub async fn start(folder: &Path) -> Library {
 
 /// Waits until something holds.
 pub async fn eventually(holds: impl AsyncFn() -> bool) {
-    let waited = tokio::time::timeout(Duration::from_secs(60), async {
+    let waited = tokio::time::timeout(Duration::from_mins(1), async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -134,7 +134,8 @@ impl Library {
     /// Many at once.
     pub async fn articles(&self, count: usize) {
         let articles = self.running.adapter::<Article>().unwrap();
-        let made = Cx::system("a test").transaction(async |cx| {
+        let cx = Cx::system("a test");
+        let made = cx.transaction(async |cx| {
             for n in 0..count {
                 let (id, title, body) = (format!("bulk-{n:04}"), "many".to_owned(), "bulk".to_owned());
                 articles.create(cx, ArticleCreate { id, title, body }).await?;
