@@ -113,13 +113,15 @@ impl Delivery {
         loop {
             // Before the look, so that what comes behind it wakes.
             self.woken.mark_unchanged();
+            // As well: what was committed during the look before the stop is looked for once more.
+            let stopping = *self.stopped.borrow();
             match self.step().await {
                 Ok(more) => {
                     failures = 0;
                     if more {
                         continue;
                     }
-                    if *self.stopped.borrow() {
+                    if stopping {
                         return;
                     }
                     tokio::select! {
