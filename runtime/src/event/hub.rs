@@ -36,7 +36,9 @@ pub(crate) struct Emitter {
 impl Emitter {
     /// What a statement of a route records.
     pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        self.record(cx, cx.operation().unwrap_or(route))
+        let known = |name: &&str| self.routes.contains_key(name);
+        let route = cx.operation().filter(known).or(Some(route).filter(known));
+        self.record(cx, route.unwrap_or(plan::ELSEWHERE))
     }
 
     /// What the removal of expired records leaves behind: something only when somebody needs every record.

@@ -17,6 +17,9 @@ pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
 /// The route whose events tell that expired records were removed. No operation can be named so.
 pub(crate) const EXPIRED: &str = "(expired)";
 
+/// The route of changes that another entity's operation makes. No operation can be named so.
+pub(super) const ELSEWHERE: &str = "(elsewhere)";
+
 /// The names of an entity's events begin with this: `blog.posts`.
 fn prefix(desc: &EntityDesc) -> String {
     let segment = desc.path.rsplit('/').next().unwrap_or(desc.path);
@@ -43,7 +46,7 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
         let payload = Projection::of(desc, |at, _| seen(at));
         let state = (!same).then(|| Projection::of(desc, |at, _| state[at]));
         let counts = counts && !event.is_some_and(|event| event.records);
-        let internal = route == EXPIRED;
+        let internal = route == EXPIRED || route == ELSEWHERE;
         all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts, internal }));
     };
     let [create, _, _, update, delete] = desc.routes.map(|policy| policy.or(desc.defaults).event);
@@ -60,6 +63,7 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
         };
         add(spec.name, event, name, spec.kind.name() == "batch");
     }
+    add(ELSEWHERE, None, Name::Of(format!("{prefix}.changed")), true);
     if desc.ttl.is_some() {
         add(EXPIRED, None, Name::Of(format!("{prefix}.expired")), true);
     }

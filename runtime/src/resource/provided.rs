@@ -59,7 +59,7 @@ impl Table {
     /// When the store cannot answer.
     pub(crate) async fn following(&self, cx: &Cx, route: &'static str, after: Option<Value>, limit: u32) -> Result<Rows> {
         let limit = Value::Int(i64::from(limit));
-        let shape = if after.is_some() { &b"na"[..] } else { b"n" };
+        let shape = if after.is_some() { &b"next behind"[..] } else { b"next" };
         let args: Vec<Value> = [limit].into_iter().chain(after).collect();
         let after = (args.len() > 1).then(|| After { keys: vec![Some(1)] });
         let plan = || Plan::Select {
