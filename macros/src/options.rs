@@ -80,6 +80,18 @@ impl Parse for Readable {
             NestedMeta::Lit(lit) => return Err(syn::Error::new_spanned(lit, NO_NAME)),
         };
         let Some(key) = path.get_ident() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
+        if let NestedMeta::NameValueInvalidExpr(pair) = &option
+            && (key == "input" || key == "output")
+            && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
+        {
+            // `output = Vec<Post>` is no expression; its tokens are kept as a list's are.
+            let (path, tokens) = (pair.path.clone(), pair.value.clone());
+            return Ok(Self(NestedMeta::Meta(Meta::List(syn::MetaList {
+                path,
+                delimiter: MacroDelimiter::Paren(Default::default()),
+                tokens,
+            }))));
+        }
         match &option {
             NestedMeta::NameValueInvalidExpr(pair) => {
                 let (error, last) = (&pair.error, pair.value.clone().into_iter().last());

@@ -14,11 +14,20 @@ pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
 /// A request, as extra routes get it.
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
+#[cfg(feature = "postgres")]
+pub use crate::operation::OnPostgres;
+#[cfg(feature = "sqlite")]
+pub use crate::operation::OnSqlite;
+#[cfg(feature = "server")]
+pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value};
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole,
     assert_apart, assert_unique, beginnings,
 };
+pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
+#[cfg(feature = "server")]
+pub use crate::operation::{Handler, OnMemory};
 pub use crate::package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use crate::resource::{
@@ -278,3 +287,92 @@ macro_rules! __numbers_row {
     };
 }
 pub use __numbers_row as numbers_row;
+
+/// A parameter of a custom operation: what it holds is a matter of its type.
+///
+/// # Panics
+/// In const evaluation when a path or query cannot carry the type, which is the point.
+#[track_caller]
+pub const fn custom_param<T: FieldType>(params: &'static EntityDesc, name: &'static str, at: usize, place: Place) -> ParamSpec {
+    let carried = matches!(place, Place::Body) || <T as FieldType>::KIND.is_scalar();
+    assert!(carried, "linchpin: a path or query carries plain values only; lists and JSON belong into `input`");
+    let param = ParamSpec::new(name, at, place).of(params);
+    if <T as FieldType>::OPTIONAL { param.optional().nullable() } else { param }
+}
+
+/// The body of a custom operation, as a field of nothing that is stored.
+pub const fn custom_input<T: Embedded>() -> FieldDesc {
+    FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)
+}
+
+/// A future that the runtime can hold.
+#[cfg(feature = "server")]
+pub fn boxed<T>(future: impl Future<Output = T> + Send + 'static) -> crate::BoxFuture<'static, T> {
+    Box::pin(future)
+}
+
+/// An argument of a custom operation.
+pub fn custom_arg<T: FieldType>(value: impl Into<T>) -> Option<Value> {
+    Some(value.into().into_value())
+}
+
+/// A function of a custom operation, in the form that the runtime calls.
+#[cfg(feature = "server")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __handler {
+    ($store:ident, $entity:ty, $made:ident::<$of:ty>, $function:path, [$($take:ident::<$ty:ty>),*]) => {{
+        use $crate::__private as __lp;
+        let handler: __lp::Handler = |mut call| {
+            __lp::boxed(async move {
+                __lp::$made::<$of, _>($function(call.typed::<$entity, __lp::$store>(), $(call.$take::<$ty>()?),*).await)
+            })
+        };
+        ::core::option::Option::Some(handler)
+    }};
+}
+/// The function on the memory store.
+#[cfg(feature = "server")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_memory {
+    ($($handler:tt)*) => { $crate::__private::handler!(OnMemory, $($handler)*) };
+}
+/// The function on SQLite, if this build has it.
+#[cfg(feature = "sqlite")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_sqlite {
+    ($($handler:tt)*) => { $crate::__private::handler!(OnSqlite, $($handler)*) };
+}
+/// The function on SQLite, if this build has it.
+#[cfg(not(feature = "sqlite"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_sqlite {
+    ($($handler:tt)*) => {
+        ::core::option::Option::None
+    };
+}
+/// The function on Postgres, if this build has it.
+#[cfg(feature = "postgres")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_postgres {
+    ($($handler:tt)*) => { $crate::__private::handler!(OnPostgres, $($handler)*) };
+}
+/// The function on Postgres, if this build has it.
+#[cfg(not(feature = "postgres"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __on_postgres {
+    ($($handler:tt)*) => {
+        ::core::option::Option::None
+    };
+}
+#[cfg(feature = "server")]
+pub use __handler as handler;
+#[cfg(feature = "server")]
+pub use __on_memory as on_memory;
+pub use __on_postgres as on_postgres;
+pub use __on_sqlite as on_sqlite;

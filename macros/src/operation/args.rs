@@ -16,6 +16,8 @@ const COMMON: &[&str] = &["kind", "route", "unscoped"];
 pub(crate) struct Args {
     pub(crate) kind: Option<LitStr>,
     pub(crate) route: RouteArgs,
+    /// The word `route`, where it is written.
+    route_key: Option<Ident>,
     /// Why data scope does not hold.
     pub(crate) unscoped: Option<(Ident, LitStr)>,
     /// The options of the kind.
@@ -28,6 +30,7 @@ impl Args {
         let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| opt.text("kind = \"transition\"", d));
         let derives = kind.as_ref().is_some_and(|kind| kind.value() == "derive");
         options::repeated(&options, if derives { &["source"] } else { &[] }, d);
+        let route_key = options.iter().find(|opt| opt.name() == "route").map(|opt| opt.key.clone());
         let route = match options.iter().find(|opt| opt.name() == "route") {
             Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),
             None => RouteArgs::default(),
@@ -37,7 +40,14 @@ impl Args {
             .find(|opt| opt.name() == "unscoped")
             .and_then(|opt| crate::entity::reason(opt, d).map(|text| (opt.key.clone(), text)));
         options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
-        Self { kind, route, unscoped, options }
+        Self { kind, route, route_key, unscoped, options }
+    }
+
+    /// Reports a route of an operation that has none. What its events are called may stand there.
+    pub(crate) fn refuse_route(&self, why: &str, d: &mut Diagnostics) {
+        if let Some(key) = self.route_key.as_ref().filter(|_| !self.route.names_events_only()) {
+            d.error(key, why).help("leave `route(..)` out; `route(event = \"..\")` may stay");
+        }
     }
 
     /// Whether the option `kind` is written at all, readable or not.

@@ -5,6 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
 
 use super::item::{Declared, kept};
+use super::kinds::custom::Output;
 use super::kinds::{Numbers, Returns};
 use super::methods;
 use super::model::Model;
@@ -32,9 +33,13 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let Declared { attrs, vis, ident, ty, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
     let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
-    let params: Vec<TokenStream> = model.scope.params.iter().map(|p| param(p, model)).collect();
+    let (statics, params) = match &model.plan.returns {
+        Returns::Custom(made) => (Some(&made.statics), made.params.clone()),
+        _ => (None, model.scope.params.iter().map(|p| param(p, model)).collect()),
+    };
     let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
     let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
+    let routes = (!model.routes.is_empty()).then(|| quote!(.routes(&[#(#routes),*])));
     let policy = self::policy(policy);
     let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
     let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
@@ -45,9 +50,10 @@ fn constant(model: &Model<'_>) -> TokenStream {
             use #krate::__private as __lp;
             #(#asserts)*
             #parts
+            #statics
             static SPEC: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
                 #params
-                .routes(&[#(#routes),*])
+                #routes
                 #named
                 #policy
                 #unscoped
@@ -90,7 +96,10 @@ fn method(model: &Model<'_>) -> TokenStream {
     let name = method_ident(&model.name, ident.span());
     let adapter = &model.entity.generated.adapter;
     let adapter = beside(entity, &quote!(#adapter));
-    let (names, types, args) = arguments(model);
+    let (names, types, args) = match &model.plan.returns {
+        Returns::Custom(made) => split(&made.arguments),
+        _ => arguments(model),
+    };
     let (run, answer) = match &model.plan.returns {
         Returns::Record => ("run_record", quote!(#entity)),
         Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
@@ -103,6 +112,13 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Records(other) => ("run_records", quote!(::std::vec::Vec<#other>)),
         Returns::Values(value) => ("run_values", quote!(::std::vec::Vec<#value>)),
         Returns::Other(other) => ("run_other", quote!(#other)),
+        Returns::Custom(made) => match &made.output {
+            Output::Nothing => ("run_unit", quote!(())),
+            Output::Value(ty) => ("run_json", quote!(#ty)),
+            Output::Record => ("run_record", quote!(#entity)),
+            Output::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
+            Output::Records => ("run_records", quote!(::std::vec::Vec<#entity>)),
+        },
         Returns::Numbers(Numbers { name, grouped: false, .. }) => ("run_row", quote!(#name)),
         Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
     };
@@ -149,12 +165,19 @@ fn row(model: &Model<'_>, numbers: &Numbers) -> TokenStream {
     }
 }
 
+/// Three lists of one.
+fn split(list: &[(Ident, TokenStream, TokenStream)]) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
+    let (names, rest): (Vec<_>, Vec<_>) = list.iter().cloned().map(|(name, ty, arg)| (name, (ty, arg))).unzip();
+    let (types, args) = rest.into_iter().unzip();
+    (names, types, args)
+}
+
 /// Names, types and values of the parameters.
 fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
     let krate = &model.entity.krate;
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
     for (param, marker) in model.scope.params.iter().zip(&model.scope.markers) {
-        let name = argument_ident(param);
+        let name = argument_ident(&param.name, param.ident.span());
         let value = match param.kind {
             _ if param.element => quote!(::std::string::String),
             Kind::String => quote!(::std::string::String),
@@ -189,10 +212,10 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
 }
 
 /// The parameter's name, unless the method has one of that name already.
-fn argument_ident(param: &Param) -> Ident {
-    match param.name.as_str() {
-        name @ ("cx" | "page") => format_ident!("{name}_", span = param.ident.span()),
-        name => method_ident(name, param.ident.span()),
+pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
+    match name {
+        "cx" | "page" => format_ident!("{name}_", span = span),
+        name => method_ident(name, span),
     }
 }
 
@@ -217,7 +240,7 @@ fn docs(model: &Model<'_>) -> String {
     if doc.is_empty() {
         doc = format!("The operation `{}`.", model.name);
     }
-    if !model.route.policy.disabled {
+    if !model.route.policy.disabled && !model.routes.is_empty() {
         let base = &model.entity.base_path();
         let route = |(method, segments): &(super::path::Method, Vec<Segment>)| format!("`{} {}`", method.as_str(), shown(base, segments));
         let routes: Vec<String> = model.routes.iter().map(route).collect();

@@ -21,6 +21,7 @@ mod tests;
 use proc_macro2::TokenStream;
 use quote::quote;
 
+use self::expand::argument_ident;
 use self::item::Declared;
 use self::model::Model;
 use crate::diagnostics::Diagnostics;

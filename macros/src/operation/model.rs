@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 
 use super::args::Args;
 use super::item::Declared;
-use super::kinds::{self, Plan};
+use super::kinds::{self, Plan, Returns};
 use super::path::{Method, RouteArgs, Segment};
 use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
@@ -53,13 +53,16 @@ impl<'a> Model<'a> {
         let (kind, at) = kinds::find(&args, declared, d)?;
         args.check(kind.name(), kind.options(), kind.required(), kind.later(), &at, d);
         capability::check(kind, &name, entity, &at, d);
+        kinds::check_name(kind, &args, &declared.ident, &name, entity, d);
         let mut scope = Scope::new(entity, &declared.entity, siblings, d);
         let plan = kind.resolve(&args, &name, &mut scope);
         if kind.name() != "collection" {
             args.route.refuse_others(scope.d);
         }
-        let routes = plan.as_ref().map(|plan| {
-            if plan.parts.is_empty() { place::routes(plan, &args.route, &kebab, &mut scope) } else { place::parts(plan, &kebab) }
+        let routes = plan.as_ref().map(|plan| match &plan.returns {
+            Returns::Custom(made) => made.routes.clone(),
+            _ if plan.parts.is_empty() => place::routes(plan, &args.route, &kebab, &mut scope),
+            _ => place::parts(plan, &kebab),
         });
         if let Some(plan) = &plan {
             reach::check(&args, plan, &name, declared, entity, scope.d);

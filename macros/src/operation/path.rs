@@ -105,6 +105,27 @@ impl RouteArgs {
         args
     }
 
+    /// `http(..)` of a custom operation: method and path alone.
+    pub(crate) fn parse_http(tokens: TokenStream, d: &mut Diagnostics) -> Self {
+        let options = options::parse(tokens, d);
+        options::repeated(&options, &[], d);
+        let mut args = Self::default();
+        for opt in &options {
+            if matches!(opt.name().as_str(), "method" | "path") {
+                args.option(opt, false, d);
+            } else {
+                options::unknown(opt, "http", &["method", "path"], &[], d);
+            }
+        }
+        args
+    }
+
+    /// Whether nothing is said but what events are called.
+    pub(crate) fn names_events_only(&self) -> bool {
+        let rest = Policy { event: None, ..self.policy.clone() };
+        self.policy.event.is_some() && rest.is_inherit() && self.method.is_none() && self.path.is_none() && self.others.is_empty()
+    }
+
     /// Reports what nobody has read.
     pub(crate) fn refuse_others(&self, d: &mut Diagnostics) {
         let known: Vec<&str> = policy::KEYS.iter().chain(&["method", "path"]).copied().collect();

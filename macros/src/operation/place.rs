@@ -13,6 +13,9 @@ use crate::expr::{Place, Scope, Via};
 pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Scope<'_>) -> Vec<(Method, Vec<Segment>)> {
     let method = method(plan, args, scope);
     let own = || Segment::Lit(kebab.to_owned());
+    if let Shape::Adapter = plan.shape {
+        return Vec::new();
+    }
     let in_path: Vec<Vec<Segment>> = match (&args.path, &plan.shape) {
         (Some((segments, text)), _) => vec![named(segments, &text.to_token_stream(), scope)],
         (None, Shape::ById) => match scope.params.by_name("id").map(|i| scope.params.get(i)) {
@@ -25,7 +28,7 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
             let wires = segments.iter().map(|i| Segment::Param(scope.params.get(*i).wire.clone()));
             vec![vec![own()], std::iter::once(own()).chain(wires).collect()]
         }
-        (None, Shape::Collection { .. }) => vec![vec![own()]],
+        (None, Shape::Collection { .. } | Shape::Adapter) => vec![vec![own()]],
     };
     let model = scope.model;
     let mut misplaced = Vec::new();

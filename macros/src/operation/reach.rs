@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::item::Declared;
-use super::kinds::Plan;
+use super::kinds::{Plan, Shape};
 use super::path::Method;
 use crate::diagnostics::Diagnostics;
 use crate::entity::{self, EntityModel, Route};
@@ -16,8 +16,11 @@ pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, m
     }
     let unscoped = args.unscoped.is_some();
     let inherited = &args.route.policy;
+    // Code has no policy; what it writes stays within scope all the same.
+    let nowhere = Policy { disabled: true, ..Policy::default() };
     if plan.parts.is_empty() {
-        one(&Route { name, reads: plan.reads(), unscoped }, &[inherited], declared, model, d);
+        let policy = if let Shape::Adapter = plan.shape { &nowhere } else { inherited };
+        one(&Route { name, reads: plan.reads(), unscoped }, &[policy], declared, model, d);
     }
     // A collection is as many routes as it has methods.
     for part in &plan.parts {

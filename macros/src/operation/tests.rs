@@ -76,6 +76,18 @@ fn a_computed_aggregate() {
 }
 
 #[test]
+fn a_custom_operation() {
+    check("op_custom", include_str!("../../tests/snapshot/op_custom.rs"));
+    // On a record, with a body, answering records by their keys.
+    check("op_custom_full", include_str!("../../tests/snapshot/op_custom_full.rs"));
+}
+
+#[test]
+fn a_derive() {
+    check("op_derive", include_str!("../../tests/snapshot/op_derive.rs"));
+}
+
+#[test]
 fn an_increment() {
     check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
 }
@@ -85,6 +97,8 @@ fn the_other_writes() {
     check("op_field_update", include_str!("../../tests/snapshot/op_field_update.rs"));
     check("op_array_push", include_str!("../../tests/snapshot/op_array_push.rs"));
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
+    // Answers its records: for code alone.
+    check("op_batch_records", include_str!("../../tests/snapshot/op_batch_records.rs"));
     check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
     check("op_collection_full", include_str!("../../tests/snapshot/op_collection_full.rs"));
     check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));

@@ -7,6 +7,9 @@ use crate::package::EntityEntry;
 use crate::store::{STORES, granted};
 use crate::{Error, Result};
 
+/// A function of the program for the store in use.
+const FACTORY: &str = "custom.factory";
+
 /// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,6 +38,8 @@ pub struct EntityGap {
     pub named: &'static [&'static str],
     /// What it needs and the store lacks.
     pub missing: Vec<Gap>,
+    /// The stores of this build that would satisfy all gaps.
+    pub fits: Vec<&'static str>,
 }
 
 /// A missing capability with one that requires it.
@@ -77,31 +82,34 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     for relation in desc.relations.iter().filter(|relation| relation.enforced().is_some()) {
         need("transaction", format!("on_delete of relation `{}` at {}", relation.name, at(desc.at)));
     }
-    for spec in entry.mounted() {
+    for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), at(spec.at)));
     }
     missing.sort();
     let named_elsewhere = !desc.stores.is_empty() && !desc.stores.contains(&store);
-    (named_elsewhere || !missing.is_empty()).then(|| EntityGap { entity: desc.name, store: store.to_owned(), named: desc.stores, missing })
+    (named_elsewhere || !missing.is_empty()).then(|| {
+        let fits = STORES.into_iter().filter(|other| *other != store && fits(entry, &missing, other)).collect();
+        EntityGap { entity: desc.name, store: store.to_owned(), named: desc.stores, missing, fits }
+    })
 }
 
 fn at(line: SourceLine) -> String {
     format!("{}:{}", line.file, line.line)
 }
 
-impl EntityGap {
-    /// Whether a store would satisfy all gaps of the entity.
-    fn fits(&self, store: &str) -> bool {
-        let named = self.named.is_empty() || self.named.contains(&store);
-        named && store != self.store && self.missing.iter().all(|gap| granted(store, gap.capability))
-    }
+/// Whether a store would satisfy all gaps of an entity.
+fn fits(entry: &EntityEntry, missing: &[Gap], store: &str) -> bool {
+    let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store);
+    // A factory is the program's to bring, for each operation.
+    let brought = || entry.mounted().filter(|spec| spec.kind.capability() == FACTORY).all(|spec| spec.kind.brings(store));
+    named && missing.iter().all(|gap| granted(store, gap.capability) || (gap.capability == FACTORY && brought()))
 }
 
 fn reason(capability: &str, store: &str) -> String {
     match (store, capability) {
+        (_, FACTORY) => format!("no {store} factory is registered"),
         ("redis", "unique.reservation") => "key-value wiring cannot reserve a value atomically".to_owned(),
         ("redis", _) => "standard key-value wiring reads, changes and writes in separate steps".to_owned(),
-        (_, "custom.factory") => format!("no {store} factory is registered"),
         _ => format!("the store `{store}` does not grant it"),
     }
 }
@@ -126,10 +134,16 @@ fn text(gaps: &[EntityGap]) -> String {
             let _ = writeln!(out, "    required by {}", missing.required_by);
             let _ = writeln!(out, "    reason: {}", missing.reason);
         }
-        let fits: Vec<&str> = STORES.into_iter().filter(|store| gap.fits(store)).collect();
-        if !fits.is_empty() {
-            let _ = writeln!(out, "  help: use {}", fits.join(" or "));
-        }
+        let (fits, store) = (gap.fits.join(" or "), &gap.store);
+        let factory = gap.missing.iter().any(|missing| missing.capability == FACTORY);
+        // A factory helps where nothing else is missing.
+        let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && STORES.contains(&store.as_str());
+        let _ = match (brought, fits.is_empty()) {
+            (true, true) => writeln!(out, "  help: register a {store} factory"),
+            (true, false) => writeln!(out, "  help: register a {store} factory or use one of: {}", gap.fits.join(", ")),
+            (false, false) => writeln!(out, "  help: use {fits}"),
+            (false, true) => Ok(()),
+        };
     }
     out
 }

@@ -32,7 +32,7 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
         (Outcome::Numbers { json, .. }, Answer::Numbers) => Ok(response::json(StatusCode::OK, json)),
         (Outcome::Numbers { json, .. }, Answer::Groups) => Ok(response::json(StatusCode::OK, array(json))),
         (Outcome::List(rows), Answer::Derived) => Ok(response::json(StatusCode::OK, array(rows.json))),
-        (Outcome::List(rows), Answer::List) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
+        (Outcome::List(rows), Answer::List | Answer::Records) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
         (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
             (false, true) => response::empty(StatusCode::NOT_FOUND),
             (true, _) => response::json(StatusCode::OK, b"{\"exists\":true}".to_vec()),
@@ -40,7 +40,9 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
         }),
         (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(StatusCode::OK, value.to_string().into_bytes())),
         (Outcome::Count(n), Answer::Count) => Ok(response::json(StatusCode::OK, n.to_string().into_bytes())),
-        (Outcome::Json(text), Answer::Items { .. } | Answer::Item { created: false, .. }) => Ok(response::json(StatusCode::OK, text)),
+        (Outcome::Json(text), Answer::Value | Answer::Items { .. } | Answer::Item { created: false, .. }) => {
+            Ok(response::json(StatusCode::OK, text))
+        }
         (Outcome::Json(text), Answer::Item { created: true, .. }) => Ok(response::json(StatusCode::CREATED, text)),
         (Outcome::Nothing, Answer::Nothing) => Ok(response::empty(StatusCode::NO_CONTENT)),
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => record(on, rows, shape),

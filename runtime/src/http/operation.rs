@@ -125,7 +125,7 @@ impl OperationPlan {
             None => self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems),
             Some((index, whole)) => {
                 input::declared(&parts.headers, body)?;
-                let (field, key) = (&table.desc.fields[self.spec.params[index].field], self.spec.kind.bounds().map_or("", |b| b.key));
+                let (field, key) = (self.spec.params[index].field_of(table.desc), self.spec.kind.bounds().map_or("", |b| b.key));
                 read.args[index] = read_whole(field, key, whole, body, cx.now(), &mut problems)?;
             }
         }

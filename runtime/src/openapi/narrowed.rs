@@ -32,7 +32,7 @@ pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut 
         Action::Operation(spec, _) if spec.kind.answers().is_some() => return entity.into(),
         Action::Operation(spec, _) => match spec.kind.returns() {
             Answer::Page => true,
-            Answer::Record | Answer::RecordOrNull | Answer::List | Answer::Upserted { .. } => false,
+            Answer::Record | Answer::RecordOrNull | Answer::List | Answer::Records | Answer::Upserted { .. } => false,
             _ => return entity.into(),
         },
         Action::Delete | Action::Extra(_) => return entity.into(),

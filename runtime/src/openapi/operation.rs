@@ -131,11 +131,10 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
 /// The body of an operation, and whether it may be left out; `None` when there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let whole = spec.params.iter().find_map(|p| match p.place {
-        Place::Whole(whole) => Some((p.field, whole)),
+        Place::Whole(whole) => endpoint.table.as_ref().map(|table| (p.field_of(table.desc), whole)),
         _ => None,
     });
     if let Some((field, whole)) = whole {
-        let field = field_of(endpoint, field)?;
         return Some(match whole {
             Whole::Items => (Json::Object(schema::value(field)), true),
             Whole::Item => (schema::item(field), true),
@@ -228,7 +227,12 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                     let one = reference("schemas", &output);
                     if spec.kind.returns() == Answer::Groups { json!({ "type": "array", "items": one }) } else { one }
                 }
-                Answer::List => json!({ "type": "array", "items": reference("schemas", entity) }),
+                Answer::List | Answer::Records => json!({ "type": "array", "items": reference("schemas", entity) }),
+                Answer::Value => {
+                    let schema = spec.kind.shape().map_or_else(|| json!({}), schema::shape);
+                    components.schemas.insert(output.clone(), schema);
+                    reference("schemas", &output)
+                }
                 Answer::Boolean => json!({ "type": "boolean" }),
                 Answer::Count => json!({ "type": "integer", "minimum": 0 }),
                 Answer::Items { field } => field_of(endpoint, field).map_or(json!({}), |f| Json::Object(schema::value(f))),
@@ -255,13 +259,15 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 }
             };
             let (description, headers) = match spec.kind.returns() {
+                Answer::Record if spec.kind.reads() => ("The record.", record),
                 Answer::Record => ("The changed record.", record),
                 Answer::RecordOrNull => ("The record, or null.", record),
                 Answer::Page => ("A page of records.", header_map(&[])),
                 Answer::Derived => ("The items.", header_map(&[])),
                 Answer::Numbers => ("The numbers.", header_map(&[])),
                 Answer::Groups => ("The numbers of each group, in the order of the keys.", header_map(&[])),
-                Answer::List => ("The records.", header_map(&[])),
+                Answer::List | Answer::Records => ("The records.", header_map(&[])),
+                Answer::Value => ("The answer.", header_map(&[])),
                 Answer::Boolean => ("Whether it was done.", header_map(&[])),
                 Answer::Exists => ("Whether there is one.", header_map(&[])),
                 Answer::Count => ("How many records matched.", header_map(&[])),

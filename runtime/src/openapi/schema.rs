@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rules};
-use crate::operation::Aggregate;
+use crate::operation::{Aggregate, Shape};
 use crate::store::Function;
 use crate::{Timestamp, Value};
 
@@ -88,6 +88,23 @@ pub(super) fn numbers(desc: &EntityDesc, aggregate: &Aggregate) -> Json {
         properties.insert(output.name.to_owned(), schema);
     }
     json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
+}
+
+/// The answer of a custom operation. Records are described where they are.
+pub(super) fn shape(shape: Shape) -> Json {
+    match shape {
+        Shape::Value(kind) => Json::Object(value(&FieldDesc::new("", "", "", kind, false))),
+        Shape::Object(fields) => {
+            let mut object = Object::new(fields.iter(), input);
+            // Answers hold every member, null among them.
+            object.required = fields.iter().map(|f| f.wire).collect();
+            object.closed = true;
+            object.finish()
+        }
+        Shape::Optional(inner) => json!({ "anyOf": [self::shape(*inner), { "type": "null" }] }),
+        Shape::List(item) => json!({ "type": "array", "items": self::shape(*item) }),
+        Shape::Nothing | Shape::Record | Shape::RecordOrNull | Shape::Records => json!({}),
+    }
 }
 
 /// Whether a create body must hold the field.

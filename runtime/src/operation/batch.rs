@@ -1,7 +1,8 @@
-//! `batch`: changes or removes every visible record that matches, in one statement.
+//! `batch`: changes or removes every visible record that matches, in one statement; or claims the first of them for code.
 
 use super::{Answer, AssignSpec, Kind};
 use crate::Code;
+use crate::entity::SortDesc;
 use crate::filter::FilterSpec;
 
 /// Options of a batch.
@@ -17,18 +18,22 @@ pub struct Batch {
     pub void: bool,
     /// Whether the store must be able to undo it as a whole.
     pub atomic: bool,
+    /// Changes so many at most and answers them: of many callers, each gets records of its own.
+    pub claim: Option<u32>,
+    /// Which of them come first, when not by the entity's default.
+    pub sort: Option<SortDesc>,
 }
 
 #[doc(hidden)]
 impl Batch {
     /// Writes `set` to what matches.
     pub const fn update(filter: FilterSpec, set: &'static [AssignSpec]) -> Self {
-        Self { filter, set, delete: false, void: false, atomic: false }
+        Self { filter, set, delete: false, void: false, atomic: false, claim: None, sort: None }
     }
 
     /// Removes what matches.
     pub const fn delete(filter: FilterSpec) -> Self {
-        Self { filter, set: &[], delete: true, void: false, atomic: false }
+        Self { filter, set: &[], delete: true, void: false, atomic: false, claim: None, sort: None }
     }
 
     /// Answers nothing.
@@ -42,6 +47,18 @@ impl Batch {
     pub const fn atomic(self) -> Self {
         Self { atomic: true, ..self }
     }
+
+    /// So many records at most, which are answered.
+    #[must_use]
+    pub const fn claim(self, limit: u32) -> Self {
+        Self { claim: Some(limit), ..self }
+    }
+
+    /// In an order of its own.
+    #[must_use]
+    pub const fn sort(self, sort: SortDesc) -> Self {
+        Self { sort: Some(sort), ..self }
+    }
 }
 
 impl Kind for Batch {
@@ -54,7 +71,11 @@ impl Kind for Batch {
     }
 
     fn returns(&self) -> Answer {
-        if self.void { Answer::Nothing } else { Answer::Count }
+        match (self.claim, self.void) {
+            (Some(_), _) => Answer::List,
+            (None, true) => Answer::Nothing,
+            (None, false) => Answer::Count,
+        }
     }
 
     fn errors(&self) -> &'static [Code] {
@@ -77,19 +98,24 @@ impl Kind for Batch {
 
 #[cfg(feature = "server")]
 mod run {
+    use std::cmp::Ordering;
+
     use super::Batch;
-    use crate::Result;
     use crate::filter::Filter;
+    use crate::filter::eval::compare;
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, Slots};
     use crate::operation::write::Write;
     use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
-    use crate::store::{Plan, Rows};
+    use crate::store::{Order, Pick, Plan, Row, Rows};
+    use crate::{Result, Value};
 
     pub(super) struct Run {
         kind: &'static Batch,
         spec: &'static OpSpec,
         filter: Filter,
+        /// Of records that are answered.
+        order: Vec<Order>,
         what: What,
     }
 
@@ -101,38 +127,57 @@ mod run {
     impl Run {
         pub(super) fn new(kind: &'static Batch, spec: &'static OpSpec, table: &Table) -> Result<Self> {
             let filter = Filter::from(&kind.filter);
+            let sort = kind.sort.unwrap_or(table.desc.sort);
+            let order = table.order(sort.field, sort.desc);
             let what = if kind.delete {
                 let mut slots = Slots::default();
                 let filter = slots.filter(table.desc, filter.clone());
                 What::Remove(table.prepare(spec.name, Plan::Delete { filter, pick: None })?, slots)
             } else {
-                What::Write(Write::new(spec, table, filter.clone(), Vec::new(), kind.set)?)
+                let pick = kind.claim.map(|limit| Pick { order: order.clone(), limit });
+                What::Write(Write::first(spec, table, filter.clone(), Vec::new(), kind.set, pick)?)
             };
-            Ok(Self { kind, spec, filter, what })
+            Ok(Self { kind, spec, filter, order, what })
         }
 
-        async fn count(&self, table: &Table, call: &Call<'_>) -> Result<usize> {
+        async fn change(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
             bind::check(self.spec, table, call, self.kind.set)?;
             bind::check_operands(self.spec, &self.filter, &call.args)?;
-            let rows = match &self.what {
+            match &self.what {
                 What::Remove(statement, slots) => {
                     let args = slots.values(call.cx, &call.args)?;
-                    table.execute(call.cx, statement, args, Rows::count()).await?
+                    table.execute(call.cx, statement, args, Rows::count()).await
                 }
                 What::Write(write) => {
                     let variant = write.of(table, call, None)?;
-                    table.execute(call.cx, &variant.statement, variant.values(call, None)?, Rows::count()).await?
+                    let rows = if self.kind.claim.is_some() { table.rows(call.form) } else { Rows::count() };
+                    table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await
                 }
+            }
+        }
+    }
+
+    impl Run {
+        fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
+            let one = |order: &Order| {
+                let by_value = compare(a.value(order.field), b.value(order.field));
+                if order.desc { by_value.reverse() } else { by_value }
             };
-            Ok(rows.count)
+            self.order.iter().map(one).find(|by| by.is_ne()).unwrap_or(Ordering::Equal)
         }
     }
 
     impl Executor for Run {
         fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
             Box::pin(async move {
-                let count = self.count(table, &call).await?;
-                Ok(if self.kind.void { Outcome::Nothing } else { Outcome::Count(count as u64) })
+                let mut rows = self.change(table, &call).await?;
+                // What was chosen in an order comes back in none.
+                rows.records.sort_by(|a, b| self.compare(a, b));
+                Ok(match (self.kind.claim, self.kind.void) {
+                    (Some(_), _) => Outcome::List(rows),
+                    (None, true) => Outcome::Nothing,
+                    (None, false) => Outcome::Count(rows.count as u64),
+                })
             })
         }
     }

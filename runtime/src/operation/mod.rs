@@ -11,6 +11,7 @@ mod build;
 mod collection;
 mod computed_aggregate;
 mod consume;
+mod custom;
 mod derive;
 mod duplicates;
 mod exists;
@@ -35,6 +36,20 @@ pub use batch::Batch;
 pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
 pub use computed_aggregate::ComputedAggregate;
 pub use consume::Consume;
+#[cfg(feature = "server")]
+pub(crate) use custom::call as custom_call;
+#[cfg(feature = "postgres")]
+pub use custom::call::{OnPostgres, PostgresCall};
+#[cfg(feature = "sqlite")]
+pub use custom::call::{OnSqlite, SqliteCall};
+#[doc(hidden)]
+pub use custom::custom_params;
+pub use custom::{Custom, Output as CustomOutput, Shape};
+#[cfg(feature = "server")]
+pub use custom::{
+    Handler, Handlers,
+    call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
+};
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
 pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates};
 pub use exists::Exists;

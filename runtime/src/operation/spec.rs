@@ -227,6 +227,13 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// What the store must be able to do: a name of the capability matrix.
     fn capability(&self) -> &'static str;
 
+    /// Whether it brings what it needs of a store by itself, so that the store need not have the capability.
+    #[cfg(feature = "server")]
+    fn brings(&self, store: &str) -> bool {
+        let _ = store;
+        false
+    }
+
     /// What a successful call answers, for OpenAPI and the HTTP layer.
     fn returns(&self) -> Answer;
 
@@ -286,6 +293,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The form of its answer, for a kind whose answer is declared by a type.
+    fn shape(&self) -> Option<super::Shape> {
+        None
+    }
+
     /// What is computed, for a kind that answers numbers.
     fn aggregate(&self) -> Option<&super::Aggregate> {
         None
@@ -315,6 +327,10 @@ pub enum Answer {
     Page,
     /// A bare array of records, at most `limit` of them.
     List,
+    /// A bare array of records.
+    Records,
+    /// A value of a declared type.
+    Value,
     /// An array of what other entities hold.
     Derived,
     /// An object of numbers.

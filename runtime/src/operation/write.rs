@@ -11,7 +11,7 @@ use super::bind::{self, Slots};
 use super::{AssignSpec, OpSpec};
 use crate::filter::{Filter, SourceSpec};
 use crate::resource::{Call, Prepared, Table};
-use crate::store::{Assign, AssignValue, Plan};
+use crate::store::{Assign, AssignValue, Pick, Plan};
 use crate::{Result, Value};
 
 /// Most statements kept per operation; which values a call leaves out is the client's choice.
@@ -23,6 +23,7 @@ pub(crate) struct Write {
     filter: Filter,
     fixed: Vec<Assign>,
     set: &'static [AssignSpec],
+    pick: Option<Pick>,
     variants: RwLock<HashMap<Shape, Arc<Variant>>>,
 }
 
@@ -64,7 +65,22 @@ impl Write {
         fixed: Vec<Assign>,
         set: &'static [AssignSpec],
     ) -> Result<Self> {
-        let write = Self { spec, filter, fixed, set, variants: RwLock::default() };
+        Self::first(spec, table, filter, fixed, set, None)
+    }
+
+    /// The same, to the first records alone.
+    ///
+    /// # Errors
+    /// When the store refuses the statement.
+    pub(crate) fn first(
+        spec: &'static OpSpec,
+        table: &Table,
+        filter: Filter,
+        fixed: Vec<Assign>,
+        set: &'static [AssignSpec],
+        pick: Option<Pick>,
+    ) -> Result<Self> {
+        let write = Self { spec, filter, fixed, set, pick, variants: RwLock::default() };
         write.variant(table, Shape { absent: [0; 4], versioned: false })?;
         Ok(write)
     }
@@ -109,7 +125,7 @@ impl Write {
         if let (true, Some(version)) = (shape.versioned, table.desc.version) {
             filter = filter.and(Filter::eq_arg(version.field, slots.len()));
         }
-        let statement = table.prepare(self.spec.name, Plan::Update { filter, set, pick: None })?;
+        let statement = table.prepare(self.spec.name, Plan::Update { filter, set, pick: self.pick.clone() })?;
         let variant = Arc::new(Variant { statement, slots });
         let mut variants = self.variants.write();
         if variants.len() >= VARIANTS {

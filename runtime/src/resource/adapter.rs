@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use super::provisions::Provided;
 use super::{Borrowed, Call, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{Entity, FieldType, ListQuery, Many, One, Page, PageArgs, Upserted};
 use crate::event::EventBus;
@@ -386,6 +387,7 @@ fn page_of<E: Entity>(outcome: Outcome) -> Result<Page<E>> {
 pub struct Adapters {
     tables: Arc<HashMap<&'static str, Arc<Table>>>,
     events: EventBus,
+    provided: Provided,
 }
 
 impl std::fmt::Debug for Adapters {
@@ -400,10 +402,11 @@ impl Adapters {
     pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
         // Storage names are unique within an app: start-up checks that.
         let tables: Arc<HashMap<_, Arc<Table>>> = Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect());
+        let provided = Provided::default();
         for table in tables.values() {
-            table.link(&tables);
+            table.link(&tables, &provided);
         }
-        Self { tables, events: EventBus::default() }
+        Self { tables, events: EventBus::default(), provided }
     }
 
     /// With the bus of the app.
@@ -419,6 +422,20 @@ impl Adapters {
     /// Where events can be listened to.
     pub fn events(&self) -> &EventBus {
         &self.events
+    }
+
+    /// Keeps a value for handlers of custom operations and routes of this app, by its type: what an `after_adapters` hook has
+    /// captured, such as the adapters of other entities. A second value of a type takes the first one's place.
+    pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
+        self.provided.put(value);
+    }
+
+    /// What [`Adapters::provide`] keeps.
+    ///
+    /// # Errors
+    /// `internal` when nobody has provided a `T`.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.provided.get()
     }
 
     /// The adapter of `E`.

@@ -14,6 +14,7 @@ mod integrity;
 mod key;
 mod page;
 mod provided;
+mod provisions;
 mod statement;
 pub(crate) mod sweep;
 mod table;

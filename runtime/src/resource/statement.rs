@@ -11,10 +11,10 @@ use parking_lot::RwLock;
 use super::guard::{self, Guard, Reach, RouteGuard};
 use crate::entity::{EntityDesc, Relation};
 use crate::event::Emitter;
-use crate::filter::Source;
+use crate::filter::{Filter, Source};
 use crate::operation::OpSpec;
 use crate::permission::Only;
-use crate::store::{Assign, AssignValue, Plan, Reply, Rows, Statement, Store};
+use crate::store::{Assign, AssignValue, Driver, Plan, Reply, Rows, Statement, Store};
 use crate::{Code, Cx, Error, Result, Value};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
@@ -135,6 +135,30 @@ impl Statements {
     /// `memory`, `sqlite` and so on.
     pub(super) fn store_name(&self) -> &'static str {
         self.store.name()
+    }
+
+    /// What handlers of custom operations reach the store by.
+    pub(super) fn driver(&self) -> Driver {
+        self.store.driver()
+    }
+
+    /// What the guard is for a call on a route, as a condition with its values in place: for statements that are not ours.
+    ///
+    /// # Errors
+    /// As [`Statements::admit`].
+    pub(super) fn condition(&self, cx: &Cx, route: &str) -> Result<Filter> {
+        let Some(guard) = &self.guard else { return Ok(Filter::TRUE) };
+        let route = self.route(guard, route).1;
+        let (plan, mut owner, mut args) = (Plan::Exists { filter: Filter::TRUE }, Vec::new(), Vec::new());
+        let reach = guard.reach(cx, &route, &mut owner)?;
+        guard.arguments(cx, &plan, reach, &route, owner, &mut args);
+        let Plan::Exists { filter } = guard.plan(&plan, reach, &route, 0) else {
+            return Err(Error::internal("a guard turned a question into something else"));
+        };
+        Ok(filter.map_sources(&mut |_, _, source| match source {
+            Source::Arg { index, .. } => Source::Value(args.get(index).cloned().unwrap_or_default()),
+            source => source,
+        }))
     }
 
     /// Whether both go to one store.

@@ -7,6 +7,7 @@ use parking_lot::RwLock;
 
 use super::integrity::{Dependent, dependents};
 use super::key::valid_key;
+use super::provisions::Provided;
 use super::statement::{Change, Prepared, Statements};
 use super::{Call, CursorKey, Executor, Form, Outcome};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
@@ -14,7 +15,7 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::{AssignSpec, OpSpec};
 use crate::package::EntityEntry;
 use crate::permission::Evaluator;
-use crate::store::{Plan, Projection, Reply, Row, Rows, Store};
+use crate::store::{Driver, Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::Validator;
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
@@ -40,6 +41,8 @@ pub struct Table {
     dependents: OnceLock<Vec<Dependent>>,
     /// Its search index, once that is open.
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
+    /// What hooks of the app have provided for handlers.
+    provided: OnceLock<Provided>,
 }
 
 impl std::fmt::Debug for Table {
@@ -96,6 +99,7 @@ impl Table {
             siblings: OnceLock::new(),
             dependents: OnceLock::new(),
             search: OnceLock::new(),
+            provided: OnceLock::new(),
         })
     }
 
@@ -109,10 +113,11 @@ impl Table {
     }
 
     /// Makes the tables of an app known to each other; only the first call does anything.
-    pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>) {
+    pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>, provided: &Provided) {
         self.dependents.get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
         // A table belongs to one app for good.
         drop(self.siblings.set(Arc::downgrade(tables)));
+        drop(self.provided.set(provided.clone()));
     }
 
     /// The table of another entity of the app. Its statements run under its own guard.
@@ -143,6 +148,14 @@ impl Table {
         &self.statements
     }
 
+    /// What a hook of the app has provided for handlers.
+    ///
+    /// # Errors
+    /// `internal` when none has provided a `T`.
+    pub(crate) fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.provided.get().cloned().unwrap_or_default().get()
+    }
+
     /// Whether two tables share a store, so that one transaction holds both.
     pub fn shares_store(&self, other: &Self) -> bool {
         self.statements.shares_store(&other.statements)
@@ -161,6 +174,24 @@ impl Table {
     /// The record with a key.
     pub(crate) fn by_id(&self, id: Value) -> Filter {
         Filter::cond(self.desc.primary, Op::Eq, Operand::One(Source::Value(id)))
+    }
+
+    /// `memory`, `sqlite` and so on.
+    pub(crate) fn store_name(&self) -> &'static str {
+        self.statements.store_name()
+    }
+
+    /// What handlers of custom operations reach the store by.
+    pub(crate) fn driver(&self) -> Driver {
+        self.statements.driver()
+    }
+
+    /// Which records a call sees on a route, as a condition with its values in place.
+    ///
+    /// # Errors
+    /// As [`Table::admit`].
+    pub(crate) fn condition(&self, cx: &Cx, route: &str) -> Result<Filter> {
+        self.statements.condition(cx, route)
     }
 
     /// Rows in the wanted form.
@@ -193,7 +224,7 @@ impl Table {
     }
 
     /// Reads one record as a route other than `get` sees it.
-    pub(super) async fn read(&self, cx: &Cx, route: &'static str, id: Value, form: &Form) -> Result<Rows> {
+    pub(crate) async fn read(&self, cx: &Cx, route: &'static str, id: Value, form: &Form) -> Result<Rows> {
         let statement = self.shape(route, b"k", || by_key(self.desc))?;
         self.execute(cx, &statement, vec![id], self.rows(form)).await
     }

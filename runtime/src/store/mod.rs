@@ -7,6 +7,8 @@
 mod capabilities;
 #[cfg(all(test, feature = "server"))]
 mod conformance;
+#[cfg(feature = "server")]
+pub(crate) mod driver;
 pub mod layout;
 #[cfg(feature = "server")]
 mod outbox;
@@ -29,6 +31,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub use capabilities::{STORES, granted};
+#[cfg(feature = "server")]
+pub use driver::{Driver, SqlRow, SqlTransaction};
 #[cfg(feature = "server")]
 pub use outbox::Outbox;
 pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
@@ -116,6 +120,12 @@ pub trait Store: Send + Sync + 'static {
     fn begin(&self) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
         Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
+    }
+
+    /// What handlers of custom operations reach it by; nothing by default.
+    #[cfg(feature = "server")]
+    fn driver(&self) -> Driver {
+        Driver::None
     }
 
     /// Where the events of its records wait; `None` when it cannot keep any.

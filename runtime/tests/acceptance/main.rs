@@ -6,9 +6,11 @@
 
 mod aggregates;
 mod budgets;
+mod claims;
 mod collections;
 mod computed;
 mod crud;
+mod custom;
 mod derives;
 mod events;
 mod fixture;

@@ -51,7 +51,7 @@ impl Kind for Lookup {
                 scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
             }
         }
-        let sort = sort(args, scope);
+        let sort = sort(args, scope, true);
 
         let assigns = expr::assigns(&fields);
         let filter = filter.map(|filter| quote!(.filter(#filter)));
@@ -110,7 +110,7 @@ pub(super) fn segments(fields: &[Assign], scope: &Scope<'_>, optional: &[String]
     segments
 }
 
-fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
+pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
     let expr = args.expr("limit", "limit = 50", scope.d)?;
     let limit = options::as_int(expr).and_then(Result::ok).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=10_000).contains(n));
     if limit.is_none() {
@@ -119,13 +119,14 @@ fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
     limit
 }
 
-fn sort(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, bool)> {
+/// `sort = desc(f)`; `paged` when cursors hold its values.
+pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<(usize, bool)> {
     let member = member(args.expr("sort", "sort = desc(created_at)", scope.d)?, scope.d)?;
     let field = scope.field(&member.ident)?;
     let of = scope.at(field);
     if !of.kind.is_scalar() {
         scope.d.error(&member.ident, format!("cannot sort by `{}` ({})", of.name, type_of(of)));
-    } else if !of.readable() {
+    } else if paged && !of.readable() {
         scope.d.error(&member.ident, format!("cannot sort by `{}`: cursors would reveal what clients may not read", of.name));
     } else if of.kind == Type::Other {
         scope.require(field, &member.ident, "SCALARS", &format!("cannot sort by `{}`: it is no scalar", of.name));

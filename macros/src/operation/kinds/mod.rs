@@ -6,6 +6,7 @@ mod batch;
 mod collection;
 mod computed_aggregate;
 mod consume;
+pub(crate) mod custom;
 mod derive;
 mod exists;
 mod field_update;
@@ -44,10 +45,11 @@ const KINDS: &[&dyn Kind] = &[
     &aggregate::Aggregate,
     &computed_aggregate::ComputedAggregate,
     &derive::Derive,
+    &custom::Custom,
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["custom", "restore"];
+const LATER: &[&str] = &["restore"];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
@@ -103,6 +105,8 @@ pub(crate) enum Shape {
     ById,
     /// `/{op}`, and `/{op}/{a}/{b}` with a segment for each of these parameters.
     Collection { segments: Vec<usize> },
+    /// Nowhere: for code alone.
+    Adapter,
 }
 
 /// What an adapter method answers.
@@ -116,6 +120,8 @@ pub(crate) enum Returns {
     Nothing,
     Upserted,
     Numbers(Numbers),
+    /// What the functions of a custom operation answer.
+    Custom(Box<custom::Made>),
     /// A record of another entity.
     Other(syn::Path),
     /// Records of an entity, perhaps another one.
@@ -137,7 +143,10 @@ pub(crate) struct Numbers {
 impl Returns {
     /// Whether it holds records of the entity.
     pub(crate) fn is_record(&self) -> bool {
-        matches!(self, Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted)
+        match self {
+            Self::Custom(made) => made.output.is_record(),
+            _ => matches!(self, Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted),
+        }
     }
 }
 
@@ -165,6 +174,20 @@ pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
         Some("computed_aggregate") => computed_aggregate::entities(args, d),
         Some("derive") => derive::entities(args, d),
         _ => Vec::new(),
+    }
+}
+
+/// What only the name of a custom operation can be underlined for.
+pub(crate) fn check_name(
+    kind: &dyn Kind,
+    args: &Args,
+    at: &syn::Ident,
+    name: &str,
+    entity: &crate::entity::EntityModel,
+    d: &mut Diagnostics,
+) {
+    if kind.name() == "custom" && args.get("handler").is_some() {
+        custom::check_stores(args, at, name, entity, d);
     }
 }
 

@@ -121,7 +121,8 @@ impl ToSql for Moment {
     to_sql_checked!();
 }
 
-fn micros(date: Timestamp) -> i64 {
+/// A date as the server counts it.
+pub(super) fn micros(date: Timestamp) -> i64 {
     // Years 1 to 9999 in microseconds are far from the bounds of i64.
     date.millis() * 1000 - EPOCH
 }

@@ -51,7 +51,7 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
 }
 
 /// The wire names of a constraint's fields.
-fn violated(entity: &EntityDesc, constraint: &str) -> Option<Vec<&'static str>> {
+pub(super) fn violated(entity: &EntityDesc, constraint: &str) -> Option<Vec<&'static str>> {
     let wire = |field: usize| entity.fields[field].wire;
     if constraint == schema::key_name(entity) {
         return Some(vec![entity.primary_field().wire]);

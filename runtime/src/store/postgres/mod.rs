@@ -11,6 +11,7 @@ mod aggregate;
 mod bind;
 mod change;
 mod connect;
+mod conversation;
 mod error;
 mod lane;
 mod native;
@@ -35,12 +36,13 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use self::connect::Connector;
+pub(crate) use self::conversation::{arguments, condition, failed, read};
 use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
 use self::run::Failure;
 use self::session::{Sessions, Written};
-use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use super::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -276,6 +278,10 @@ impl Store for PostgresStore {
 
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(self)
+    }
+
+    fn driver(&self) -> Driver {
+        Driver::Postgres(self.pool.clone())
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {

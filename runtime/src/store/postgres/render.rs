@@ -44,7 +44,7 @@ pub(super) struct Rendered {
 /// # Errors
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) -> Result<Rendered> {
-    let mut r = Renderer { entity, nulls, binds: Vec::new(), decisive: Vec::new() };
+    let mut r = Renderer { entity, nulls, before: 0, binds: Vec::new(), decisive: Vec::new() };
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting) = match plan {
@@ -70,6 +70,15 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None),
     };
     Ok(Rendered { sql, counting, binds: r.binds, decisive: r.decisive })
+}
+
+/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.
+///
+/// # Errors
+/// When the filter holds an argument.
+pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
+    let mut r = Renderer { entity, nulls: &[], before, binds: Vec::new(), decisive: Vec::new() };
+    Ok((r.filter(filter)?, r.binds))
 }
 
 /// Whether a statement changes nothing.
@@ -155,6 +164,8 @@ pub(super) fn literal(text: &str) -> String {
 pub(super) struct Renderer<'a> {
     pub(super) entity: &'static EntityDesc,
     nulls: &'a [usize],
+    /// How many parameters there are before its own.
+    before: usize,
     binds: Vec<Bind>,
     decisive: Vec<usize>,
 }
@@ -185,7 +196,7 @@ impl Renderer<'_> {
 
     fn bind(&mut self, value: std::result::Result<Value, usize>, kind: Type, form: Form) -> String {
         self.binds.push(Bind { value, kind, form });
-        format!("${}", self.binds.len())
+        format!("${}", self.before + self.binds.len())
     }
 
     pub(super) fn source(&mut self, source: &Source, kind: Type) -> Result<String> {

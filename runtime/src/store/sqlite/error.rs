@@ -35,7 +35,7 @@ pub(super) fn is_busy(error: &Error) -> bool {
 }
 
 /// The wire names in `UNIQUE constraint failed: posts.a, posts.b`.
-fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
+pub(super) fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
     let columns = message.strip_prefix("UNIQUE constraint failed: ")?;
     let wire = |column: &str| {
         let column = column.strip_prefix(entity.storage_name)?.strip_prefix('.')?;

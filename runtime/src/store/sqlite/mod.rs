@@ -10,6 +10,7 @@ mod access_tests;
 mod aggregate;
 mod bind;
 mod change;
+mod conversation;
 mod error;
 mod file;
 mod outbox;
@@ -37,7 +38,9 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
-use super::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
+pub(crate) use conversation::{arguments, condition, failed, read};
+
+use super::{Driver, Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -186,6 +189,10 @@ impl Store for SqliteStore {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async { Ok(Box::new(self.writer.begin().await?) as Box<dyn Transaction>) })
+    }
+
+    fn driver(&self) -> Driver {
+        Driver::Sqlite(self.pool.clone())
     }
 
     fn outbox(&self) -> Option<&dyn crate::store::Outbox> {

@@ -56,7 +56,7 @@ pub(super) enum Form {
 /// # Errors
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
-    let mut r = Renderer { entity, binds: Vec::new() };
+    let mut r = Renderer { entity, mark: '?', before: 0, binds: Vec::new() };
     let mut own = None;
     let table = quote(entity.storage_name);
     let columns = r.columns();
@@ -106,6 +106,15 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
     Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, columns: own })
 }
 
+/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.
+///
+/// # Errors
+/// When the filter holds an argument.
+pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
+    let mut r = Renderer { entity, mark: '$', before, binds: Vec::new() };
+    Ok((r.filter(filter)?, r.binds))
+}
+
 /// The condition of records that are not deleted; `None` when deleted ones are removed.
 pub(super) fn live(entity: &EntityDesc) -> Option<String> {
     let soft_delete = entity.soft_delete?;
@@ -144,6 +153,10 @@ pub(super) fn member(key: &str) -> String {
 
 pub(super) struct Renderer {
     pub(super) entity: &'static EntityDesc,
+    /// What numbers of parameters stand behind.
+    mark: char,
+    /// How many parameters there are before its own.
+    before: usize,
     binds: Vec<Bind>,
 }
 
@@ -158,7 +171,7 @@ impl Renderer {
 
     pub(super) fn parameter(&mut self, value: std::result::Result<Value, usize>, form: Form) -> String {
         self.binds.push(Bind { value, form });
-        format!("?{}", self.binds.len())
+        format!("{}{}", self.mark, self.before + self.binds.len())
     }
 
     pub(super) fn source(&mut self, source: &Source, form: Form) -> Result<String> {

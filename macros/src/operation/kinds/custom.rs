@@ -1,0 +1,360 @@
+//! `custom`: a function of the user's for each store.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{GenericArgument, Ident, Path, PathArguments, Token, Type};
+
+use super::{Kind, Plan, Returns, Shape};
+use crate::diagnostics::{Diagnostics, list};
+use crate::entity::EntityModel;
+use crate::expr::{Scope, index};
+use crate::names;
+use crate::operation::args::Args;
+use crate::operation::path::{Method, RouteArgs, Segment};
+use crate::options;
+
+/// Stores that can have a function.
+const STORES: &[&str] = &["memory", "sqlite", "postgres"];
+/// Stores that come later.
+const LATER: &[&str] = &["mongo", "redis"];
+
+pub(super) struct Custom;
+
+/// What the expansion needs beyond the plan.
+pub(crate) struct Made {
+    /// What stands before the descriptor.
+    pub(crate) statics: TokenStream,
+    /// The descriptors of its parameters.
+    pub(crate) params: Vec<TokenStream>,
+    /// Name, type and value of each argument of the adapter method.
+    pub(crate) arguments: Vec<(Ident, TokenStream, TokenStream)>,
+    pub(crate) routes: Vec<(Method, Vec<Segment>)>,
+    pub(crate) output: Output,
+}
+
+/// What it answers.
+pub(crate) enum Output {
+    Nothing,
+    Value(Type),
+    /// By key.
+    Record,
+    Optional,
+    Records,
+}
+
+/// `who: String`.
+struct Written {
+    name: Ident,
+    ty: Type,
+}
+
+impl Parse for Written {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name = input.call(Ident::parse_any)?;
+        input.parse::<Token![:]>()?;
+        Ok(Self { name, ty: input.parse()? })
+    }
+}
+
+/// A parameter of a function, in order.
+struct Parameter {
+    name: String,
+    wire: String,
+    ident: Ident,
+    ty: TokenStream,
+    /// `in_id`, `Segment`, `Query`, `Body`, or the whole body.
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Id,
+    Segment,
+    Query,
+    Body,
+    Whole,
+}
+
+impl Kind for Custom {
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    fn capability(&self) -> &'static str {
+        "custom.factory"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["http", "params", "input", "output", "handler"]
+    }
+
+    fn required(&self) -> &'static [&'static str] {
+        &["handler"]
+    }
+
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let http = http(args, scope.d);
+        let method = http.as_ref().map_or(Method::Post, |http| http.method.as_ref().map_or(Method::Post, |(method, _)| *method));
+        if http.is_none() {
+            args.refuse_route(&format!("`{name}` has no `http`: it is for code and has no route"), scope.d);
+        }
+        for (key, at) in [("method", args.route.method.as_ref().map(|(_, at)| at)), ("path", args.route.path.as_ref().map(|(_, at)| at))] {
+            if let Some(at) = at {
+                scope.d.error(at, format!("the `{key}` of a custom operation stands in `http(..)`")).help("move it there");
+            }
+        }
+        let input = type_of(args, "input", scope.d);
+        if let (Some(opt), true) = (args.get("input"), http.is_some() && method == Method::Get) {
+            scope.d.error(&opt.key, "`input` reads a body, which a GET route has not").help("`params(..)`, or another method");
+        }
+        let output = output(args, scope);
+        let mut parameters = parameters(args, scope, input.as_ref());
+        let segments = segments(http.as_ref(), name, &mut parameters, scope);
+        for parameter in &mut parameters {
+            let in_path = segments.iter().flatten().any(|s| *s == Segment::Param(parameter.wire.clone()));
+            parameter.place = match parameter.place {
+                Place::Body if in_path => Place::Segment,
+                Place::Body if input.is_some() || matches!(method, Method::Get | Method::Delete) => Place::Query,
+                place => place,
+            };
+        }
+        let handlers = handlers(args, &parameters, &output, scope);
+        let by_id = parameters.first().is_some_and(|p| p.place == Place::Id).then(|| quote!(.by_id()));
+        let reads = (http.is_some() && method == Method::Get).then(|| quote!(.reads()));
+        let shape = match &output {
+            Output::Nothing => quote!(__lp::Shape::Nothing),
+            Output::Record => quote!(__lp::Shape::Record),
+            Output::Optional => quote!(__lp::Shape::RecordOrNull),
+            Output::Records => quote!(__lp::Shape::Records),
+            Output::Value(ty) => quote_spanned!(ty.span()=> <#ty as __lp::CustomOutput>::SHAPE),
+        };
+        let (statics, params) = descriptors(&parameters, scope);
+        let arguments = arguments(&parameters, scope);
+        let routes = segments.map(|segments| vec![(method, segments)]).unwrap_or_default();
+        // A static of its own: functions are no constants that a reference could stand for.
+        let statics = quote!(#statics static KIND: __lp::Custom = __lp::Custom::new(#shape) #reads #by_id #handlers;);
+        let made = Made { statics, params, arguments, routes, output };
+        Some(Plan {
+            descriptor: quote!(KIND),
+            shape: if http.is_some() { Shape::Collection { segments: Vec::new() } } else { Shape::Adapter },
+            method,
+            returns: Returns::Custom(Box::new(made)),
+            errors: "`validation_failed`; what the function of the store in use answers.",
+            parts: Vec::new(),
+            list: 0,
+        })
+    }
+}
+
+/// Rule 57: a function for each store that the entity names.
+pub(super) fn check_stores(args: &Args, at: &Ident, name: &str, entity: &EntityModel, d: &mut Diagnostics) {
+    let mut ignored = Diagnostics::new();
+    let named: Vec<String> = written_handlers(args, &mut ignored).into_iter().map(|(store, _)| store).collect();
+    ignored.ignore();
+    for store in entity.stores.iter().map(ToString::to_string).filter(|store| !named.contains(store)) {
+        let problem = d.error(at, format!("no {store} factory for `{name}`"));
+        if STORES.contains(&store.as_str()) {
+            problem.help(format!("`handler({store} = {name}_{store})`"));
+        } else {
+            problem.help(format!("take `{store}` out of `stores(..)`: it has no custom operations yet"));
+        }
+    }
+}
+
+/// `http(method = "GET", path = "ping/{who}")`.
+fn http(args: &Args, d: &mut Diagnostics) -> Option<RouteArgs> {
+    let opt = args.get("http")?;
+    let list = opt.list("http(method = \"GET\", path = \"ping/{who}\")", d)?;
+    Some(RouteArgs::parse_http(list, d))
+}
+
+/// A type behind `=`.
+fn type_of(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Type> {
+    let opt = args.get(name)?;
+    let tokens = if opt.is_list() { opt.list("", d)? } else { opt.expr(&format!("{name} = Preview"), d)?.to_token_stream() };
+    let span = tokens.span();
+    let parsed = syn::parse2::<Type>(tokens).map_err(|_| syn::Error::new(span, format!("`{name}` needs a type")));
+    d.take(parsed)
+}
+
+fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
+    let Some(ty) = type_of(args, "output", scope.d) else { return Output::Nothing };
+    let own = scope.entity.to_token_stream().to_string();
+    let is_own = |ty: &Type| ty.to_token_stream().to_string() == own;
+    match &ty {
+        Type::Tuple(tuple) if tuple.elems.is_empty() => Output::Nothing,
+        ty if is_own(ty) => Output::Record,
+        ty => match inside(ty) {
+            Some((wrapper, one)) if wrapper == "Option" && is_own(one) => Output::Optional,
+            Some((wrapper, one)) if wrapper == "Vec" && is_own(one) => Output::Records,
+            _ => Output::Value(ty.clone()),
+        },
+    }
+}
+
+/// `Option` and `Post` of `Option<Post>`.
+fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.iter().collect::<Vec<_>>()[..] {
+        [GenericArgument::Type(one)] => Some((&last.ident, one)),
+        _ => None,
+    }
+}
+
+/// The declared parameters, then the body.
+fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<Parameter> {
+    let written = args.get("params").and_then(|opt| opt.list("params(who: String)", scope.d));
+    let written: Vec<Written> = written.map(|list| options::each(list, scope.d)).unwrap_or_default();
+    let parents: Vec<String> = scope.model.visibility.path_parameters().collect();
+    let mut parameters: Vec<Parameter> = Vec::new();
+    for Written { name: ident, ty } in written {
+        let name = names::snake(&ident.unraw().to_string());
+        let wire = names::camel(&name);
+        if parameters.iter().any(|p| p.wire == wire) {
+            scope.d.error(&ident, format!("parameter `{name}` repeated in params")).help("name each once");
+        } else if parents.contains(&wire) {
+            scope.d.error(&ident, format!("`{ident}` is a parameter of the entity's parent_path")).help("another name");
+        } else if name == "input" && input.is_some() {
+            scope.d.error(&ident, "`input` is the body").help("another name");
+        } else {
+            parameters.push(Parameter { name, wire, ident, ty: ty.to_token_stream(), place: Place::Body });
+        }
+    }
+    if let Some(ty) = input {
+        let ident = Ident::new("input", ty.span());
+        parameters.push(Parameter { name: "input".to_owned(), wire: String::new(), ident, ty: ty.to_token_stream(), place: Place::Whole });
+    }
+    parameters
+}
+
+/// The path, with parameters under their names on the wire; `{id}` is the record's key.
+fn segments(http: Option<&RouteArgs>, name: &str, parameters: &mut Vec<Parameter>, scope: &mut Scope<'_>) -> Option<Vec<Segment>> {
+    let Some((written, at)) = http?.path.as_ref() else { return Some(vec![Segment::Lit(names::kebab(name))]) };
+    let mut segments = Vec::new();
+    for segment in written {
+        let Segment::Param(param) = segment else {
+            segments.push(segment.clone());
+            continue;
+        };
+        let wire = names::camel(&names::snake(param));
+        match parameters.iter().find(|p| p.wire == wire) {
+            Some(declared) if wire == "id" => {
+                let problem = scope.d.error(&declared.ident, "`id` of the path is the record's key");
+                problem.help("leave it out of `params(..)`: the function gets it first");
+            }
+            Some(_) => segments.push(Segment::Param(wire)),
+            None if wire == "id" => {
+                let (entity, ident) = (scope.entity, Ident::new("id", at.span()));
+                let ty = quote!(<#entity as __lp::Entity>::Id);
+                parameters.insert(0, Parameter { name: "id".to_owned(), wire: wire.clone(), ident, ty, place: Place::Id });
+                segments.push(Segment::Param(wire));
+            }
+            None => {
+                let known = list(parameters.iter().filter(|p| p.place != Place::Whole).map(|p| &p.name));
+                let problem = scope.d.error(at, format!("`{{{param}}}` of the path is no parameter of the operation"));
+                problem.help(if known.is_empty() { format!("`params({param}: String)`") } else { format!("known: {known}") });
+            }
+        }
+    }
+    Some(segments)
+}
+
+/// Store and path of each function; what cannot be read is reported.
+fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
+    const EXAMPLE: &str = "handler(sqlite = preview_sqlite)";
+    let Some(opt) = args.get("handler") else { return Vec::new() };
+    let Some(list) = opt.list(EXAMPLE, d) else { return Vec::new() };
+    if list.is_empty() {
+        d.error(&opt.key, "`handler` names no store").help(format!("`{EXAMPLE}`"));
+    }
+    let options = options::parse(list, d);
+    options::repeated(&options, &[], d);
+    let mut handlers = Vec::new();
+    for opt in &options {
+        if !STORES.contains(&opt.name().as_str()) {
+            options::unknown(opt, "handler", STORES, LATER, d);
+        } else if let Some(path) = opt.path(&format!("{} = preview", opt.name()), d) {
+            handlers.push((opt.name(), path));
+        }
+    }
+    handlers
+}
+
+/// The functions, each in the form that the runtime calls.
+fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut Scope<'_>) -> TokenStream {
+    let entity = scope.entity;
+    let made = match output {
+        Output::Nothing => quote!(made_nothing::<()>),
+        Output::Value(ty) => quote!(made_value::<#ty>),
+        Output::Record => quote!(made_record::<#entity>),
+        Output::Optional => quote!(made_optional::<#entity>),
+        Output::Records => quote!(made_records::<#entity>),
+    };
+    let values = parameters.iter().map(|Parameter { ty, place, .. }| match place {
+        Place::Whole => quote!(input::<#ty>),
+        _ => quote!(take::<#ty>),
+    });
+    let values: Vec<TokenStream> = values.collect();
+    let functions = written_handlers(args, scope.d).into_iter().map(|(store, path)| {
+        let (method, on) = (format_ident!("{store}"), format_ident!("on_{store}"));
+        quote!(.#method(__lp::#on!(#entity, #made, #path, [#(#values),*])))
+    });
+    let functions: Vec<TokenStream> = functions.collect();
+    if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
+}
+
+/// The fields that parameters have their types from, and the parameters.
+fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec<TokenStream>) {
+    let (mut fields, mut params) = (Vec::new(), Vec::new());
+    for Parameter { wire, name, ty, place, ident } in parameters {
+        let at = index(fields.len());
+        let place = match place {
+            Place::Id => {
+                let primary = index(scope.model.primary.unwrap_or(0));
+                params.push(quote!(__lp::in_id("id", #primary)));
+                continue;
+            }
+            Place::Whole => {
+                fields.push(quote_spanned!(ident.span()=> __lp::custom_input::<#ty>()));
+                params.push(quote!(__lp::whole(#at, __lp::Whole::Item).of(&PARAMS)));
+                continue;
+            }
+            Place::Segment => quote!(Segment),
+            Place::Query => quote!(Query),
+            Place::Body => quote!(Body),
+        };
+        fields.push(quote_spanned!(ident.span()=> __lp::item_field::<#ty>(#name, #wire, #wire)));
+        params.push(quote_spanned!(ident.span()=> __lp::custom_param::<#ty>(&PARAMS, #wire, #at, __lp::Place::#place)));
+    }
+    let statics = (!fields.is_empty()).then(|| quote!(static PARAMS: __lp::EntityDesc = __lp::custom_params(&[#(#fields),*]);));
+    (statics.unwrap_or_default(), params)
+}
+
+/// The arguments of the adapter method.
+fn arguments(parameters: &[Parameter], scope: &Scope<'_>) -> Vec<(Ident, TokenStream, TokenStream)> {
+    let (krate, entity) = (&scope.model.krate, scope.entity);
+    let one = |Parameter { name, ty, place, ident, .. }: &Parameter| {
+        let name = crate::operation::argument_ident(name, ident.span());
+        match place {
+            Place::Whole => (name.clone(), ty.clone(), quote!(__lp::item_arg(&#name))),
+            Place::Id => {
+                let ty = quote!(<#entity as #krate::Entity>::Id);
+                (name.clone(), quote!(impl ::core::convert::Into<#ty>), quote!(__lp::custom_arg::<#ty>(#name)))
+            }
+            _ => (name.clone(), quote!(impl ::core::convert::Into<#ty>), quote!(__lp::custom_arg::<#ty>(#name))),
+        }
+    };
+    parameters.iter().map(one).collect()
+}
+
+impl Output {
+    /// Whether it holds records of the entity.
+    pub(super) fn is_record(&self) -> bool {
+        matches!(self, Self::Record | Self::Optional | Self::Records)
+    }
+}

@@ -1,0 +1,345 @@
+//! What the function of a custom operation gets, and what is made of its answer.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::Output;
+use crate::entity::{Embedded, Entity, FieldType, Kind};
+use crate::filter::Filter;
+use crate::operation::OpSpec;
+use crate::resource::{Adapter, Call, Form, Table};
+use crate::store::driver::{Answer, Query};
+use crate::store::{Driver, Plan, SqlRow, SqlTransaction};
+use crate::{Cx, Error, Result, Value};
+
+/// A call before its entity and store have types.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Erased {
+    cx: Cx,
+    table: Arc<Table>,
+    spec: &'static OpSpec,
+    version: Option<i64>,
+    args: std::vec::IntoIter<Option<Value>>,
+}
+
+/// What a function answered, before its output has a type.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Made {
+    Nothing,
+    Json(Vec<u8>),
+    One(Option<Value>),
+    Many(Vec<Value>),
+}
+
+impl Erased {
+    pub(super) fn new(table: Arc<Table>, spec: &'static OpSpec, call: &Call<'_>) -> Result<Self> {
+        // Whoever may not see records at all is refused before the function runs.
+        table.admit(call.cx, spec.name)?;
+        Ok(Self { cx: call.cx.for_operation(spec.name), table, spec, version: call.version, args: call.args.clone().into_iter() })
+    }
+
+    /// With types.
+    pub fn typed<E: Entity, S: CustomStore>(&self) -> CustomCall<E, S> {
+        let Self { cx, table, spec, version, .. } = self;
+        CustomCall { cx: cx.clone(), driver: table.driver(), table: Arc::clone(table), spec, version: *version, of: PhantomData }
+    }
+
+    /// The next argument.
+    ///
+    /// # Errors
+    /// When it has another type than declared.
+    pub fn take<T: FieldType>(&mut self) -> Result<T> {
+        let value = self.args.next().flatten().unwrap_or_default();
+        T::from_value(value.as_ref()).map_err(Error::internal)
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    /// When it has another form than declared.
+    pub fn input<T: Embedded>(&mut self) -> Result<T> {
+        match self.args.next() {
+            Some(Some(Value::Json(text))) => serde_json::from_str(&text).map_err(Error::internal),
+            _ => Err(Error::internal("a custom operation lacks its input")),
+        }
+    }
+}
+
+/// An error of the user's function: ours stays as it is, any other is 500.
+fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<T> {
+    result.map_err(|error| match error.into().downcast::<Error>() {
+        Ok(ours) => *ours,
+        Err(other) => Error::internal(other),
+    })
+}
+
+/// Takes an answer that is no record.
+///
+/// # Errors
+/// Those of the function.
+#[doc(hidden)]
+pub fn made_value<T: Output, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<Made> {
+    serde_json::to_vec(&ours(result)?).map(Made::Json).map_err(Error::internal)
+}
+
+/// Takes no answer.
+///
+/// # Errors
+/// Those of the function.
+#[doc(hidden)]
+pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<Made> {
+    ours(result).map(|_| Made::Nothing)
+}
+
+/// Takes the key of a record.
+///
+/// # Errors
+/// Those of the function.
+#[doc(hidden)]
+pub fn made_record<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T::Id, E>) -> Result<Made> {
+    Ok(Made::One(Some(ours(result)?.into_value())))
+}
+
+/// Takes the key of a record, or nothing.
+///
+/// # Errors
+/// Those of the function.
+#[doc(hidden)]
+pub fn made_optional<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<Option<T::Id>, E>) -> Result<Made> {
+    Ok(Made::One(ours(result)?.map(FieldType::into_value)))
+}
+
+/// Takes the keys of records.
+///
+/// # Errors
+/// Those of the function.
+#[doc(hidden)]
+pub fn made_records<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<Vec<T::Id>, E>) -> Result<Made> {
+    Ok(Made::Many(ours(result)?.into_iter().map(FieldType::into_value).collect()))
+}
+
+/// A store that custom operations have functions for.
+pub trait CustomStore: Send + Sync + 'static {}
+
+/// A store that takes SQL.
+pub trait SqlStore: CustomStore {}
+
+/// The memory store, as a type.
+#[derive(Debug)]
+pub enum OnMemory {}
+
+/// The embedded store, as a type.
+#[cfg(feature = "sqlite")]
+#[derive(Debug)]
+pub enum OnSqlite {}
+
+/// The store for growth, as a type.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub enum OnPostgres {}
+
+impl CustomStore for OnMemory {}
+#[cfg(feature = "sqlite")]
+impl CustomStore for OnSqlite {}
+#[cfg(feature = "sqlite")]
+impl SqlStore for OnSqlite {}
+#[cfg(feature = "postgres")]
+impl CustomStore for OnPostgres {}
+#[cfg(feature = "postgres")]
+impl SqlStore for OnPostgres {}
+
+/// A call on the memory store.
+pub type MemoryCall<E> = CustomCall<E, OnMemory>;
+
+/// A call on SQLite.
+#[cfg(feature = "sqlite")]
+pub type SqliteCall<E> = CustomCall<E, OnSqlite>;
+
+/// A call on Postgres.
+#[cfg(feature = "postgres")]
+pub type PostgresCall<E> = CustomCall<E, OnPostgres>;
+
+/// A call of a custom operation of `E` on the store `S`: who calls, the entity's adapter, and its store under the guard.
+///
+/// A function for every SQL store is generic: `async fn top<S: SqlStore>(call: CustomCall<Post, S>) -> Result<..>`.
+#[derive(Debug)]
+pub struct CustomCall<E, S> {
+    cx: Cx,
+    table: Arc<Table>,
+    spec: &'static OpSpec,
+    version: Option<i64>,
+    driver: Driver,
+    of: PhantomData<fn() -> (E, S)>,
+}
+
+impl<E: Entity, S: CustomStore> CustomCall<E, S> {
+    /// Who calls, when, under which request. What adapters change with it makes the events of this operation.
+    pub fn cx(&self) -> &Cx {
+        &self.cx
+    }
+
+    /// The declaration.
+    pub fn declaration(&self) -> &'static OpSpec {
+        self.spec
+    }
+
+    /// The version that the caller expects of the record that the path names (`If-Match`).
+    pub fn version(&self) -> Option<i64> {
+        self.version
+    }
+
+    /// The adapter of the entity. Unlike statements of one's own, what it changes keeps constraints, versions and `on_update`
+    /// dates, makes events, and can be part of `cx().transaction(..)`.
+    pub fn adapter(&self) -> E::Adapter {
+        Adapter::new(Arc::clone(&self.table)).into()
+    }
+
+    /// What a start-up hook has provided for handlers: see [`Adapters::provide`](crate::Adapters::provide).
+    ///
+    /// # Errors
+    /// `internal` when no hook has provided a `T`.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.table.provided()
+    }
+
+    /// Every record that the caller may see, in the entity's order. All of them are held in memory at once: meant for
+    /// the memory store and for small tables.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn visible(&self) -> Result<Vec<E>> {
+        let (table, sort) = (&self.table, self.table.desc.sort);
+        let plan = || Plan::Select { filter: Filter::TRUE, order: table.order(sort.field, sort.desc), after: None, limit: None };
+        let statement = table.shape(self.spec.name, b"custom visible", plan)?;
+        let rows = table.execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records)).await?;
+        rows.records.iter().map(|values| E::read(&crate::resource::Borrowed(values)).map_err(Error::internal)).collect()
+    }
+}
+
+impl<E: Entity, S: SqlStore> CustomCall<E, S> {
+    /// A statement on the entity's own table. The guard stands where the text says so:
+    ///
+    /// - `{visible}` in `FROM`: the records that the caller may see, under the name of the table;
+    /// - `{guard}` in `WHERE`: the condition for them, for statements that change records;
+    /// - `{table}`: the table.
+    ///
+    /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so on, whatever the store.
+    /// A statement is no part of `cx().transaction(..)`: there it is refused.
+    pub fn sql(&self, text: &'static str) -> Sql<'_> {
+        Sql { table: &self.table, driver: &self.driver, cx: &self.cx, route: self.spec.name, text, values: Vec::new(), within: None }
+    }
+
+    /// Begins a transaction of statements of one's own, for [`Sql::within`].
+    ///
+    /// # Errors
+    /// `unavailable` when the store cannot begin one at present.
+    pub async fn begin(&self) -> Result<SqlTransaction> {
+        apart(&self.cx)?;
+        self.driver.begin(self.table.desc).await
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl<E: Entity> CustomCall<E, OnSqlite> {
+    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees what is up to the caller.
+    ///
+    /// # Errors
+    /// `internal` when the store has no pool.
+    pub fn unguarded(&self, reason: &'static str) -> Result<&sqlx::SqlitePool> {
+        tracing::debug!(operation = self.spec.name, reason, "unguarded access");
+        match &self.driver {
+            Driver::Sqlite(pool) => Ok(pool),
+            _ => Err(Error::internal("the store has no pool")),
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<E: Entity> CustomCall<E, OnPostgres> {
+    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees what is up to the caller.
+    ///
+    /// # Errors
+    /// `internal` when the store has no pool.
+    pub fn unguarded(&self, reason: &'static str) -> Result<&sqlx::PgPool> {
+        tracing::debug!(operation = self.spec.name, reason, "unguarded access");
+        match &self.driver {
+            Driver::Postgres(pool) => Ok(pool),
+            _ => Err(Error::internal("the store has no pool")),
+        }
+    }
+}
+
+/// A statement of a handler, on its way.
+#[must_use = "a statement does nothing until it is run"]
+#[derive(Debug)]
+pub struct Sql<'a> {
+    table: &'a Table,
+    driver: &'a Driver,
+    cx: &'a Cx,
+    route: &'static str,
+    text: &'static str,
+    values: Vec<(Value, Kind)>,
+    within: Option<&'a mut SqlTransaction>,
+}
+
+impl<'a> Sql<'a> {
+    /// The value of the next parameter: the first is `$1`.
+    pub fn bind<T: FieldType>(mut self, value: T) -> Self {
+        self.values.push((value.into_value(), T::KIND));
+        self
+    }
+
+    /// Within a transaction.
+    pub fn within(self, transaction: &'a mut SqlTransaction) -> Self {
+        Self { within: Some(transaction), ..self }
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// `internal` for a text without the guard or one that the database refuses; `conflict` for a taken unique;
+    /// `unavailable`, `timeout`.
+    pub async fn rows(self) -> Result<Vec<SqlRow>> {
+        match self.run(true).await? {
+            Answer::Rows(rows) => Ok(rows),
+            Answer::Count(_) => Err(Error::internal("rows were expected")),
+        }
+    }
+
+    /// The values of one column.
+    ///
+    /// # Errors
+    /// As [`Sql::rows`].
+    pub async fn column<T: FieldType>(self, column: &str) -> Result<Vec<T>> {
+        self.rows().await?.iter().map(|row| row.get(column)).collect()
+    }
+
+    /// How many records it changed.
+    ///
+    /// # Errors
+    /// As [`Sql::rows`].
+    pub async fn execute(self) -> Result<u64> {
+        match self.run(false).await? {
+            Answer::Count(changed) => Ok(changed),
+            Answer::Rows(_) => Err(Error::internal("a number was expected")),
+        }
+    }
+
+    async fn run(self, rows: bool) -> Result<Answer> {
+        apart(self.cx)?;
+        let guard = self.table.condition(self.cx, self.route)?;
+        let query = Query { entity: self.table.desc, text: self.text, values: self.values, guard };
+        self.driver.run(query, self.within, rows).await
+    }
+}
+
+/// Refuses statements on the pool while the call is part of a transaction that has the store for itself: they would not see
+/// what it wrote, and could wait for it for ever.
+fn apart(cx: &Cx) -> Result<()> {
+    match cx.in_transaction() {
+        None => Ok(()),
+        Some(_) => Err(Error::internal("a handler's own statements cannot be part of `cx.transaction(..)`: use the adapter there")),
+    }
+}

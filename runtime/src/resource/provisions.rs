@@ -1,0 +1,32 @@
+//! What start-up hooks keep for handlers, by type.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::{Error, Result};
+
+/// Values of an app, one per type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Provided(Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+
+impl Provided {
+    /// Keeps a value; a second one of its type takes its place.
+    pub(super) fn put<T: Send + Sync + 'static>(&self, value: T) {
+        self.0.write().insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// The value of a type.
+    ///
+    /// # Errors
+    /// `internal` when there is none.
+    pub(super) fn get<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        let found = self.0.read().get(&TypeId::of::<T>()).cloned();
+        found.and_then(|value| value.downcast().ok()).ok_or_else(|| {
+            let wanted = type_name::<T>();
+            Error::internal(format!("no `after_adapters` hook has provided a `{wanted}`"))
+        })
+    }
+}

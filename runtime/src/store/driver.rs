@@ -1,0 +1,197 @@
+//! What handlers of custom operations reach their own entity's store by: its pool, and statements under the guard.
+
+use crate::Error;
+use crate::entity::EntityDesc;
+use crate::entity::{FieldType, Kind};
+use crate::filter::Filter;
+#[cfg(feature = "postgres")]
+use crate::store::postgres;
+#[cfg(feature = "sqlite")]
+use crate::store::sqlite;
+use crate::{Result, Value};
+
+/// The way into a store for statements that are not the framework's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Driver {
+    /// There is none.
+    None,
+    /// The pool of the conversation lane.
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlx::SqlitePool),
+    /// The pool of the conversation lane.
+    #[cfg(feature = "postgres")]
+    Postgres(sqlx::PgPool),
+}
+
+/// A row that a statement of a handler answered.
+#[derive(Debug)]
+pub struct SqlRow(Row);
+
+#[derive(Debug)]
+enum Row {
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlx::sqlite::SqliteRow),
+    #[cfg(feature = "postgres")]
+    Postgres(sqlx::postgres::PgRow),
+}
+
+impl SqlRow {
+    /// The value of a column, as a field of this type holds it; null only for an `Option`.
+    ///
+    /// # Errors
+    /// `internal` when there is no such column, or it holds something else.
+    pub fn get<T: FieldType>(&self, column: &str) -> Result<T> {
+        let value = self.value(column, T::KIND)?;
+        T::from_value(value.as_ref()).map_err(|error| Error::internal(format!("column `{column}`: {error}")))
+    }
+
+    fn value(&self, column: &str, kind: Kind) -> Result<Value> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Row::Sqlite(row) => sqlite::read(row, column, kind),
+            #[cfg(feature = "postgres")]
+            Row::Postgres(row) => postgres::read(row, column, kind),
+        }
+    }
+}
+
+/// A transaction of a handler's own statements. Dropping it undoes them.
+#[derive(Debug)]
+pub struct SqlTransaction(Open);
+
+#[derive(Debug)]
+enum Open {
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
+    #[cfg(feature = "postgres")]
+    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+}
+
+impl SqlTransaction {
+    /// Makes its statements last.
+    ///
+    /// # Errors
+    /// `unavailable` when they could not be made to last.
+    pub async fn commit(self) -> Result<()> {
+        match self.0 {
+            #[cfg(feature = "sqlite")]
+            Open::Sqlite(open) => open.commit().await.map_err(Error::unavailable),
+            #[cfg(feature = "postgres")]
+            Open::Postgres(open) => open.commit().await.map_err(Error::unavailable),
+        }
+    }
+}
+
+/// A statement with its values.
+pub(crate) struct Query {
+    pub(crate) entity: &'static EntityDesc,
+    pub(crate) text: &'static str,
+    pub(crate) values: Vec<(Value, Kind)>,
+    /// Which records the caller sees.
+    pub(crate) guard: Filter,
+}
+
+/// What a statement is run for.
+pub(crate) enum Answer {
+    Rows(Vec<SqlRow>),
+    Count(u64),
+}
+
+impl Driver {
+    /// Begins a transaction. On SQLite it holds the file's lock from the start, so that it cannot fail halfway for want of it.
+    pub(crate) async fn begin(&self, entity: &EntityDesc) -> Result<SqlTransaction> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(pool) => {
+                let open = pool.begin_with("BEGIN IMMEDIATE").await.map_err(|e| sqlite::failed(entity, e))?;
+                Ok(SqlTransaction(Open::Sqlite(open)))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(pool) => Ok(SqlTransaction(Open::Postgres(pool.begin().await.map_err(|e| postgres::failed(entity, e))?))),
+            Self::None => Err(none(entity)),
+        }
+    }
+
+    /// Runs a statement, within a transaction when there is one.
+    pub(crate) async fn run(&self, query: Query, within: Option<&mut SqlTransaction>, rows: bool) -> Result<Answer> {
+        let entity = query.entity;
+        /// Both databases are spoken to in the same words.
+        #[cfg(any(feature = "sqlite", feature = "postgres"))]
+        macro_rules! speak {
+            ($store:ident, $row:path, $on:expr, $query:expr) => {{
+                let (text, values) = $query.render($store::condition)?;
+                let statement = sqlx::query_with(sqlx::AssertSqlSafe(text), $store::arguments(values)?);
+                let failed = |error| $store::failed(entity, error);
+                if rows {
+                    let rows = statement.fetch_all($on).await.map_err(failed)?;
+                    Ok(Answer::Rows(rows.into_iter().map(|row| SqlRow($row(row))).collect()))
+                } else {
+                    Ok(Answer::Count(statement.execute($on).await.map_err(failed)?.rows_affected()))
+                }
+            }};
+        }
+        match (self, within.map(|open| &mut open.0)) {
+            #[cfg(feature = "sqlite")]
+            (Self::Sqlite(pool), None) => {
+                query.numbered()?;
+                speak!(sqlite, Row::Sqlite, pool, query)
+            }
+            #[cfg(feature = "sqlite")]
+            (Self::Sqlite(_), Some(Open::Sqlite(open))) => {
+                query.numbered()?;
+                speak!(sqlite, Row::Sqlite, &mut **open, query)
+            }
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(pool), None) => speak!(postgres, Row::Postgres, pool, query),
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(_), Some(Open::Postgres(open))) => speak!(postgres, Row::Postgres, &mut **open, query),
+            #[allow(unreachable_patterns)] // without a database there is nothing else
+            _ => Err(none(entity)),
+        }
+    }
+}
+
+impl Query {
+    /// The text with the guard in its places, and all values.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn render(
+        self,
+        condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<(String, Vec<(Value, Kind)>)>,
+    ) -> Result<(String, Vec<(Value, Kind)>)> {
+        let (guard, further) = condition(self.entity, &self.guard, self.values.len())?;
+        let table = format!("\"{}\"", self.entity.storage_name.replace('"', "\"\""));
+        let visible = format!("(SELECT * FROM {table} WHERE {guard}) AS {table}");
+        if !self.text.contains("{visible}") && !self.text.contains("{guard}") {
+            return Err(Error::internal(format!(
+                "a statement on `{}` leaves the guard out: it names neither `{{visible}}` nor `{{guard}}`; if it must not, take \
+                 `unguarded(\"the reason\")`",
+                self.entity.name
+            )));
+        }
+        let text = self.text.replace("{visible}", &visible).replace("{guard}", &format!("({guard})")).replace("{table}", &table);
+        Ok((text, self.values.into_iter().chain(further).collect()))
+    }
+
+    /// Parameters must have numbers, or those of the guard would move them.
+    #[cfg(feature = "sqlite")]
+    fn numbered(&self) -> Result<()> {
+        if self.text.contains('?') {
+            return Err(Error::internal("the parameters of a statement are `$1`, `$2` and so on, whatever the store"));
+        }
+        Ok(())
+    }
+}
+
+fn none(entity: &EntityDesc) -> Error {
+    Error::internal(format!("the store of `{}` takes no statements", entity.name))
+}
+
+/// Whether a failure may pass: nobody answered, or nobody was free to.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn is_passing(error: &sqlx::Error) -> bool {
+    matches!(
+        error,
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
+    )
+}

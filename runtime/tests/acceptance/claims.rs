@@ -1,0 +1,113 @@
+//! EXT-09: batches that answer the records they changed, for code alone.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use linchpin::prelude::*;
+use serde_json::json;
+use tokio::sync::Barrier;
+
+use crate::cases;
+use crate::server::Server;
+
+/// Something to be done by one worker.
+#[entity(index(due_at), sort = asc(due_at), pagination(default = 100, max = 100), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Job {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(filterable)]
+    pub rank: i64,
+    pub due_at: Option<Timestamp>,
+    #[field(private)]
+    pub worker: Option<String>,
+    #[field(default = now, on_update = now)]
+    pub updated_at: Timestamp,
+}
+
+/// Takes the five that are due first.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (worker.is_none() && due_at <= now()),
+    set(worker = param(worker)),
+    limit = 5,
+    returns = "records",
+)]
+pub const CLAIM: Operation<Job>;
+
+/// Takes the two of the highest rank, whoever has them.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (due_at <= param(until)),
+    set(worker = param(worker), due_at = param(again)),
+    limit = 2,
+    sort = desc(rank),
+    returns = "records",
+)]
+pub const LEASE: Operation<Job>;
+
+pub static JOBS: Package = package!(name = "jobs", entities = [entity(Job, [CLAIM, LEASE])]);
+
+cases!(&crate::claims::JOBS => ext_09, ext_09_order, ext_09_no_route);
+
+async fn jobs(s: &Server, count: i64) {
+    for rank in 0..count {
+        // All before the clock's present, the last ones first.
+        let due = format!("2026-01-01T00:{:02}:00.000Z", 59 - rank);
+        assert_eq!(s.post("/jobs", json!({"rank": rank, "dueAt": due})).await.status, 201);
+    }
+}
+
+async fn ext_09(s: &Server) {
+    jobs(s, 50).await;
+    s.post("/jobs", json!({"rank": 99, "dueAt": "2027-01-01T00:00:00.000Z"})).await;
+    let adapter = s.running().adapter::<Job>().unwrap();
+    let (barrier, now) = (Arc::new(Barrier::new(25)), s.now());
+    let calls: Vec<_> = (0..25)
+        .map(|n| {
+            let (adapter, barrier) = (adapter.clone(), Arc::clone(&barrier));
+            tokio::spawn(async move {
+                barrier.wait().await;
+                adapter.claim(&Cx::system("a worker").at(now), format!("w{n}")).await.unwrap()
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for call in calls {
+        let jobs: Vec<Job> = call.await.unwrap();
+        assert!(jobs.is_empty() || jobs.len() == 5, "{}", jobs.len());
+        let workers: BTreeSet<_> = jobs.iter().map(|job| job.worker.clone()).collect();
+        assert!(workers.len() <= 1 && jobs.iter().all(|job| job.worker.is_some() && job.updated_at == now));
+        all.extend(jobs);
+    }
+    let distinct: BTreeSet<&str> = all.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!((all.len(), distinct.len()), (50, 50), "each is taken once");
+    assert!(all.iter().all(|job| job.rank < 50), "what is not due stays");
+    assert!(adapter.claim(&Cx::system("a worker").at(now), "late").await.unwrap().is_empty());
+}
+
+async fn ext_09_order(s: &Server) {
+    jobs(s, 9).await;
+    let adapter = s.running().adapter::<Job>().unwrap();
+    let cx = Cx::system("a worker").at(s.now());
+    let ranks = |jobs: &[Job]| jobs.iter().map(|job| job.rank).collect::<Vec<_>>();
+    // By the default sort: what is due first was made last.
+    assert_eq!(ranks(&adapter.claim(&cx, "a").await.unwrap()), [8, 7, 6, 5, 4]);
+    let (until, again) = (s.now(), Timestamp::parse("2026-06-01T00:00:00Z").unwrap());
+    let first = adapter.lease(&cx, until, "b", again).await.unwrap();
+    assert_eq!(ranks(&first), [8, 7]);
+    assert!(first.iter().all(|job| job.worker.as_deref() == Some("b") && job.due_at == Some(again)));
+    assert_eq!(ranks(&adapter.lease(&cx, until, "c", again).await.unwrap()), [6, 5], "a lease is not taken again");
+}
+
+async fn ext_09_no_route(s: &Server) {
+    for path in ["/jobs/claim", "/jobs/lease"] {
+        assert_eq!(s.post(path, json!({})).await.status, 405, "{path} is the path of a record");
+    }
+    let document = s.get("/openapi.json").await.json();
+    assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.contains("claim") && !path.contains("lease")));
+}

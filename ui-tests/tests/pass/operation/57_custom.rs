@@ -1,0 +1,73 @@
+//! Nearly wrong neighbours of the rules of `custom`, and of batches that answer their records.
+use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqliteCall};
+use linchpin::prelude::*;
+
+#[derive(Clone, Debug, Embedded)]
+pub struct Bounds { pub least: i64 }
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Side { Left, Right }
+
+// 57: a function for each store that is named.
+#[entity(stores(memory, sqlite), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Post {
+    #[field(primary)]
+    pub id: i64,
+    pub title: String,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(private)]
+    pub lease: Option<Timestamp>,
+}
+
+// A name of its own per store, or one function for several.
+#[operation(kind = "custom", http(method = "GET", path = "near/{side}"), params(side: Side, most: Option<i64>), output = Vec<Post>, handler(memory = near_memory, sqlite = near_sqlite))]
+pub const NEAR: Operation<Post>;
+async fn near_memory(call: MemoryCall<Post>, _: Side, most: Option<i64>) -> Result<Vec<i64>> {
+    Ok(call.visible().await?.into_iter().map(|post| post.id).take(most.map_or(9, |n| n as usize)).collect())
+}
+async fn near_sqlite(call: SqliteCall<Post>, side: Side, _: Option<i64>) -> Result<Vec<i64>> {
+    call.sql("SELECT id FROM {visible} WHERE title = $1").bind(side.as_str().to_owned()).column("id").await
+}
+
+// 40: a body where the method has one; parameters of the query beside it.
+#[operation(kind = "custom", http(path = "{id}/judge"), params(times: i64), input = Bounds, output = Option<Post>, handler(memory = judge, sqlite = judge), route(auth = "userAuth", timeout = "5s"))]
+pub const JUDGE: Operation<Post>;
+async fn judge<S: CustomStore>(_: CustomCall<Post, S>, id: i64, times: i64, input: Bounds) -> Result<Option<i64>> {
+    Ok((input.least < times).then_some(id))
+}
+
+// No route at all; any error will do, and no output is none.
+#[operation(kind = "custom", params(tags: Vec<String>, id: String), handler(memory = quiet, sqlite = quiet), route(event = "posts.quiet"))]
+pub const QUIET: Operation<Post>;
+async fn quiet<S: CustomStore>(_: CustomCall<Post, S>, _: Vec<String>, id: String) -> std::result::Result<(), std::num::ParseIntError> {
+    id.parse::<i64>().map(|_| ())
+}
+
+#[operation(kind = "custom", http(method = "DELETE"), output = Option<Vec<Bounds>>, handler(memory = parts, sqlite = parts))]
+pub const PARTS: Operation<Post>;
+async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Bounds>>> {
+    Ok(None)
+}
+
+// 17: a bound, an order by a field that nobody may read, and the name of an event.
+#[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
+pub const CLAIM: Operation<Post>;
+
+pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, JUDGE, QUIET, PARTS, CLAIM])]);
+
+#[allow(dead_code)] // it compiles: that is the test
+async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
+    let _: Vec<Post> = posts.near(cx, Side::Left, 3).await?;
+    let _: Vec<Post> = posts.near(cx, Side::Right, None).await?;
+    let _: Option<Post> = posts.judge(cx, 7, 3, Bounds { least: 1 }).await?;
+    let _: () = posts.quiet(cx, vec!["a".to_owned()], "7").await?;
+    let _: Option<Vec<Bounds>> = posts.parts(cx).await?;
+    let _: Vec<Post> = posts.claim(cx).await?;
+    Ok(())
+}
+
+fn main() {
+    assert_eq!(POSTS.entities.len(), 1);
+}
