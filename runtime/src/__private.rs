@@ -19,7 +19,7 @@ pub use crate::operation::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::operation::OnSqlite;
 #[cfg(feature = "server")]
-pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value};
+pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value};
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole,
@@ -321,13 +321,8 @@ pub fn custom_arg<T: FieldType>(value: impl Into<T>) -> Option<Value> {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __handler {
-    ($store:ident, $entity:ty, $made:ident::<$of:ty>, $function:path, [$($take:ident::<$ty:ty>),*]) => {{
-        use $crate::__private as __lp;
-        let handler: __lp::Handler = |mut call| {
-            __lp::boxed(async move {
-                __lp::$made::<$of, _>($function(call.typed::<$entity, __lp::$store>(), $(call.$take::<$ty>()?),*).await)
-            })
-        };
+    ($call:pat_param, $answer:expr) => {{
+        let handler: $crate::__private::Handler = |$call| $crate::__private::boxed(async move { $answer });
         ::core::option::Option::Some(handler)
     }};
 }
@@ -336,14 +331,14 @@ macro_rules! __handler {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_memory {
-    ($($handler:tt)*) => { $crate::__private::handler!(OnMemory, $($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
 }
 /// The function on SQLite, if this build has it.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_sqlite {
-    ($($handler:tt)*) => { $crate::__private::handler!(OnSqlite, $($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
 }
 /// The function on SQLite, if this build has it.
 #[cfg(not(feature = "sqlite"))]
@@ -359,7 +354,7 @@ macro_rules! __on_sqlite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_postgres {
-    ($($handler:tt)*) => { $crate::__private::handler!(OnPostgres, $($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
 }
 /// The function on Postgres, if this build has it.
 #[cfg(not(feature = "postgres"))]

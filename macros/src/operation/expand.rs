@@ -114,7 +114,7 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Other(other) => ("run_other", quote!(#other)),
         Returns::Custom(made) => match &made.output {
             Output::Nothing => ("run_unit", quote!(())),
-            Output::Value(ty) => ("run_json", quote!(#ty)),
+            Output::Value(ty) => ("run_value", quote!(#ty)),
             Output::Record => ("run_record", quote!(#entity)),
             Output::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
             Output::Records => ("run_records", quote!(::std::vec::Vec<#entity>)),

@@ -79,7 +79,7 @@ fn a_computed_aggregate() {
 fn a_custom_operation() {
     check("op_custom", include_str!("../../tests/snapshot/op_custom.rs"));
     // On a record, with a body, answering records by their keys.
-    check("op_custom_full", include_str!("../../tests/snapshot/op_custom_full.rs"));
+    check("op_custom_record", include_str!("../../tests/snapshot/op_custom_record.rs"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-/// Titles of the caller's notes, those of one status first.
+/// Notes of a status, and all of the caller's.
 #[operation(
     kind = "derive",
-    source(Note, where = (owner_id == ctx(actor.id) && status == param(status)), select = title),
-    source(Note, where = (owner_id == ctx(actor.id)), select = title),
+    source(Note, where = (status == param(status))),
+    source(Note, where = (owner_id == ctx(actor.id))),
     merge = "priority",
 )]
-pub const TITLES: Operation<Note>;
+pub const FEED: Operation<Note>;

@@ -289,20 +289,25 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
 fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut Scope<'_>) -> TokenStream {
     let entity = scope.entity;
     let made = match output {
-        Output::Nothing => quote!(made_nothing::<()>),
-        Output::Value(ty) => quote!(made_value::<#ty>),
-        Output::Record => quote!(made_record::<#entity>),
-        Output::Optional => quote!(made_optional::<#entity>),
-        Output::Records => quote!(made_records::<#entity>),
+        Output::Nothing => quote!(made_nothing),
+        Output::Value(ty) => quote!(made_value::<#ty, _>),
+        Output::Record => quote!(made_record::<#entity, _>),
+        Output::Optional => quote!(made_optional::<#entity, _>),
+        Output::Records => quote!(made_records::<#entity, _>),
     };
-    let values = parameters.iter().map(|Parameter { ty, place, .. }| match place {
-        Place::Whole => quote!(input::<#ty>),
-        _ => quote!(take::<#ty>),
-    });
-    let values: Vec<TokenStream> = values.collect();
+    let mutable = (!parameters.is_empty()).then(|| quote!(mut));
     let functions = written_handlers(args, scope.d).into_iter().map(|(store, path)| {
-        let (method, on) = (format_ident!("{store}"), format_ident!("on_{store}"));
-        quote!(.#method(__lp::#on!(#entity, #made, #path, [#(#values),*])))
+        let method = format_ident!("{store}");
+        let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
+        let values = parameters.iter().map(|Parameter { ty, place, .. }| match place {
+            Place::Whole => quote_spanned!(path.span()=> call.input::<#ty>()?),
+            _ => quote_spanned!(path.span()=> call.take::<#ty>()?),
+        });
+        let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
+        // At the user's path: rustc says there what does not fit.
+        let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #values)*).await));
+        let call = quote_spanned!(path.span()=> call);
+        quote!(.#method(__lp::#on!(#mutable #call, #answer)))
     });
     let functions: Vec<TokenStream> = functions.collect();
     if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }

@@ -225,7 +225,12 @@ fn part(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<
     if let Some(at) = &through.on {
         let key = scope.within(to, |scope| scope.model.primary.map(|primary| scope.at(primary).kind));
         let from = scope.within(owner, |scope| scope.at(on).kind);
-        if key.and_then(Type::name) != from.name() {
+        let known = key.is_some_and(|key| key != Type::Other) && from != Type::Other;
+        if !known {
+            // A name of the user's: rustc knows what it stands for.
+            let message = format!("`{at}` holds no keys of `{}`", through.path.to_token_stream());
+            scope.within(owner, |scope| scope.require(on, at, "KEYS", &message));
+        } else if key.and_then(Type::name) != from.name() {
             let path = &through.path;
             scope.d.error(at, format!("`{at}` holds no keys of `{}`", path.to_token_stream()));
         }

@@ -1,4 +1,3 @@
-use linchpin::operation::{CustomCall, CustomStore};
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
