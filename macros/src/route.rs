@@ -101,13 +101,25 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
     let method = route.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.path.as_ref().map_or(&[], |(segments, _)| segments);
     let serve = format_ident!("__serve");
+    let types: Vec<&syn::Type> = function
+        .sig
+        .inputs
+        .iter()
+        .filter_map(|input| match input {
+            syn::FnArg::Typed(typed) => Some(&*typed.ty),
+            syn::FnArg::Receiver(_) => None,
+        })
+        .collect();
+    let arguments: Vec<syn::Ident> = (0..types.len()).map(|n| format_ident!("__a{n}")).collect();
     quote! {
         #(#docs)*
         #[allow(non_upper_case_globals)]
         #vis const #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
             #function
-            fn #serve(request: __lp::Request) -> __lp::ResponseFuture { __lp::call_handler(#name, request) }
+            fn #serve(request: __lp::Request) -> __lp::ResponseFuture {
+                __lp::call_handler(|#(#arguments: #types),*| async move { __lp::answered(#name(#(#arguments),*).await) }, request)
+            }
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
                 name: #text,
                 route: #method(&[#(#segments),*]),

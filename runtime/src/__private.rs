@@ -10,7 +10,7 @@ pub use crate::entity::{
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
-pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, call_handler};
+pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, answered, call_handler};
 /// A request, as extra routes get it.
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
@@ -303,12 +303,6 @@ pub const fn custom_param<T: FieldType>(params: &'static EntityDesc, name: &'sta
 /// The body of a custom operation, as a field of nothing that is stored.
 pub const fn custom_input<T: Embedded>() -> FieldDesc {
     FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)
-}
-
-/// A future that the runtime can hold.
-#[cfg(feature = "server")]
-pub fn boxed<T>(future: impl Future<Output = T> + Send + 'static) -> crate::BoxFuture<'static, T> {
-    Box::pin(future)
 }
 
 /// An argument of a custom operation.

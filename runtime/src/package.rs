@@ -16,7 +16,14 @@ pub struct Package {
     pub entities: &'static [EntityEntry],
     /// Names of packages and plugins that must be there.
     pub dependencies: &'static [&'static str],
+    /// Runs at start-up once adapters exist, before anything is served.
+    #[cfg(feature = "server")]
+    pub after_adapters: Option<AfterAdapters>,
 }
+
+/// A hook of a package.
+#[cfg(feature = "server")]
+pub type AfterAdapters = fn(crate::Adapters) -> crate::BoxFuture<'static, crate::Result<()>>;
 
 /// An entity in a package.
 #[derive(Debug, Clone, Copy)]

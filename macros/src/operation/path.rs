@@ -122,7 +122,8 @@ impl RouteArgs {
 
     /// Whether nothing is said but what events are called.
     pub(crate) fn names_events_only(&self) -> bool {
-        let rest = Policy { event: None, ..self.policy.clone() };
+        let mut rest = self.policy.clone();
+        rest.event = None;
         self.policy.event.is_some() && rest.is_inherit() && self.method.is_none() && self.path.is_none() && self.others.is_empty()
     }
 

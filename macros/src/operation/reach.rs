@@ -17,7 +17,8 @@ pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, m
     let unscoped = args.unscoped.is_some();
     let inherited = &args.route.policy;
     // Code has no policy; what it writes stays within scope all the same.
-    let nowhere = Policy { disabled: true, ..Policy::default() };
+    let mut nowhere = Policy::default();
+    nowhere.disabled = true;
     if plan.parts.is_empty() {
         let policy = if let Shape::Adapter = plan.shape { &nowhere } else { inherited };
         one(&Route { name, reads: plan.reads(), unscoped }, &[policy], declared, model, d);

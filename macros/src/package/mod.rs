@@ -55,13 +55,19 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
     let many = index(args.entities.len());
     let beginnings = (sound && args.entities.len() > 1).then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
+    let hook = args.after_adapters.as_ref().map(|path| {
+        // At the user's path: rustc says there what does not fit.
+        let call = quote_spanned!(path.span()=> __lp::boxed(#path(adapters)));
+        quote!(__lp::Some(|adapters| #call))
+    });
+    let hook = crate::SERVER.then(|| hook.unwrap_or_else(|| quote!(__lp::None))).map(|hook| quote!(after_adapters: #hook));
     quote! {{
         #errors
         use #krate::__private as __lp;
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
         #beginnings
         #asserts
-        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*] }
+        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #hook }
     }}
 }
 

@@ -7,8 +7,8 @@ use syn::{Expr, LitStr, Path};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-const OPTIONS: &[&str] = &["name", "mount", "entities", "dependencies"];
-const LATER: &[&str] = &["middleware", "after_adapters"];
+const OPTIONS: &[&str] = &["name", "mount", "entities", "dependencies", "after_adapters"];
+const LATER: &[&str] = &["middleware"];
 
 /// `name = .., mount = .., entities = [..], dependencies = [..]`.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) struct PackageArgs {
     pub(super) mount: String,
     pub(super) entities: Vec<EntityArgs>,
     pub(super) dependencies: Vec<LitStr>,
+    pub(super) after_adapters: Option<Path>,
 }
 
 /// `entity(Post, [PUBLISH, feed])`.
@@ -31,8 +32,14 @@ impl PackageArgs {
     pub(super) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let options = options::parse(tokens, d);
         options::repeated(&options, &[], d);
-        let mut args =
-            Self { krate: quote!(::linchpin), name: String::new(), mount: "/".to_owned(), entities: Vec::new(), dependencies: Vec::new() };
+        let mut args = Self {
+            krate: quote!(::linchpin),
+            name: String::new(),
+            mount: "/".to_owned(),
+            entities: Vec::new(),
+            dependencies: Vec::new(),
+            after_adapters: None,
+        };
         for opt in &options {
             match opt.name().as_str() {
                 "name" => args.name = opt.text("name = \"blog\"", d).map(|text| name(&text, d)).unwrap_or_default(),
@@ -43,6 +50,7 @@ impl PackageArgs {
                 "dependencies" => {
                     args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();
                 }
+                "after_adapters" => args.after_adapters = opt.path("after_adapters = connect", d),
                 "crate" => {
                     if let Some(path) = opt.path("crate = ::framework::linchpin", d) {
                         args.krate = quote!(#path);

@@ -11,7 +11,7 @@ use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
 use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, idempotency};
-use crate::operation::Operation;
+use crate::operation::{OpSpec, Operation};
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
 use crate::search::{Providers, SearchProvider};
 use crate::store::{Store, granted, memory::Memory};
@@ -46,22 +46,25 @@ pub struct App {
 pub(super) struct Replacement {
     pub(super) entity: &'static EntityDesc,
     pub(super) name: &'static str,
+    /// The methods of a collection, which have routes of their own.
+    parts: &'static [&'static OpSpec],
     run: Override,
 }
 
 impl Replacement {
-    fn new<E, F, Fut>(name: &'static str, run: F) -> Self
+    fn new<E, F, Fut>(name: &'static str, parts: &'static [&'static OpSpec], run: F) -> Self
     where
         E: Entity,
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        Self { entity: E::DESC, name, run: Arc::new(move |call| Box::pin(run(call))) }
+        Self { entity: E::DESC, name, parts, run: Arc::new(move |call| Box::pin(run(call))) }
     }
 
     pub(super) fn is_of(&self, endpoint: &Endpoint) -> bool {
         let of_entity = endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == self.entity.storage_name);
-        of_entity && endpoint.name == self.name && !matches!(endpoint.action, Action::Extra(_))
+        let named = endpoint.name == self.name || self.parts.iter().any(|part| part.name == endpoint.name);
+        of_entity && named && !matches!(endpoint.action, Action::Extra(_))
     }
 }
 
@@ -187,7 +190,8 @@ impl App {
         self
     }
 
-    /// Replaces the executor of an operation's routes; policy, parsing, validation and projection stay.
+    /// Replaces the executor of an operation's routes; policy, parsing, validation and projection stay. For a collection it
+    /// stands for each of its methods, and [`OverrideCall::route`] tells which one is called.
     #[must_use]
     pub fn override_operation<E, F, Fut>(mut self, operation: Operation<E>, run: F) -> Self
     where
@@ -195,7 +199,7 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push(Replacement::new::<E, _, _>(operation.spec().name, run));
+        self.overrides.push(Replacement::new::<E, _, _>(operation.spec().name, operation.spec().parts, run));
         self
     }
 
@@ -207,7 +211,7 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push(Replacement::new::<E, _, _>(route.name(), run));
+        self.overrides.push(Replacement::new::<E, _, _>(route.name(), &[], run));
         self
     }
 
@@ -327,12 +331,18 @@ impl App {
             let entries: Vec<_> = entries().collect();
             // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
             events.activate(&entries, &tables, &store).await?;
+            for package in &packages {
+                if let Some(hook) = package.after_adapters {
+                    let failed = |e| startup(format!("after_adapters of package `{}` failed: {}", package.name, checks::chain(&e)));
+                    hook(adapters.clone()).await.map_err(failed)?;
+                }
+            }
             for hook in hooks {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
 
             let mut middleware = MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), resolver: None };
-            let mut routes = RoutesCx::default();
+            let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
             for plugin in plugins {
                 let plugin = teardown.add(plugin);

@@ -143,6 +143,7 @@ impl std::fmt::Debug for MiddlewareCx {
 /// What `setup_routes` may do.
 #[derive(Debug, Default)]
 pub struct RoutesCx {
+    pub(super) adapters: Adapters,
     pub(super) router: axum::Router,
     pub(super) paths: Vec<String>,
     /// What could not be mounted; start-up lists all of it.
@@ -150,6 +151,12 @@ pub struct RoutesCx {
 }
 
 impl RoutesCx {
+    /// Typed access to every adapter, for handlers to capture. In a handler, `Adapters` and every entity's adapter are
+    /// extractors as well.
+    pub fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
     /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments win over parameters of entities.
     ///
     /// A malformed path, or one with a method that is taken, is a start-up error.

@@ -418,7 +418,8 @@ impl Asked<'_> {
 
     /// What an override of this route gets.
     fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
-        OverrideCall { cx: cx.clone(), table: Arc::clone(&on.table), adapters: self.app.adapters.clone(), inputs, form: form.clone() }
+        let (table, adapters, form) = (Arc::clone(&on.table), self.app.adapters.clone(), form.clone());
+        OverrideCall { cx: cx.clone(), table, adapters, inputs, form, route: self.mounted.endpoint.action.name() }
     }
 
     /// What is to be included, if the caller may see it.

@@ -67,10 +67,10 @@ pub use cors::Cors;
 #[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
 #[cfg(feature = "server")]
-#[doc(hidden)]
-pub use extra::call_handler;
-#[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub use extra::{answered, call_handler};
 #[cfg(feature = "server")]
 pub use gates::Registry;
 #[cfg(feature = "server")]

@@ -1,7 +1,7 @@
 //! A draft: the values of a write before they are known to be good.
 
-use crate::entity::{EntityDesc, Input};
-use crate::{Problem, Value};
+use crate::entity::{EntityDesc, Field, FieldType, Input};
+use crate::{Error, Problem, Result, Value};
 
 /// Values by field position, and what is wrong with them so far.
 ///
@@ -19,6 +19,22 @@ impl Draft {
     /// An empty draft.
     pub fn new(entity: &EntityDesc) -> Self {
         Self { values: vec![None; entity.fields.len()], problems: Vec::new() }
+    }
+
+    /// The value of a field, by its marker; `None` when it is absent.
+    ///
+    /// # Errors
+    /// `internal` when the value has another form than the field's.
+    pub fn get<F: Field>(&self, _: F) -> Result<Option<F::Ty>> {
+        let value = self.values.get(F::INDEX).and_then(Option::as_ref);
+        value.map(|value| F::Ty::from_value(value.as_ref())).transpose().map_err(Error::internal)
+    }
+
+    /// Replaces the value of a field, by its marker.
+    pub fn set<F: Field>(&mut self, _: F, value: F::Ty) {
+        if let Some(slot) = self.values.get_mut(F::INDEX) {
+            *slot = Some(value.into_value());
+        }
     }
 
     /// A draft of typed input.

@@ -147,12 +147,18 @@ impl Statements {
     /// # Errors
     /// As [`Statements::admit`].
     pub(super) fn condition(&self, cx: &Cx, route: &str) -> Result<Filter> {
-        let Some(guard) = &self.guard else { return Ok(Filter::TRUE) };
-        let route = self.route(guard, route).1;
-        let (plan, mut owner, mut args) = (Plan::Exists { filter: Filter::TRUE }, Vec::new(), Vec::new());
-        let reach = guard.reach(cx, &route, &mut owner)?;
-        guard.arguments(cx, &plan, reach, &route, owner, &mut args);
-        let Plan::Exists { filter } = guard.plan(&plan, reach, &route, 0) else {
+        let (mut plan, mut args) = (Plan::Exists { filter: Filter::TRUE }, Vec::new());
+        if let Some(guard) = &self.guard {
+            let (route, mut owner) = (self.route(guard, route).1, Vec::new());
+            let reach = guard.reach(cx, &route, &mut owner)?;
+            guard.arguments(cx, &plan, reach, &route, owner, &mut args);
+            plan = guard.plan(&plan, reach, &route, 0);
+        }
+        if let Some(only) = cx.only(self.desc) {
+            plan = only.plan(&plan, args.len());
+            args.extend(only.values());
+        }
+        let Plan::Exists { filter } = plan else {
             return Err(Error::internal("a guard turned a question into something else"));
         };
         Ok(filter.map_sources(&mut |_, _, source| match source {

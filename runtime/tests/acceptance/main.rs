@@ -13,6 +13,7 @@ mod crud;
 mod custom;
 mod derives;
 mod events;
+mod extensions;
 mod fixture;
 mod gates;
 mod ids;

@@ -251,6 +251,7 @@ pub static BLOG: Package = Package {
         EntityEntry { desc: &NOTE, operations: &[], routes: &[] },
     ],
     dependencies: &[],
+    after_adapters: None,
 };
 
 /// A store, and what it lives in.

@@ -260,6 +260,7 @@ pub(crate) static PACKAGE: Package = Package {
         EntityEntry { desc: &ERROR, operations: &[], routes: &[] },
     ],
     dependencies: &[],
+    after_adapters: None,
 };
 
 /// What it mounts.

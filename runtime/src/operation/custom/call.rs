@@ -237,7 +237,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so on, whatever the store.
     /// A statement is no part of `cx().transaction(..)`: there it is refused.
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
-        Sql { table: &self.table, driver: &self.driver, cx: &self.cx, route: self.spec.name, text, values: Vec::new(), within: None }
+        Sql::new(&self.table, &self.cx, self.spec.name, text)
     }
 
     /// Begins a transaction of statements of one's own, for [`Sql::within`].
@@ -285,7 +285,7 @@ impl<E: Entity> CustomCall<E, OnPostgres> {
 #[derive(Debug)]
 pub struct Sql<'a> {
     table: &'a Table,
-    driver: &'a Driver,
+    driver: Driver,
     cx: &'a Cx,
     route: &'static str,
     text: &'static str,
@@ -294,6 +294,10 @@ pub struct Sql<'a> {
 }
 
 impl<'a> Sql<'a> {
+    pub(crate) fn new(table: &'a Table, cx: &'a Cx, route: &'static str, text: &'static str) -> Self {
+        Self { table, driver: table.driver(), cx, route, text, values: Vec::new(), within: None }
+    }
+
     /// The value of the next parameter: the first is `$1`.
     pub fn bind<T: FieldType>(mut self, value: T) -> Self {
         self.values.push((value.into_value(), T::KIND));
