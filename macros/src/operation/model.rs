@@ -52,7 +52,7 @@ impl<'a> Model<'a> {
         }
         let (kind, at) = kinds::find(&args, declared, d)?;
         args.check(kind.name(), kind.options(), kind.required(), kind.later(), &at, d);
-        capability::check(kind, &name, entity, &at, d);
+        capability::check(kind, &args, &name, entity, &at, d);
         kinds::check_name(kind, &args, &declared.ident, &name, entity, d);
         let mut scope = Scope::new(entity, &declared.entity, siblings, d);
         let plan = kind.resolve(&args, &name, &mut scope);

@@ -40,6 +40,7 @@ pub const MEAN: Operation<Post>;
 pub const LATEST: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute(n = count(), total = sum(score)), target_match(id = param(id)), materialize_to = numbers, atomic)]
 pub const NUMBERS: Operation<Post>;
+// 55, 56: `atomic` where every store that is named has transactions.
 // The source may be the declaring entity, and the target another one.
 #[operation(kind = "computed_aggregate", source = Comment, target = Post, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const COUNT_FOR: Operation<Comment>;
