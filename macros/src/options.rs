@@ -88,7 +88,7 @@ impl Parse for Readable {
             let (path, tokens) = (pair.path.clone(), pair.value.clone());
             return Ok(Self(NestedMeta::Meta(Meta::List(syn::MetaList {
                 path,
-                delimiter: MacroDelimiter::Paren(Default::default()),
+                delimiter: MacroDelimiter::Paren(syn::token::Paren::default()),
                 tokens,
             }))));
         }

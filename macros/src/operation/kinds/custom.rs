@@ -38,7 +38,7 @@ pub(crate) struct Made {
 /// What it answers.
 pub(crate) enum Output {
     Nothing,
-    Value(Type),
+    Value(Box<Type>),
     /// By key.
     Record,
     Optional,
@@ -190,7 +190,7 @@ fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
         ty => match inside(ty) {
             Some((wrapper, one)) if wrapper == "Option" && is_own(one) => Output::Optional,
             Some((wrapper, one)) if wrapper == "Vec" && is_own(one) => Output::Records,
-            _ => Output::Value(ty.clone()),
+            _ => Output::Value(Box::new(ty.clone())),
         },
     }
 }
