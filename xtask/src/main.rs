@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 mod bench;
+mod conformance;
 mod expand_size;
 mod postgres;
 
@@ -16,6 +17,7 @@ cargo xtask search          lints and tests of the search provider, a step of `t
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
+cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 ";
 
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Some("test") => test(fast),
         Some("search") => search(),
         Some("bench") => bench::run(&args),
+        Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),
         _ => {
             eprint!("{HELP}");

@@ -260,7 +260,10 @@ fn pagination(model: &EntityModel) -> Option<TokenStream> {
     if default.is_none() && max.is_none() && unbounded.is_none() {
         return None;
     }
-    Some(quote!(__lp::Pagination { #default #max #unbounded ..__lp::Pagination::DEFAULT }))
+    // Beside all of them, the rest would be none, which clippy tells the user.
+    let all = default.is_some() && max.is_some() && unbounded.is_some();
+    let rest = (!all).then(|| quote!(..__lp::Pagination::DEFAULT));
+    Some(quote!(__lp::Pagination { #default #max #unbounded #rest }))
 }
 
 fn entity_impl(model: &EntityModel) -> TokenStream {

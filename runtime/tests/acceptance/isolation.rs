@@ -376,9 +376,6 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
             }
         }
     }
-    if spec.kind.name() == "search" {
-        push(&mut request.query, "q", desc.fields.iter().find(|f| f.wire == "title").and_then(|f| known.get(f.wire)));
-    }
     if !matches!(request.method, "GET" | "DELETE") {
         request.body = Some(whole.unwrap_or(Json::Object(members)));
     }

@@ -1,0 +1,239 @@
+//! Sequences of calls on the memory model and on a store: every answer equal, and after every write all that is stored and all
+//! that each actor sees.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use linchpin::entity::{EntityDesc, ScopeFrom};
+use linchpin::http::{Action, Endpoint};
+use linchpin::store::Store;
+use linchpin::store::memory::Memory;
+
+use super::compare::Alike;
+use super::fixture::ALL;
+use super::sequence::{Call, Step, What};
+use super::side::{ACTORS, Answer, Side};
+use super::{generate, shrink};
+
+/// How often each route gave which kind of answer: a status, and for refusals a code.
+pub type Seen = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// Where a store and the model part.
+#[derive(Debug)]
+pub struct Difference {
+    /// The step that showed it.
+    pub at: usize,
+    pub text: String,
+}
+
+pub struct Pair {
+    model: Side,
+    store: Side,
+    pub routes: Vec<Endpoint>,
+    by_meaning: bool,
+    pub seen: Seen,
+}
+
+impl Pair {
+    pub async fn new(store: Arc<dyn Store>) -> Self {
+        let by_meaning = store.name() == "postgres";
+        let (model, store) = (Side::new(Arc::new(Memory::new())).await, Side::new(store).await);
+        let routes = store.routes();
+        Self { model, store, routes, by_meaning, seen: Seen::new() }
+    }
+
+    /// Runs a sequence from nothing.
+    pub async fn run(&mut self, steps: &[Step]) -> Result<(), Difference> {
+        self.model.reset().await;
+        self.store.reset().await;
+        for (at, step) in steps.iter().enumerate() {
+            self.step(step).await.map_err(|text| Difference { at, text })?;
+        }
+        let at = steps.len().saturating_sub(1);
+        for entry in ALL.entities {
+            self.contents(entry.desc).await.map_err(|text| Difference { at, text })?;
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), String> {
+        self.model.advance(step.advance);
+        self.store.advance(step.advance);
+        let (mut next, mut pages) = (false, 0);
+        loop {
+            let (expected, found) = match &step.what {
+                What::Call(call) => (self.model.call(step.actor, call, next).await, self.store.call(step.actor, call, next).await),
+                What::Filtered(asked) => {
+                    (self.model.filtered(step.actor, asked, next).await, self.store.filtered(step.actor, asked, next).await)
+                }
+            };
+            self.alike(&step.what).then_same(&expected, &found)?;
+            if pages == 0 {
+                self.note(&step.what, &expected);
+            }
+            pages += 1;
+            if !expected.more {
+                break;
+            }
+            if pages > 250 {
+                return Err("the pages do not end".to_owned());
+            }
+            next = true;
+        }
+        match self.written(&step.what) {
+            Some(desc) => self.contents(desc).await,
+            None => Ok(()),
+        }
+    }
+
+    fn endpoint(&self, call: &Call) -> Option<&Endpoint> {
+        self.routes.iter().find(|e| e.path == call.route && e.method.as_str() == call.method)
+    }
+
+    fn note(&mut self, what: &What, answer: &Answer) {
+        let name = match what {
+            What::Call(call) => format!("{} {}", call.method, call.route),
+            What::Filtered(asked) => format!("filtered {}", asked.entity),
+        };
+        let code = answer.text.split_once("\"code\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
+        let kind = if answer.status < 400 { answer.status.to_string() } else { format!("{} {code}", answer.status) };
+        *self.seen.entry(name).or_default().entry(kind).or_default() += 1;
+    }
+
+    /// What a step may have changed.
+    fn written(&self, what: &What) -> Option<&'static EntityDesc> {
+        match what {
+            What::Call(call) if call.method != "GET" => self.endpoint(call).and_then(|e| e.table.as_ref()).map(|t| t.desc),
+            _ => None,
+        }
+    }
+
+    fn alike(&self, what: &What) -> Alike {
+        let sums = match what {
+            What::Call(call) => self.endpoint(call).is_some_and(|endpoint| match endpoint.action {
+                Action::Operation(spec, _) if spec.kind.name() == "aggregate" => true,
+                _ => endpoint.table.as_ref().is_some_and(|t| holds_sums(t.desc)),
+            }),
+            What::Filtered(asked) => ALL.entities.iter().any(|e| e.desc.storage_name == asked.entity && holds_sums(e.desc)),
+        };
+        Alike { by_meaning: self.by_meaning, sums }
+    }
+
+    /// All that is stored of an entity, and all that each actor sees of it.
+    async fn contents(&mut self, desc: &'static EntityDesc) -> Result<(), String> {
+        let alike = Alike { by_meaning: self.by_meaning, sums: holds_sums(desc) };
+        let (expected, found) = (self.model.contents(desc).await, self.store.contents(desc).await);
+        if !alike.same(&expected, &found) {
+            return Err(format!("contents of {}\nmodel:\n{expected}\nstore:\n{found}", desc.name));
+        }
+        for (actor, view) in views(desc) {
+            let (expected, found) = (self.model.call(actor, &view, false).await, self.store.call(actor, &view, false).await);
+            alike.then_same(&expected, &found).map_err(|text| format!("what actor {actor} sees at {:?}: {text}", view.path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether records hold what was summed up over others.
+fn holds_sums(desc: &EntityDesc) -> bool {
+    desc.field_by_wire("mean").is_some()
+}
+
+impl Alike {
+    fn then_same(self, expected: &Answer, found: &Answer) -> Result<(), String> {
+        let same = expected.status == found.status && expected.more == found.more && self.same(&expected.text, &found.text);
+        // Two equal breakdowns are none the better.
+        if same && expected.status < 500 {
+            return Ok(());
+        }
+        Err(format!("answers\nmodel: {} {}\nstore: {} {}", expected.status, expected.text, found.status, found.text))
+    }
+}
+
+/// The whole list of an entity as each actor who may differ gets it.
+fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
+    let by_actor = desc.tenant.is_some() || desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)) && s.apply_to.is_none());
+    let parents: Vec<Vec<&str>> = match desc.parent_path {
+        Some(_) => vec![vec!["teams", "1", "documents", "a"], vec!["teams", "1", "documents", "b%"], vec!["teams", "2", "documents", "a"]],
+        None => vec![Vec::new()],
+    };
+    let mut out = Vec::new();
+    for parent in parents {
+        let path: Vec<String> = parent.iter().copied().chain([desc.path]).map(str::to_owned).collect();
+        let query = vec![("limit".to_owned(), "200".to_owned())];
+        let call = Call { method: "GET".to_owned(), path, query, ..Call::default() };
+        out.extend((0..if by_actor { ACTORS.len() } else { 1 }).map(|actor| (actor, call.clone())));
+    }
+    out
+}
+
+/// Runs the stored sequences, then `count` random ones, on as many threads as there are cores. `make` gives each its store, and
+/// whatever must live as long.
+///
+/// # Errors
+/// The first difference, with the shortest sequence that shows it.
+pub fn differences<T>(
+    count: u64,
+    seed: u64,
+    stored: &[(String, Vec<Step>)],
+    make: impl Fn() -> (Arc<dyn Store>, T) + Sync,
+) -> Result<Seen, String> {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let total = count + stored.len() as u64;
+    let outcome = Mutex::new(Ok(Seen::new()));
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let work = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let (store, _kept) = make();
+            let mut pair = Pair::new(Arc::clone(&store)).await;
+            while !stop.load(Ordering::SeqCst) {
+                let n = next.fetch_add(1, Ordering::SeqCst);
+                if n >= total {
+                    break;
+                }
+                let (name, steps) = match stored.get(n as usize) {
+                    Some((name, steps)) => (name.clone(), steps.clone()),
+                    None => {
+                        let seed = seed.wrapping_add(n - stored.len() as u64);
+                        (format!("seed {seed}"), generate::sequence(&pair.routes, seed))
+                    }
+                };
+                let _told = Told(&name);
+                if let Err(first) = pair.run(&steps).await {
+                    stop.store(true, Ordering::SeqCst);
+                    let (steps, last) = shrink::shortest(&mut pair, steps, first).await;
+                    let json = serde_json::to_string_pretty(&steps).expect("JSON");
+                    *outcome.lock().expect("no panic") = Err(format!("{name}: {} steps\n{json}\n{}", steps.len(), last.text));
+                }
+            }
+            store.close().await;
+            if let Ok(all) = &mut *outcome.lock().expect("no panic") {
+                for (route, answers) in pair.seen {
+                    let seen = all.entry(route).or_default();
+                    for (kind, times) in answers {
+                        *seen.entry(kind).or_default() += times;
+                    }
+                }
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(usize::try_from(total).unwrap_or(usize::MAX)) {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().expect("no panic")
+}
+
+/// Says which sequence ran when a thread panics.
+struct Told<'a>(&'a str);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("while running {}", self.0);
+        }
+    }
+}

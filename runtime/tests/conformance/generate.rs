@@ -1,0 +1,352 @@
+//! Random steps, made from the routes that are mounted and the parameters they declare: a route added later takes part without
+//! anyone remembering.
+
+use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind};
+use linchpin::filter::Filter;
+use linchpin::http::{Action, Endpoint};
+use linchpin::operation::{Answer, OpSpec, ParamSpec, Place, Whole};
+use serde_json::{Map, Value as Json, json};
+
+use super::pool::{Random, item, some_value, text, value};
+use super::sequence::{Call, Filtered, Step, What};
+use super::side::ACTORS;
+
+/// A sequence of 50 to 200 steps; equal seeds make equal ones.
+pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
+    let mut r = Random::new(seed);
+    let steps = 50 + r.below(151);
+    // Records meet when there are not too many places to be.
+    let mut all: Vec<&'static EntityDesc> = routes.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc).collect();
+    all.dedup_by_key(|desc| desc.storage_name);
+    let entities: Vec<&'static EntityDesc> = (0..=r.below(3)).map(|_| *r.one(&all)).collect();
+    (0..steps).map(|_| step(&mut r, routes, &entities)).collect()
+}
+
+fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc]) -> Step {
+    let desc = *r.one(entities);
+    let advance = match r.below(30) {
+        0 => 12_000,
+        1 => 60_000,
+        2..=12 => 1 + r.below(3000) as i64,
+        _ => 0,
+    };
+    let actor = if r.percent(8) { r.below(ACTORS.len()) } else { *r.one(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]) };
+    let what = if r.percent(8) { filtered(r, desc) } else { What::Call(call(r, routes, desc)) };
+    Step { advance, actor, what }
+}
+
+fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call {
+    let own: Vec<&Endpoint> =
+        routes.iter().filter(|e| e.table.as_ref().is_some_and(|t| t.desc.storage_name == desc.storage_name)).collect();
+    // There must be something to work on.
+    let births = || own.iter().copied().filter(|e| matches!(e.action, Action::Create)).collect::<Vec<_>>();
+    let endpoint = if r.percent(15) { *r.one(&births()) } else { *r.one(&own) };
+    let mut call = Call { method: endpoint.method.as_str().to_owned(), route: endpoint.path.clone(), ..Call::default() };
+    match endpoint.action {
+        Action::Create => call.body = Some(birth(r, desc)),
+        Action::Update => call.body = Some(change(r, desc)),
+        Action::List => list(r, desc, &mut call),
+        Action::Operation(spec, in_path) => operation(r, spec, in_path, desc, &mut call),
+        _ => {}
+    }
+    call.path = path(r, endpoint, desc);
+    let by_id = matches!(endpoint.action, Action::Update | Action::Delete | Action::Operation(..) | Action::Get);
+    let tag = if by_id && desc.version.is_some() { 70 } else { 1 };
+    if r.percent(tag) {
+        let name = if matches!(endpoint.action, Action::Get) { "if-none-match" } else { "if-match" };
+        let version = if r.percent(3) { "\"x\"".to_owned() } else { format!("\"{}\"", 1 + r.below(3)) };
+        call.headers.push((name.to_owned(), version));
+    }
+    if r.below(60) == 0 {
+        call.query.push(((*r.one(&["includeDeleted", "actor.id", "tenantId"])).to_owned(), "t2".to_owned()));
+    }
+    call
+}
+
+/// A record's key as a path holds it.
+fn key(r: &mut Random, desc: &EntityDesc) -> String {
+    if r.percent(4) {
+        return (*r.one(&["none", "0", "01", "%", "..", "0193e7a0-0000-7000-8000-000000000000", "x y"])).to_owned();
+    }
+    match desc.primary_field().kind {
+        Kind::Integer => (1 + r.below(5)).to_string(),
+        _ => format!("<{}:{}>", desc.path, r.below(4)),
+    }
+}
+
+fn path(r: &mut Random, endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<String> {
+    let mut segments = Vec::new();
+    for part in endpoint.path.split('/').skip(1) {
+        let Some(name) = part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) else {
+            segments.push(part.to_owned());
+            continue;
+        };
+        let param = match endpoint.action {
+            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name && p.place != Place::Id),
+            _ => None,
+        };
+        segments.push(match param {
+            Some(param) => item_key(r, param, desc).unwrap_or_else(|| {
+                let text = query_text(r, param.field_of(desc)).unwrap_or_default();
+                // An empty segment matches nothing, and a client would take these two for steps.
+                if matches!(text.as_str(), "" | "." | "..") { "a".to_owned() } else { text }
+            }),
+            None if name == "id" => key(r, desc),
+            // Of the parent path.
+            None if name.starts_with("team") => (*r.one(&["1", "1", "2", "x"])).to_owned(),
+            None => (*r.one(&["a", "a", "b%"])).to_owned(),
+        });
+    }
+    segments
+}
+
+/// The key of an item, where a parameter names one.
+fn item_key(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Option<String> {
+    let field = param.field_of(desc);
+    let by_number = field.kind.item_fields().iter().any(|f| f.wire == "number");
+    match field.kind {
+        Kind::Items(_) if by_number => Some((*r.one(&["0", "1", "2", "3"])).to_owned()),
+        Kind::Items(_) => Some(format!("<{}.{}:{}>", desc.path, field.wire, r.below(4))),
+        _ => None,
+    }
+}
+
+fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
+    let mut body = Map::new();
+    for field in desc.fields {
+        let present = match field {
+            _ if hidden(field, desc) => 1,
+            _ if field.optional || field.default.is_some() || matches!(field.kind, Kind::StringArray | Kind::Items(_)) => 40,
+            _ => 99,
+        };
+        if r.percent(present) {
+            body.insert(field.wire.to_owned(), written(r, field));
+        }
+    }
+    if r.below(60) == 0 {
+        body.insert("more".to_owned(), json!(1));
+    }
+    Json::Object(body)
+}
+
+/// A value to be stored: keys that are the client's are few.
+fn written(r: &mut Random, field: &FieldDesc) -> Json {
+    match field.kind {
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => json!((1 + r.below(5)).to_string()),
+        Kind::String if field.flags.has(Flags::PRIMARY) && r.percent(90) => json!(*r.one(&["k1", "k2", "k3", "é", "k 4"])),
+        Kind::String if field.wire == "accountId" => json!(format!("<accounts:{}>", r.below(3))),
+        _ => value(r, field),
+    }
+}
+
+/// Whether a client had better not send it.
+fn hidden(field: &FieldDesc, desc: &EntityDesc) -> bool {
+    let position = desc.fields.iter().position(|f| f.wire == field.wire);
+    let of_guard = |at: usize| Some(at) == position;
+    !field.creatable()
+        || desc.tenant.is_some_and(|t| of_guard(t.field))
+        || desc.scope.iter().any(|s| of_guard(s.field))
+        || (desc.soft_delete.is_some_and(|s| of_guard(s.field())) && !matches!(field.kind, Kind::Enum(_)))
+        || desc.ttl.is_some_and(|t| t.after.is_some() && of_guard(t.field))
+}
+
+fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
+    let mut body = Map::new();
+    for field in desc.fields {
+        let present = if hidden(field, desc) || !field.updatable() { 1 } else { 18 };
+        if r.percent(present) {
+            body.insert(field.wire.to_owned(), value(r, field));
+        }
+    }
+    Json::Object(body)
+}
+
+fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
+    let fields: Vec<&FieldDesc> = desc.fields.iter().filter(|f| f.readable()).collect();
+    let usable: Vec<&FieldDesc> = fields.iter().copied().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))).collect();
+    for _ in 0..r.below(4) {
+        let field = if r.percent(4) { *r.one(&fields) } else { *r.one(&usable) };
+        let ops: &[&str] = match field.kind {
+            _ if r.percent(4) && !made(field) => &["[contains]", "[has]", "[gt]", "[x]", "[null]"],
+            Kind::StringArray => &["[has]", "[null]"],
+            Kind::Boolean | Kind::Enum(_) => &["", "[ne]", "[null]"],
+            Kind::String if !made(field) => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[null]"],
+            _ => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[null]"],
+        };
+        let op = *r.one(ops);
+        let value = match op {
+            "[null]" => Some((*r.one(&["true", "false"])).to_owned()),
+            "[in]" | "[nin]" => {
+                let listed: Vec<String> = (0..=r.below(3)).filter_map(|_| query_text(r, field)).collect();
+                Some(listed.iter().map(|text| text.replace('\\', "\\\\").replace(',', "\\,")).collect::<Vec<_>>().join(","))
+            }
+            "[has]" => Some(text(r)),
+            _ => query_text(r, field),
+        };
+        if let Some(value) = value {
+            call.query.push((format!("{}{op}", field.wire), value));
+        }
+    }
+    if r.percent(45) {
+        let sortable: Vec<&FieldDesc> = fields.iter().copied().filter(|f| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY))).collect();
+        let field = if r.percent(5) { *r.one(&fields) } else { *r.one(&sortable) };
+        call.query.push(("sort".to_owned(), field.wire.to_owned()));
+    }
+    if r.percent(35) {
+        call.query.push(("sortDir".to_owned(), (*r.one(&["asc", "desc", "desc", "up"])).to_owned()));
+    }
+    pages(r, call);
+}
+
+/// Limit and cursor.
+fn pages(r: &mut Random, call: &mut Call) {
+    if r.percent(60) {
+        let limit = if r.percent(5) { *r.one(&["0", "-1", "x", "100000"]) } else { *r.one(&["1", "2", "2", "3", "5"]) };
+        call.query.push(("limit".to_owned(), limit.to_owned()));
+    }
+    if r.percent(4) {
+        call.query.push(("cursor".to_owned(), "<cursor>".to_owned()));
+    }
+}
+
+/// A value as a query or a path holds it; `None` for null and what cannot stand there.
+fn query_text(r: &mut Random, field: &FieldDesc) -> Option<String> {
+    if field.flags.has(Flags::PRIMARY) && matches!(field.kind, Kind::String) && r.percent(80) {
+        return Some("<samples:1>".to_owned());
+    }
+    match some_value(r, field) {
+        Json::String(text) => Some(text),
+        Json::Array(list) => list.first().and_then(Json::as_str).map(str::to_owned),
+        Json::Object(_) => None,
+        other => Some(other.to_string()),
+    }
+}
+
+fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, call: &mut Call) {
+    let mut members = Map::new();
+    let mut whole = None;
+    for param in spec.params {
+        let field = param.field_of(desc);
+        let given = if param.required { 97 } else { 60 };
+        if !r.percent(given) {
+            continue;
+        }
+        match param.place {
+            Place::Body => drop(members.insert(param.name.to_owned(), argument(r, param, desc))),
+            Place::Query | Place::Segment => {
+                if in_path && param.place == Place::Segment {
+                    continue;
+                }
+                if param.list {
+                    let listed: Vec<String> = (0..=r.below(2)).filter_map(|_| query_text(r, field)).collect();
+                    call.query.push((param.name.to_owned(), listed.join(",")));
+                } else if param.nullable && r.percent(15) {
+                    call.query.push((format!("{}[null]", param.name), "true".to_owned()));
+                } else if let Some(text) = reference(r, param, desc).or_else(|| query_text(r, field)) {
+                    call.query.push((param.name.to_owned(), text));
+                }
+            }
+            Place::Id => {}
+            Place::Whole(Whole::Items) => whole = Some(some_value(r, field)),
+            Place::Whole(Whole::Item) => whole = Some(item(r, field.kind.item_fields(), false)),
+            Place::Whole(Whole::Patch) => {
+                let mut part = item(r, field.kind.item_fields(), true);
+                if r.percent(95) {
+                    part.as_object_mut().map(|members| (members.remove("id"), members.remove("number")));
+                }
+                whole = Some(part);
+            }
+        }
+    }
+    let paged = matches!(spec.kind.returns(), Answer::Page | Answer::List);
+    if spec.kind.name() == "search" && spec.params.iter().all(|p| p.name != "q") && r.percent(98) {
+        call.query.push(("q".to_owned(), text(r)));
+    }
+    if !matches!(call.method.as_str(), "GET") && (whole.is_some() || !members.is_empty() || r.percent(20)) {
+        call.body = Some(whole.unwrap_or(Json::Object(members)));
+    } else if paged {
+        pages(r, call);
+    }
+}
+
+/// The key of a record, where a parameter means one.
+fn reference(r: &mut Random, param: &ParamSpec, desc: &EntityDesc) -> Option<String> {
+    let field = param.field_of(desc);
+    match field.wire {
+        "accountId" => Some(format!("<accounts:{}>", r.below(3))),
+        "id" if matches!(field.kind, Kind::String) => Some(format!("<{}:{}>", param.entity.unwrap_or(desc).path, r.below(4))),
+        _ => None,
+    }
+}
+
+fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Json {
+    let field = param.field_of(desc);
+    if let Some(text) = reference(r, param, desc)
+        && r.percent(90)
+    {
+        // A key that a new record shall have is the client's own.
+        return if param.name == "key" { written(r, field) } else { json!(text) };
+    }
+    match field.kind {
+        _ if param.list => (0..=r.below(3)).map(|_| value(r, field)).collect(),
+        Kind::StringArray if param.element => json!(text(r)),
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => written(r, field),
+        _ => value(r, field),
+    }
+}
+
+/// A page under a filter of up to four levels, on any field that filters may name.
+fn filtered(r: &mut Random, desc: &'static EntityDesc) -> What {
+    let filter = loop {
+        let filter = tree(r, desc, 4);
+        if Filter::from_json(&filter, desc, &[]).is_ok() {
+            break filter;
+        }
+    };
+    let sortable: Vec<&FieldDesc> = desc.fields.iter().filter(|f| f.readable() && f.kind.is_scalar() && comparable(f)).collect();
+    let sort = r.percent(60).then(|| r.one(&sortable).wire.to_owned());
+    What::Filtered(Filtered { entity: desc.storage_name.to_owned(), filter, sort, desc: r.percent(50), limit: 1 + r.below(4) as u32 })
+}
+
+/// Generated uuids rise with time on both sides; cuids have an order of their own on each.
+fn comparable(field: &FieldDesc) -> bool {
+    !matches!(field.default, DefaultDesc::Cuid)
+}
+
+/// Whether its texts are made up, so that they hold other letters on each side.
+fn made(field: &FieldDesc) -> bool {
+    matches!(field.default, DefaultDesc::Cuid | DefaultDesc::Uuid)
+}
+
+fn tree(r: &mut Random, desc: &'static EntityDesc, depth: usize) -> Json {
+    if depth == 1 || r.percent(35) {
+        return condition(r, desc);
+    }
+    let parts: Vec<Json> = (0..=r.below(3)).map(|_| tree(r, desc, depth - 1)).collect();
+    json!({ *r.one(&["$and", "$or", "$or"]): parts })
+}
+
+fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
+    let usable = |f: &&FieldDesc| (f.kind.is_scalar() || matches!(f.kind, Kind::StringArray)) && comparable(f);
+    let fields: Vec<&FieldDesc> = desc.fields.iter().filter(usable).collect();
+    let field = *r.one(&fields);
+    let ops: &[&str] = match field.kind {
+        Kind::StringArray => &["$has", "$eq", "$ne"],
+        Kind::Boolean | Kind::Enum(_) => &["$eq", "$ne", "$in", "$nin"],
+        Kind::String if !made(field) => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains"],
+        _ => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"],
+    };
+    let op = *r.one(ops);
+    let literal = |r: &mut Random| match value(r, field) {
+        // What would read as a reference.
+        Json::String(text) => json!({ "$literal": text }),
+        Json::Array(list) => json!({ "$literal": list }),
+        other => other,
+    };
+    let operand = match op {
+        "$in" | "$nin" => (0..=r.below(3)).map(|_| literal(r)).collect(),
+        "$has" | "$contains" => json!({ "$literal": text(r) }),
+        _ => literal(r),
+    };
+    json!({ field.wire: { op: operand } })
+}

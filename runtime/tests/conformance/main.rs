@@ -1,0 +1,103 @@
+//! Conformance of stores, at the level of calls: the same calls on the memory model and on a store must have the same outcome,
+//! and of many callers at once exactly one wins where the contract says so.
+//!
+//! `cargo xtask conformance` runs as many random sequences as one likes; `cargo test` a bounded number from a fixed seed. A
+//! sequence that shows a difference is shrunk and kept in `seeds/`, and what is there runs first, on every store.
+
+#![allow(clippy::unwrap_used)] // in a test, stopping is the report
+
+mod compare;
+mod differential;
+mod faults;
+mod fixture;
+mod generate;
+mod pool;
+mod sequence;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod server;
+mod shrink;
+mod side;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linchpin::store::Store;
+use linchpin::store::memory::Memory;
+use linchpin::store::sqlite::{Durability, SqliteOptions, SqliteStore};
+
+use differential::{Seen, differences};
+use sequence::Step;
+
+/// A number from the environment, as `cargo xtask conformance` sets it.
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+fn seeds() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/seeds"))
+}
+
+/// The sequences that once showed a difference, by the name of their file.
+fn stored() -> Vec<(String, Vec<Step>)> {
+    let mut all: Vec<_> = std::fs::read_dir(seeds()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.extension().is_some_and(|e| e == "json"));
+    all.sort();
+    let read = |path: &PathBuf| {
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    all.iter().map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), read(path))).collect()
+}
+
+/// Stops at the first difference; keeps its sequence.
+fn agrees<T>(store: &str, few: u64, make: impl Fn() -> (Arc<dyn Store>, T) + Sync) -> Seen {
+    let count = asked("LINCHPIN_CONFORMANCE_SEQUENCES").unwrap_or(few);
+    let seed = asked("LINCHPIN_CONFORMANCE_SEED").unwrap_or(1);
+    match differences(count, seed, &stored(), make) {
+        Ok(seen) => {
+            println!("{store}: {count} sequences from seed {seed}, {} calls", seen.values().flat_map(|kinds| kinds.values()).sum::<u64>());
+            for (route, kinds) in &seen {
+                println!("  {route}: {}", kinds.iter().map(|(kind, times)| format!("{kind} ({times})")).collect::<Vec<_>>().join(", "));
+            }
+            seen
+        }
+        Err(difference) => {
+            let steps = difference.lines().skip(1).take_while(|line| *line != "]").chain(["]", ""]).collect::<Vec<_>>().join("\n");
+            let file = seeds().join(format!("{store}-{seed}-{:08x}.json", crc(&steps)));
+            let kept = std::fs::write(&file, steps).map(|()| format!("kept in {}", file.display()));
+            panic!("{store} differs from the model; {}\n{difference}", kept.unwrap_or_else(|e| format!("not kept: {e}")));
+        }
+    }
+}
+
+/// Tells texts apart.
+fn crc(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn on_sqlite() -> (Arc<dyn Store>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.durability = Durability::Normal;
+    (Arc::new(SqliteStore::open(options).unwrap()), folder)
+}
+
+/// The comparison sees nothing where nothing is, and the sequences reach every route.
+#[test]
+fn memory() {
+    let seen = agrees("memory", 200, || (Arc::new(Memory::new()) as Arc<dyn Store>, ()));
+    let never: Vec<_> = seen.iter().filter(|(_, kinds)| !kinds.keys().any(|kind| kind.starts_with('2'))).map(|(route, _)| route).collect();
+    assert!(never.is_empty(), "never answered with success: {never:#?}");
+}
+
+#[test]
+fn sqlite() {
+    agrees("sqlite", 1000, on_sqlite);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn postgres() {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+    agrees("postgres", 30, || (Arc::new(PostgresStore::open(PostgresOptions::new(server::fresh_url())).unwrap()) as Arc<dyn Store>, ()));
+}
