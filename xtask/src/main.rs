@@ -17,6 +17,7 @@ cargo xtask search          lints and tests of the search provider, a step of `t
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
+cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 ";

@@ -105,7 +105,7 @@ mod run {
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, param_path};
     use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, CHANGES, Call, Executor, Form, Outcome, Table};
+    use crate::resource::{BoxFuture, CHANGES, Call, Executor, Form, Outcome, Table, take_turns};
     use crate::store::{Assign, AssignValue};
     use crate::{Code, Error, Problem, Result, Value};
 
@@ -169,7 +169,8 @@ mod run {
             bind::check(self.spec, table, call, &[])?;
             let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
             let version = table.desc.version.and(call.version);
-            for _ in 0..CHANGES {
+            for attempt in 0..CHANGES {
+                take_turns(attempt).await;
                 let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
                 let Some(record) = found.records.first() else { return Err(Error::not_found()) };
                 let old = list_of(&record[self.kind.field]);

@@ -14,6 +14,17 @@ const RETRIES: usize = 3;
 /// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
 pub(crate) const CHANGES: usize = 32;
 
+/// Waits before such a write is tried for the nth time: not at first, then for longer and longer, and each caller for another
+/// time. Of many who want one record only one gets on at a time; if all tried again at once, the last of 200 would be turned
+/// away.
+pub(crate) async fn take_turns(attempt: usize) {
+    let Some(rounds) = attempt.checked_sub(3) else { return };
+    let most = 1_u64 << rounds.min(6);
+    // A state of its own for each call, from the system's randomness.
+    let micros = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), attempt) % (most * 1000);
+    tokio::time::sleep(std::time::Duration::from_micros(micros)).await;
+}
+
 impl Table {
     /// Creates a record. On success the rows hold it.
     ///
@@ -128,7 +139,8 @@ impl Table {
         form: &Form,
         check: fn(&dyn Row) -> std::result::Result<(), Problem>,
     ) -> Result<Rows> {
-        for _ in 0..CHANGES {
+        for attempt in 0..CHANGES {
+            take_turns(attempt).await;
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else { return Err(Error::not_found()) };

@@ -186,6 +186,9 @@ periods!(BY_YEAR year, BY_MONTH month, BY_WEEK week, BY_DAY day, BY_HOUR hour);
 )]
 pub const WAKE: Operation<Sample>;
 
+#[operation(kind = "batch", action = "update", filter = (rank >= param(least)), set(mood = "good", live = true))]
+pub const FRESHEN: Operation<Sample>;
+
 #[operation(kind = "batch", action = "update", filter = (category == param(category)), set(slug = param(slug)), atomic)]
 pub const RESLUG: Operation<Sample>;
 
@@ -523,6 +526,7 @@ pub static ALL: Package = package!(
                 BY_DAY,
                 BY_HOUR,
                 WAKE,
+                FRESHEN,
                 RESLUG,
                 SWEEP,
                 ENSURE,

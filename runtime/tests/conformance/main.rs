@@ -10,8 +10,12 @@ mod compare;
 mod differential;
 mod faults;
 mod fixture;
+#[cfg(target_os = "linux")] // it mounts a disk
+mod full_disk;
 mod generate;
+mod large;
 mod pool;
+mod races;
 mod sequence;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]
@@ -96,8 +100,13 @@ fn sqlite() {
 }
 
 #[cfg(feature = "postgres")]
+fn on_postgres() -> (Arc<dyn Store>, ()) {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+    (Arc::new(PostgresStore::open(PostgresOptions::new(server::fresh_url())).unwrap()), ())
+}
+
+#[cfg(feature = "postgres")]
 #[test]
 fn postgres() {
-    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-    agrees("postgres", 30, || (Arc::new(PostgresStore::open(PostgresOptions::new(server::fresh_url())).unwrap()) as Arc<dyn Store>, ()));
+    agrees("postgres", 100, on_postgres);
 }

@@ -45,8 +45,26 @@ impl ActorResolver for Believer {
     }
 }
 
+/// The fixture on a store, served without a socket.
+pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, HttpService) {
+    let descs: Vec<&'static EntityDesc> = ALL.entities.iter().map(|e| e.desc).collect();
+    store.install(&descs).await.unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
+    let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
+    let tables = ALL.entities.iter().map(|entry| {
+        let table = Table::new(entry.desc, Arc::clone(store), key.clone());
+        Arc::new(table.unwrap_or_else(|e| panic!("{e:?}")).bounded(entry))
+    });
+    let adapters = Adapters::new(tables);
+    let mut state = HttpState::new(adapters.clone());
+    let reading = Arc::clone(clock);
+    state.clock = Arc::new(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
+    state.resolver = Some(Arc::new(Believer((0..ACTORS.len()).map(actor).collect())));
+    let service = service(endpoints(&ALL, ALL.mount, &adapters), state).expect("a service");
+    (adapters, service)
+}
+
 pub struct Side {
-    pub store: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     adapters: Adapters,
     service: HttpService,
     clock: Arc<AtomicI64>,
@@ -68,20 +86,8 @@ pub struct Answer {
 
 impl Side {
     pub async fn new(store: Arc<dyn Store>) -> Self {
-        let descs: Vec<&'static EntityDesc> = ALL.entities.iter().map(|e| e.desc).collect();
-        store.install(&descs).await.unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
-        let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
-        let tables = ALL.entities.iter().map(|entry| {
-            let table = Table::new(entry.desc, Arc::clone(&store), key.clone());
-            Arc::new(table.unwrap_or_else(|e| panic!("{e:?}")).bounded(entry))
-        });
-        let adapters = Adapters::new(tables);
         let clock = Arc::new(AtomicI64::new(0));
-        let mut state = HttpState::new(adapters.clone());
-        let reading = Arc::clone(&clock);
-        state.clock = Arc::new(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
-        state.resolver = Some(Arc::new(Believer((0..ACTORS.len()).map(actor).collect())));
-        let service = service(endpoints(&ALL, ALL.mount, &adapters), state).expect("a service");
+        let (adapters, service) = app(&store, &clock).await;
         let mut side = Self { store, adapters, service, clock, names: HashMap::new(), known: HashMap::new(), cursor: String::new() };
         side.reset().await;
         side

@@ -20,9 +20,16 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         instructions::run(asked("--write"))
     } else if asked("--compile") {
         compile::run(asked("--write"))
+    } else if asked("--large") {
+        large()
     } else {
         load::run(args)
     }
+}
+
+/// Pages, a batch and numbers on a table of one million rows, beside the SQL a person would write.
+fn large() -> Result<(), String> {
+    crate::step("large tables", crate::cargo(&["run", "--release", "--package", "linchpin-benches", "--bin", "bench-large"]))
 }
 
 /// Puts a table between its markers in `benches/README.md`.

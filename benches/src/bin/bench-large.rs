@@ -1,0 +1,192 @@
+//! One million rows: lists deep in the table beside its first page, a batch of 10,000 and numbers over all of it beside the SQL a
+//! person would write, in one run on one file.
+//!
+//! `cargo xtask bench --large` builds and runs it. It ends with 1 when a bound does not hold.
+#![allow(missing_docs)] // a program
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linchpin::prelude::*;
+use linchpin::resource::{CursorKey, Table};
+use linchpin::store::Store;
+use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+use rusqlite::Connection;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A row of a large table.
+#[entity(namespace = "large", index(desc(created_at)), index(batch), sort = desc(created_at), pagination(default = 25, max = 100), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Row {
+    #[field(primary)]
+    pub id: i64,
+    pub title: String,
+    pub batch: i64,
+    #[field(default = 0)]
+    pub views: i64,
+    pub ratio: Option<f64>,
+    #[field(default = false)]
+    pub seen: bool,
+    pub created_at: Timestamp,
+}
+
+#[operation(kind = "batch", action = "update", filter = (batch == param(batch)), set(seen = true))]
+pub const SEE: Operation<Row>;
+
+#[operation(kind = "aggregate", compute(n = count(), views = sum(views), mean = avg(ratio), last = max(created_at)))]
+pub const TOTALS: Operation<Row>;
+
+#[operation(kind = "aggregate", group_by = week(created_at), compute(n = count(), views = sum(views)))]
+pub const BY_WEEK: Operation<Row>;
+
+static ENTRY: Package = package!(name = "large", entities = [entity(Row, [SEE, TOTALS, BY_WEEK])]);
+
+const ROWS: i64 = 1_000_000;
+/// Rows of one batch.
+const BATCH: i64 = 10_000;
+/// Rows of one page.
+const PAGE: u32 = 25;
+const START: i64 = 1_700_000_000_000;
+/// Between a row and the next, in milliseconds.
+const APART: i64 = 10_000;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::temp_dir().join(format!("linchpin-bench-large-{}", std::process::id()));
+    std::fs::create_dir(&folder)?;
+    let outcome = measure(&folder.join("large.db")).await;
+    std::fs::remove_dir_all(&folder)?;
+    let failed = outcome?;
+    if failed.is_empty() { Ok(()) } else { Err(format!("beyond the bound: {}", failed.join(", ")).into()) }
+}
+
+async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn std::error::Error>> {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(file))?);
+    let entry = &ENTRY.entities[0];
+    store.install(&[entry.desc]).await?;
+    let started = Instant::now();
+    seed(file)?;
+    println!("{ROWS} rows in {:.1} s", started.elapsed().as_secs_f64());
+    let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
+    let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), key)?.bounded(entry));
+    let adapters = linchpin::Adapters::new([table]);
+    let rows = adapters.get::<Row>()?;
+    let by_hand = Connection::open(file)?;
+    // What the store's own connections are given.
+    by_hand.execute_batch("PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000;")?;
+    let cx = Cx::system("bench");
+    let mut failed = Vec::new();
+    let mut check = |what: &'static str, one: Duration, other: Duration, bound: f64| {
+        let ratio = one.as_secs_f64() / other.as_secs_f64();
+        println!("| {what} | {:.3} ms | {:.3} ms | {ratio:.2} | {bound:.1} |", one.as_secs_f64() * 1e3, other.as_secs_f64() * 1e3);
+        if ratio > bound {
+            failed.push(what);
+        }
+    };
+    println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
+
+    // A cursor for page 40,000 is that of any walk there: the list is walked to it in the largest pages there are.
+    let deep = cursor_behind(&rows, &cx, ROWS - i64::from(PAGE)).await?;
+    let list = async |cursor: Option<&str>| {
+        let started = Instant::now();
+        let query = ListQuery::<Row>::new().limit(PAGE);
+        let page = rows.list(&cx, cursor.map_or(query.clone(), |cursor| query.cursor(cursor))).await?;
+        assert_eq!(page.items.len(), 25);
+        Ok::<Duration, linchpin::Error>(started.elapsed())
+    };
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    for _ in 0..2000 {
+        first.push(list(None).await?);
+        last.push(list(Some(&deep)).await?);
+    }
+    check("page 40,000 beside page 1", median(last), median(first), 1.3);
+
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..40 {
+        let (one, other) = (round * 2, round * 2 + 1);
+        let started = Instant::now();
+        assert_eq!(rows.see(&cx, one).await?, BATCH.unsigned_abs());
+        ours.push(started.elapsed());
+        let started = Instant::now();
+        let changed = by_hand.prepare_cached("UPDATE large_rows SET seen = ? WHERE batch = ?")?.execute((true, other))?;
+        theirs.push(started.elapsed());
+        assert_eq!(changed, 10_000);
+    }
+    check("a batch of 10,000 beside hand-written SQL", median(ours), median(theirs), 1.1);
+
+    let before = peak();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut weeks, mut by_weeks) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        let started = Instant::now();
+        assert_eq!(rows.totals(&cx).await?.n, ROWS);
+        ours.push(started.elapsed());
+        let started = Instant::now();
+        let sql = "SELECT count(*), coalesce(sum(views), 0), avg(ratio), max(created_at) FROM large_rows";
+        let n: i64 = by_hand.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        theirs.push(started.elapsed());
+        assert_eq!(n, ROWS);
+        let started = Instant::now();
+        let found = rows.by_week(&cx).await?.len();
+        weeks.push(started.elapsed());
+        let started = Instant::now();
+        let sql = "SELECT created_at - (created_at - 345600000) % 604800000 AS week, count(*), sum(views) FROM large_rows GROUP BY week ORDER BY week";
+        let by_hand = by_hand.prepare_cached(sql)?.query_map([], |row| row.get::<_, i64>(0))?.count();
+        by_weeks.push(started.elapsed());
+        assert_eq!(found, by_hand);
+    }
+    check("numbers over a million rows", median(ours), median(theirs), 1.1);
+    check("the same by week", median(weeks), median(by_weeks), 1.1);
+    let grown = peak().saturating_sub(before);
+    println!("most memory held grew by {grown} KiB over the aggregates");
+    // A page cache of SQLite's per connection; a million rows would be a hundred times that.
+    if grown > 16 * 1024 {
+        failed.push("memory over the aggregates");
+    }
+    store.close().await;
+    Ok(failed)
+}
+
+fn seed(file: &std::path::Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(file)?;
+    let transaction = connection.transaction()?;
+    {
+        let mut insert = transaction
+            .prepare("INSERT INTO large_rows (id, title, batch, views, ratio, seen, created_at) VALUES (?, ?, ?, ?, ?, 0, ?)")?;
+        for n in 0..ROWS {
+            let values = (n, format!("The title of row {n}"), n / BATCH, n % 97, f64::from(i32::try_from(n % 1000).unwrap_or(0)) / 8.0);
+            insert.execute((values.0, values.1, values.2, values.3, values.4, START + n * APART))?;
+        }
+    }
+    transaction.commit()
+}
+
+/// The cursor behind this many rows.
+async fn cursor_behind(rows: &RowAdapter, cx: &Cx, wanted: i64) -> Result<String, Box<dyn std::error::Error>> {
+    let (mut seen, mut cursor) = (0, None);
+    loop {
+        let limit = (wanted - seen).min(100);
+        let query = ListQuery::new().limit(u32::try_from(limit)?);
+        let page = rows.list(cx, cursor.map_or(query.clone(), |cursor: String| query.cursor(cursor))).await?;
+        seen += i64::try_from(page.items.len())?;
+        let next = page.next_cursor.ok_or("the table is too small")?;
+        if seen >= wanted {
+            return Ok(next);
+        }
+        cursor = Some(next);
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// The most memory this process has held, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}

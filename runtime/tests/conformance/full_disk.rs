@@ -1,0 +1,108 @@
+//! A disk that is really full: a small tmpfs under the SQLite file.
+//!
+//! Mounting takes privileges, so the test runs itself again in a mount namespace of its own, where it has them: as root at once, else
+//! within a user namespace. The mount goes with the process. Where the machine allows neither, the test fails and says so.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use linchpin::http::HttpService;
+use linchpin::store::Store;
+use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+use serde_json::{Value as Json, json};
+use tower_service::Service;
+
+use super::side::app;
+
+/// Set in the inner run: where the tmpfs is mounted.
+const MOUNTED: &str = "LINCHPIN_FULL_DISK";
+
+#[test]
+fn a_full_disk() {
+    if let Some(folder) = std::env::var_os(MOUNTED) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        return runtime.block_on(on_a_small_disk(Path::new(&folder)));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
+    let namespace: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(namespace).args(["sh", "-c", script, "sh"]).arg(folder.path()).arg(std::env::current_exe().unwrap());
+    let done = command.args(["--exact", "full_disk::a_full_disk", "--nocapture"]).env(MOUNTED, folder.path()).output();
+    let done = done.expect("`unshare` of util-linux is needed to mount a small disk");
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.code() != Some(77) && !said.contains("unshare failed"),
+        "no disk of 2 MB can be mounted here: run as root, or allow user namespaces\n{said}"
+    );
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn call(service: &HttpService, method: &str, path: &str, body: Option<Json>) -> (u16, bool, Json) {
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let Ok(response) = service.clone().call(request.body(body.map_or_else(Body::empty, |b| Body::from(b.to_string()))).unwrap()).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status.as_u16(), parts.headers.contains_key("retry-after"), serde_json::from_slice(&body).unwrap_or(Json::Null))
+}
+
+/// The size of a record that fills the disk within a few hundred.
+fn large(n: usize) -> Json {
+    json!({"slug": format!("s{n}"), "meta": "x".repeat(6000)})
+}
+
+async fn on_a_small_disk(folder: &Path) {
+    let ballast = folder.join("ballast");
+    std::fs::write(&ballast, vec![0_u8; 700_000]).unwrap();
+    let file = folder.join("test.db");
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(&file)).unwrap());
+    let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
+
+    // In groups, until nothing fits any more.
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    let mut n = 0;
+    while refused.len() < 100 {
+        assert!(n < 2000, "the disk does not fill up");
+        let some: Vec<usize> = (n..n + 8).collect();
+        n += 8;
+        let replies = futures_util::future::join_all(some.iter().map(|n| call(&service, "POST", "/samples", Some(large(*n))))).await;
+        for (n, (status, retry, body)) in some.into_iter().zip(replies) {
+            if status == 201 {
+                stored.push((n, format!("/samples/{}", body["id"].as_str().unwrap())));
+            } else {
+                assert_eq!((status, retry, &body["code"]), (503, true, &json!("unavailable")), "{body}");
+                refused.push(n);
+            }
+        }
+    }
+    assert!(stored.len() > 50, "{}", stored.len());
+
+    // Reads go on; nothing that was acknowledged is missing, nothing that was refused is there.
+    for (n, path) in &stored {
+        let (status, _, body) = call(&service, "GET", path, None).await;
+        assert_eq!((status, &body["slug"]), (200, &json!(format!("s{n}"))));
+    }
+    for n in &refused {
+        assert_eq!(call(&service, "GET", &format!("/samples/slug-taken/s{n}"), None).await.2, json!({"exists": false}), "{n}");
+    }
+    assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
+
+    // Room again, and all goes on without a restart.
+    std::fs::remove_file(&ballast).unwrap();
+    for n in &refused[..10] {
+        let (status, _, body) = call(&service, "POST", "/samples", Some(large(*n))).await;
+        assert_eq!(status, 201, "{body}");
+    }
+    assert_eq!(call(&service, "DELETE", &stored[0].1, None).await.0, 204);
+    store.close().await;
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let count: usize = connection.query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0)).unwrap();
+    assert_eq!((sound.as_str(), count), ("ok", stored.len() + 9));
+}

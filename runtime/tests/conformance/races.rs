@@ -1,0 +1,330 @@
+//! Many callers at once: of those with the same precondition exactly one wins, and whoever only adds loses nothing.
+//!
+//! Each claim runs 40 rounds of 25 callers who start behind a barrier, and one of 200. What is asserted is who won, what the others
+//! were told, and what is there afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use linchpin::http::HttpService;
+use linchpin::store::Store;
+use serde_json::{Value as Json, json};
+use tokio::sync::Barrier;
+use tower_service::Service;
+
+use super::side::app;
+
+/// Status and body.
+type Reply = (u16, Json);
+
+#[derive(Clone)]
+struct App(HttpService);
+
+impl App {
+    async fn on(store: &Arc<dyn Store>) -> Self {
+        let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis();
+        Self(app(store, &Arc::new(AtomicI64::new(now))).await.1)
+    }
+
+    async fn call(&self, method: &str, path: &str, version: Option<i64>, body: Json) -> Reply {
+        let mut request = Request::builder().method(method).uri(path).header("x-actor", 1);
+        if let Some(version) = version {
+            request = request.header("if-match", format!("\"{version}\""));
+        }
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = request.header("content-type", "application/json").body(body).unwrap();
+        let Ok(response) = self.0.clone().call(request).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or(Json::Null))
+    }
+
+    async fn get(&self, path: &str) -> Json {
+        let (status, body) = self.call("GET", path, None, Json::Null).await;
+        assert_eq!(status, 200, "{path} {body}");
+        body
+    }
+
+    /// A new record's path.
+    async fn birth(&self, entity: &str, body: Json) -> String {
+        let (status, record) = self.call("POST", entity, None, body).await;
+        assert_eq!(status, 201, "{record}");
+        format!("{entity}/{}", record["id"].as_str().unwrap())
+    }
+
+    /// One call each, all at the same time.
+    async fn at_once(
+        &self,
+        callers: usize,
+        method: &'static str,
+        path: &str,
+        version: Option<i64>,
+        body: impl Fn(usize) -> Json,
+    ) -> Vec<Reply> {
+        let barrier = Arc::new(Barrier::new(callers));
+        let calls = (0..callers).map(|n| {
+            let (app, barrier, path, body) = (self.clone(), Arc::clone(&barrier), path.to_owned(), body(n));
+            tokio::spawn(async move {
+                barrier.wait().await;
+                app.call(method, &path, version, body).await
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        let mut replies = Vec::new();
+        for call in calls {
+            replies.push(call.await.unwrap());
+        }
+        replies
+    }
+}
+
+/// The rounds of a claim: a number of their own, and how many callers.
+fn rounds() -> impl Iterator<Item = (usize, usize)> {
+    (0..40).map(|round| (round, 25)).chain([(40, 200)])
+}
+
+/// One with this status; all others with that status and code.
+fn one_winner(replies: &[Reply], won: u16, lost: (u16, &str)) -> Json {
+    let mut winners = replies.iter().filter(|(status, _)| *status == won);
+    let winner = winners.next().unwrap_or_else(|| panic!("nobody won: {replies:?}"));
+    assert_eq!(winners.count(), 0, "more than one won: {replies:?}");
+    for (status, body) in replies.iter().filter(|(status, _)| *status != won) {
+        assert_eq!((*status, body["code"].as_str().unwrap_or_default()), lost, "{body}");
+    }
+    winner.1.clone()
+}
+
+async fn transition(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let replies = app.at_once(callers, "POST", &format!("{path}/publish"), None, |n| json!({"headline": format!("by {n}")})).await;
+        let winner = one_winner(&replies, 200, (400, "invalid_transition"));
+        assert_eq!(app.get(&path).await, winner);
+    }
+}
+
+async fn consume(app: App) {
+    for (round, callers) in rounds() {
+        let category = format!("c{round}");
+        let records = 1 + round % 10;
+        for n in 0..records {
+            app.birth("/samples", json!({"slug": format!("s{round}-{n}"), "category": category})).await;
+        }
+        let body = json!({"category": category, "code": "none"});
+        let replies = app.at_once(callers, "POST", "/samples/take", None, |_| body.clone()).await;
+        assert!(replies.iter().all(|(status, _)| *status == 200), "{replies:?}");
+        let taken: Vec<&str> = replies.iter().filter_map(|(_, record)| record["id"].as_str()).collect();
+        assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (records, records), "{taken:?}");
+        assert_eq!(app.get(&format!("/samples?category={category}")).await["items"], json!([]));
+    }
+}
+
+async fn upsert(app: App) {
+    for (round, callers) in rounds() {
+        let slug = format!("s{round}");
+        let body = |n: usize| json!({"slug": format!("s{round}"), "title": format!("by {n}"), "category": null, "views": 1});
+        let replies = app.at_once(callers, "POST", "/samples/ensure", None, body).await;
+        let created = replies.iter().filter(|(status, body)| *status == 201 && body["created"] == true).count();
+        let changed = replies.iter().filter(|(status, body)| *status == 200 && body["created"] == false).count();
+        assert_eq!((created, changed), (1, callers - 1), "{replies:?}");
+        assert_eq!(app.get(&format!("/samples?slug={slug}")).await["items"].as_array().unwrap().len(), 1);
+        let ids: BTreeSet<&str> = replies.iter().filter_map(|(_, body)| body["entity"]["id"].as_str()).collect();
+        assert_eq!(ids.len(), 1, "{ids:?}");
+    }
+}
+
+async fn increment(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let replies = app.at_once(callers, "POST", &format!("{path}/sink"), None, |_| Json::Null).await;
+        let seen: BTreeSet<i64> = replies.iter().filter_map(|(_, record)| record["big"].as_i64()).collect();
+        let steps: BTreeSet<i64> = (1..=callers).map(|n| -7 * i64::try_from(n).unwrap()).collect();
+        assert_eq!(seen, steps, "each sees a sum of its own");
+        assert_eq!(app.get(&path).await["big"], json!(-7 * i64::try_from(callers).unwrap()));
+    }
+}
+
+async fn increment_up_to_a_bound(app: App) {
+    for (round, callers) in rounds() {
+        // Room for one more.
+        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "views": 896})).await;
+        let replies = app.at_once(callers, "POST", &format!("{path}/view"), None, |_| Json::Null).await;
+        let won = replies.iter().filter(|(status, _)| *status == 200).count();
+        let views = app.get(&path).await["views"].as_i64().unwrap();
+        assert_eq!(views, 896 + 3 * i64::try_from(won).unwrap(), "{replies:?}");
+        assert!(views <= 1000, "{views}");
+    }
+}
+
+async fn array_push(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "tags": ["first"]})).await;
+        app.at_once(callers, "POST", &format!("{path}/tag"), None, |n| json!({"tag": format!("t{n}")})).await;
+        app.at_once(callers, "POST", &format!("{path}/tag"), None, |_| json!({"tag": "same"})).await;
+        let record = app.get(&path).await;
+        let tags: Vec<&str> = record["tags"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
+        assert_eq!((tags.len(), tags.iter().collect::<BTreeSet<_>>().len()), (callers + 2, callers + 2), "{tags:?}");
+    }
+}
+
+async fn array_push_up_to_a_bound(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "few": ["a", "b"]})).await;
+        let replies = app.at_once(callers, "POST", &format!("{path}/add-few"), None, |n| json!({"tag": format!("t{n}")})).await;
+        let winner = one_winner(&replies, 200, (400, "validation_failed"));
+        assert_eq!(app.get(&path).await, winner);
+    }
+}
+
+async fn collection(app: App) {
+    for (round, callers) in rounds() {
+        let lines = json!([{"id": "a", "note": "a"}, {"id": "b", "note": "b"}]);
+        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        for line in lines.as_array().unwrap() {
+            let (status, body) = app.call("POST", &format!("{path}/lines-add"), None, json!({"note": line["note"]})).await;
+            assert_eq!(status, 201, "{body}");
+        }
+        let replies = app.at_once(callers, "POST", &format!("{path}/lines-add"), None, |n| json!({"note": format!("n{n}")})).await;
+        let winner = one_winner(&replies, 201, (409, "collection_full"));
+        let held = app.get(&path).await["lines"].clone();
+        assert_eq!((held.as_array().unwrap().len(), &held[2]), (3, &winner));
+    }
+}
+
+async fn create(app: App) {
+    for (round, callers) in rounds() {
+        let slug = format!("s{round}");
+        let body = |n: usize| json!({"slug": format!("s{round}"), "title": format!("by {n}")});
+        let replies = app.at_once(callers, "POST", "/samples", None, body).await;
+        let winner = one_winner(&replies, 201, (409, "conflict"));
+        let refused = replies.iter().find(|(status, _)| *status == 409).unwrap();
+        assert_eq!((&refused.1["details"][0]["path"], &refused.1["details"][0]["code"]), (&json!("slug"), &json!("unique")));
+        assert_eq!(app.get(&format!("/samples?slug={slug}")).await["items"], json!([winner]));
+    }
+}
+
+async fn version(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/accounts", json!({"slug": format!("s{round}")})).await;
+        let replies = app.at_once(callers, "PATCH", &path, Some(1), |n| json!({"title": format!("by {n}")})).await;
+        let winner = one_winner(&replies, 200, (412, "precondition_failed"));
+        assert_eq!(app.get(&path).await, winner);
+        // The same of an operation, and of a delete.
+        let replies = app.at_once(callers, "POST", &format!("{path}/count"), Some(2), |_| Json::Null).await;
+        one_winner(&replies, 200, (412, "precondition_failed"));
+        let replies = app.at_once(callers, "DELETE", &path, Some(3), |_| Json::Null).await;
+        one_winner(&replies, 204, (404, "not_found"));
+    }
+}
+
+async fn different_fields_survive(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let body = |n: usize| if n % 2 == 0 { json!({"title": "even"}) } else { json!({"category": "odd"}) };
+        let replies = app.at_once(callers, "PATCH", &path, None, body).await;
+        assert!(replies.iter().all(|(status, _)| *status == 200), "{replies:?}");
+        let record = app.get(&path).await;
+        assert_eq!((&record["title"], &record["category"]), (&json!("even"), &json!("odd")));
+    }
+}
+
+/// A walk sees every record that stays, once and in order, whatever comes and goes meanwhile, the last record of a page included.
+async fn walk(app: App) {
+    let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
+    for (rank, slug) in stable.iter().enumerate() {
+        app.birth("/samples", json!({"slug": slug, "rank": rank / 3, "category": "w"})).await;
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let barrier = Arc::new(Barrier::new(25));
+    let churn = (0..24).map(|n| {
+        let (app, done, barrier) = (app.clone(), Arc::clone(&done), Arc::clone(&barrier));
+        tokio::spawn(async move {
+            barrier.wait().await;
+            let mut round = 0;
+            while !done.load(Ordering::SeqCst) {
+                let body = json!({"slug": format!("{n}-{round}"), "rank": (n + round) % 11, "category": "w"});
+                let path = app.birth("/samples", body).await;
+                // The walk may have been here before.
+                let (status, _) = app.call("DELETE", &path, None, Json::Null).await;
+                assert!([204, 404].contains(&status), "{status}");
+                round += 1;
+            }
+        })
+    });
+    let churn: Vec<_> = churn.collect();
+    barrier.wait().await;
+    for round in 0..40 {
+        let order = if round % 2 == 0 { "asc" } else { "desc" };
+        let base = format!("/samples?category=w&sort=rank&sortDir={order}&limit=2");
+        let (mut seen, mut path) = (Vec::new(), base.clone());
+        loop {
+            let page = app.get(&path).await;
+            let items = page["items"].as_array().unwrap();
+            seen.extend(items.iter().filter_map(|r| r["slug"].as_str()).filter(|s| s.starts_with("stable")).map(str::to_owned));
+            let Some(cursor) = page["nextCursor"].as_str() else { break };
+            assert!(seen.len() <= stable.len(), "the walk does not end: {seen:?}");
+            if let Some(last) = items.last().filter(|r| !r["slug"].as_str().unwrap().starts_with("stable")) {
+                app.call("DELETE", &format!("/samples/{}", last["id"].as_str().unwrap()), None, Json::Null).await;
+            }
+            path = format!("{base}&cursor={cursor}");
+        }
+        // Records were made in the order of their ids, which break ties.
+        let mut expected = stable.clone();
+        if order == "desc" {
+            expected.reverse();
+        }
+        assert_eq!(seen, expected);
+    }
+    done.store(true, Ordering::SeqCst);
+    for task in churn {
+        task.await.unwrap();
+    }
+}
+
+macro_rules! races {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() {
+                let store: std::sync::Arc<dyn linchpin::store::Store> = std::sync::Arc::new(linchpin::store::memory::Memory::new());
+                super::$name(super::App::on(&store).await).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() {
+                let (store, _folder) = crate::on_sqlite();
+                super::$name(super::App::on(&store).await).await;
+                store.close().await;
+            })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() {
+                let store = crate::on_postgres().0;
+                super::$name(super::App::on(&store).await).await;
+                store.close().await;
+            })*
+        }
+    };
+}
+
+races!(
+    transition,
+    consume,
+    upsert,
+    increment,
+    increment_up_to_a_bound,
+    array_push,
+    array_push_up_to_a_bound,
+    collection,
+    create,
+    version,
+    different_fields_survive,
+    walk,
+);
