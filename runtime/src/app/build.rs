@@ -38,6 +38,7 @@ pub struct App {
     sweep_every: Duration,
     rates: Option<Arc<dyn RateStore>>,
     hooks: Vec<Hook>,
+    pub(super) own_commands: Vec<OwnCommand>,
     events: Hub,
     searches: Providers,
 }
@@ -66,6 +67,13 @@ impl Replacement {
         let named = endpoint.name == self.name || self.parts.iter().any(|part| part.name == endpoint.name);
         of_entity && named && !matches!(endpoint.action, Action::Extra(_))
     }
+}
+
+/// A command of the app, over its adapters.
+pub(super) struct OwnCommand {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) run: Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>,
 }
 
 type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>> + Send>;
@@ -121,6 +129,7 @@ impl App {
             sweep_every: SWEEP,
             rates: None,
             hooks: Vec::new(),
+            own_commands: Vec::new(),
             events: Hub::default(),
             searches: Providers::default(),
         }
@@ -223,6 +232,18 @@ impl App {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         self.hooks.push(Box::new(move |adapters| Box::pin(hook(adapters))));
+        self
+    }
+
+    /// Adds a command to the app's command line, such as `seed`. It runs over the app's store without listening, with the
+    /// arguments behind its name; what it returns is printed.
+    #[must_use]
+    pub fn command<F, Fut>(mut self, name: &'static str, about: &'static str, run: F) -> Self
+    where
+        F: FnOnce(Adapters, Vec<String>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<String>> + Send + 'static,
+    {
+        self.own_commands.push(OwnCommand { name, about, run: Box::new(move |adapters, args| Box::pin(run(adapters, args))) });
         self
     }
 
@@ -438,7 +459,7 @@ fn connect(config: &Config) -> Result<Arc<dyn Store>> {
 }
 
 /// Puts each override in its place.
-fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
+pub(super) fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
     for replacement in overrides {
         for endpoint in endpoints.iter_mut().filter(|e| replacement.is_of(e)) {
             endpoint.run = Some(Arc::clone(&replacement.run));

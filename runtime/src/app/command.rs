@@ -1,14 +1,13 @@
-//! The app as its own command line: `serve`, `routes`, `openapi`, and what plugins add.
+//! The app as its own command line: `serve`, `routes`, `graph`, `openapi`, and what plugins add.
 
-use std::fmt::Write;
 use std::io::IsTerminal;
 
-use super::build::App;
-use super::checks;
+use super::build::{App, apply};
+use super::{checks, graph, report};
 use super::config::Config;
 use super::suggest::did_you_mean;
 use crate::entity::EntityDesc;
-use crate::http::{Action, AuthDesc, Endpoint};
+use crate::http::Endpoint;
 use crate::{Code, Error, Result};
 
 /// Exit status of an app whose configuration or declaration cannot run.
@@ -21,7 +20,7 @@ impl App {
     /// When serving fails after start-up.
     pub async fn run(self) -> Result<()> {
         let args: Vec<String> = std::env::args().skip(1).collect();
-        let done = self.command(&args).await;
+        let done = self.obey(&args).await;
         if let Err(error) = &done {
             // A person reads this; the log's form would hide the lines.
             eprintln!("linchpin: {}", error.message());
@@ -39,24 +38,36 @@ impl App {
         Ok(())
     }
 
-    async fn command(self, args: &[String]) -> Result<()> {
+    async fn obey(mut self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
         if let Some(command) = self.commands().into_iter().find(|c| c.name == word) {
             let (_, secrets) = self.config.clone().checked()?;
             println!("{}", (command.run)(args.get(1..).unwrap_or_default(), &secrets)?);
             return Ok(());
         }
+        if let Some(at) = self.own_commands.iter().position(|c| c.name == word) {
+            let command = self.own_commands.swap_remove(at);
+            let built = self.build().await?;
+            let done = (command.run)(built.adapters.clone(), args.get(1..).unwrap_or_default().to_vec()).await;
+            built.undo().await;
+            println!("{}", done?);
+            return Ok(());
+        }
         match word {
             "serve" => self.serve().await,
             "routes" => {
-                let json = args.iter().any(|a| a == "--json");
-                println!("{}", if json { json_table(&self.routes()?) } else { table(&self.routes()?) });
+                let report = self.report(args)?;
+                println!("{report}");
+                // What is wrong with the routes shows in the report; the command fails all the same.
+                self.checked_routes().map(drop)
+            }
+            "graph" => {
+                println!("{}", graph::of(&self.packages));
                 Ok(())
             }
             "openapi" => {
                 let info = self.info();
-                let endpoints = self.routes()?;
-                println!("{}", crate::openapi::document(&info, &endpoints));
+                println!("{}", crate::openapi::document(&info, &self.checked_routes()?));
                 Ok(())
             }
             "search" => {
@@ -69,10 +80,8 @@ impl App {
             }
             other => {
                 let commands = self.commands();
-                let hint = did_you_mean(
-                    other,
-                    ["serve", "routes", "openapi", "search", "help"].into_iter().chain(commands.iter().map(|c| c.name)),
-                );
+                let names = commands.iter().map(|c| c.name).chain(self.own_commands.iter().map(|c| c.name));
+                let hint = did_you_mean(other, ["serve", "routes", "graph", "openapi", "search", "help"].into_iter().chain(names));
                 Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", self.help())))
             }
         }
@@ -82,11 +91,13 @@ impl App {
         let mut lines = vec![
             ("serve", "starts the app (the default)"),
             ("routes", "prints every route; --json for machines"),
+            ("graph", "draws the states that transitions lead through, as Mermaid"),
             ("openapi", "prints the OpenAPI document"),
             ("search", "search rebuild <entity>: makes a search index anew"),
         ];
         let commands = self.commands();
         lines.extend(commands.iter().map(|c| (c.name, c.about)));
+        lines.extend(self.own_commands.iter().map(|c| (c.name, c.about)));
         lines.iter().map(|(name, about)| format!("  {name:<10} {about}")).collect::<Vec<_>>().join("\n")
     }
 
@@ -125,75 +136,24 @@ impl App {
         failed.map_or_else(|| Ok(lines.join("\n")), Err)
     }
 
-    /// Every endpoint. Neither a store nor a secret is needed, and no plugin runs.
-    fn routes(self) -> Result<Vec<Endpoint>> {
+    /// Every route as a table, or as JSON. Neither a store nor a secret is needed, and no plugin runs.
+    fn report(&self, args: &[String]) -> Result<String> {
+        let mut endpoints = checks::planned(&self.packages)?;
+        apply(&self.overrides, &mut endpoints);
+        let lines = report::lines(&self.packages, &endpoints);
+        match args {
+            [] => Ok(report::table(&lines)),
+            [flag] if flag == "--json" => Ok(report::json(&lines)),
+            [other, ..] => Err(Error::new(Code::Internal, format!("`routes` takes `--json` and nothing else, not `{other}`"))),
+        }
+    }
+
+    /// Every endpoint, unless something is wrong with them.
+    fn checked_routes(self) -> Result<Vec<Endpoint>> {
         checks::ordered(self.plugins, &self.packages)?;
         checks::routes(&self.packages, &self.overrides)?;
         checks::planned(&self.packages)
     }
-}
-
-struct Line {
-    method: &'static str,
-    path: String,
-    entity: &'static str,
-    name: String,
-    kind: &'static str,
-    auth: &'static str,
-    roles: String,
-    at: String,
-}
-
-fn line(endpoint: &Endpoint) -> Line {
-    Line {
-        method: endpoint.method.as_str(),
-        path: endpoint.path.clone(),
-        entity: endpoint.table.as_ref().map_or("", |t| t.desc.name),
-        name: endpoint.name.clone(),
-        kind: match endpoint.action {
-            Action::Operation(spec, _) => spec.kind.name(),
-            Action::Extra(_) => "route",
-            _ => "crud",
-        },
-        auth: match endpoint.policy.auth {
-            AuthDesc::None => "none",
-            AuthDesc::Named(name) => name,
-        },
-        roles: endpoint.policy.roles.join(","),
-        at: format!("{}:{}", endpoint.at.file, endpoint.at.line),
-    }
-}
-
-fn table(endpoints: &[Endpoint]) -> String {
-    let head = ["METHOD", "PATH", "ENTITY", "ROUTE", "KIND", "AUTH", "ROLES", "SOURCE"].map(str::to_owned);
-    let rows = endpoints
-        .iter()
-        .map(line)
-        .map(|l| [l.method.to_owned(), l.path, l.entity.to_owned(), l.name, l.kind.to_owned(), l.auth.to_owned(), l.roles, l.at]);
-    let rows: Vec<[String; 8]> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|r| r[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..8).map(width).collect();
-    let mut out = String::new();
-    for row in &rows {
-        for (cell, width) in row.iter().zip(&widths) {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{cell:<width$}  ");
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
-    }
-    out.truncate(out.trim_end().len());
-    out
-}
-
-fn json_table(endpoints: &[Endpoint]) -> String {
-    let rows = endpoints.iter().map(line).map(|l| {
-        serde_json::json!({
-            "method": l.method, "path": l.path, "entity": l.entity, "route": l.name, "kind": l.kind, "auth": l.auth,
-            "roles": l.roles.split(',').filter(|r| !r.is_empty()).collect::<Vec<_>>(), "source": l.at,
-        })
-    });
-    serde_json::Value::Array(rows.collect()).to_string()
 }
 
 /// Installs the log, unless the program has one already.

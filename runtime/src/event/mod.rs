@@ -17,7 +17,7 @@ use std::ops::Deref;
 
 pub use bus::{EventBus, Lagged, Subscription};
 pub(crate) use hub::{Emitter, Hub};
-pub(crate) use plan::EXPIRED;
+pub(crate) use plan::{EXPIRED, names_by_route};
 pub use record::Entry;
 pub(crate) use relay::Consumer;
 

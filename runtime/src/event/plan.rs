@@ -29,7 +29,7 @@ fn prefix(desc: &EntityDesc) -> String {
 /// Whether a route of the entity names an event.
 pub(super) fn names_one(entry: &EntityEntry) -> bool {
     let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
-    crud.chain(entry.operations.iter().map(|spec| &spec.policy)).any(|policy| policy.event.is_some())
+    crud.chain(entry.mounted().map(|spec| &spec.policy)).any(|policy| policy.event.is_some())
 }
 
 /// The events of every route that changes records.
@@ -54,7 +54,7 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
     add("create", create, Name::Of(format!("{prefix}.created")), false);
     add("update", update, Name::Of(format!("{prefix}.updated")), false);
     add("delete", delete, deleted(), false);
-    for spec in entry.operations.iter().filter(|spec| !spec.kind.reads()) {
+    for spec in entry.mounted().filter(|spec| !spec.kind.reads()) {
         let event = spec.policy.or(desc.defaults).event;
         let name = match spec.kind.name() {
             "upsert" => Name::Upsert { created: format!("{prefix}.created"), updated: format!("{prefix}.updated") },
@@ -99,8 +99,10 @@ fn fields(filter: &FilterSpec, found: &mut [bool]) {
 
 /// Every name that an entity's events can have.
 pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
-    routes.values().filter(|event| !event.internal).flat_map(|event| match &event.name {
-        Name::Of(name) => vec![name.as_str()],
-        Name::Upsert { created, updated } => vec![created.as_str(), updated.as_str()],
-    })
+    routes.values().filter(|event| !event.internal).flat_map(|event| event.names())
+}
+
+/// What each route that changes records calls its events.
+pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<String>> {
+    routes(entry).iter().filter(|(_, event)| !event.internal).map(|(route, event)| (*route, event.names().into_iter().map(str::to_owned).collect())).collect()
 }

@@ -30,6 +30,16 @@ pub(crate) struct RouteEvent {
     pub(super) internal: bool,
 }
 
+impl RouteEvent {
+    /// Every name that its events can have.
+    pub(super) fn names(&self) -> Vec<&str> {
+        match &self.name {
+            Name::Of(name) => vec![name],
+            Name::Upsert { created, updated } => vec![created, updated],
+        }
+    }
+}
+
 /// The name of an event.
 #[derive(Debug)]
 pub(super) enum Name {

@@ -59,6 +59,11 @@ impl Kind for ComputedAggregate {
         Subject::Foreign
     }
 
+    fn statements(&self, _: &EntityDesc) -> Option<usize> {
+        // Takes the record, computes, writes.
+        Some(3)
+    }
+
     fn capability(&self) -> &'static str {
         "computed.write"
     }

@@ -127,6 +127,10 @@ impl Kind for Derive {
         Subject::Foreign
     }
 
+    fn statements(&self, _: &EntityDesc) -> Option<usize> {
+        Some(self.sources.iter().map(|part| 1 + usize::from(part.through.is_some())).sum())
+    }
+
     fn capability(&self) -> &'static str {
         "operation.derive"
     }

@@ -273,6 +273,14 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
+    /// The most statements that a call sends, repetitions apart: a write that another call overtakes is sent again.
+    /// `None` where code of the user decides.
+    fn statements(&self, on: &EntityDesc) -> Option<usize> {
+        let _ = on;
+        // When nothing was changed, a second one asks why.
+        Some(if self.by_id() && !self.reads() { 2 } else { 1 })
+    }
+
     /// What it lays down for a list of items, for all that write the list.
     fn bounds(&self) -> Option<super::ItemBounds> {
         None
@@ -295,6 +303,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
 
     /// The form of its answer, for a kind whose answer is declared by a type.
     fn shape(&self) -> Option<super::Shape> {
+        None
+    }
+
+    /// Which move it is, for a kind that moves a field between states.
+    fn transition(&self) -> Option<&super::Transition> {
         None
     }
 

@@ -47,6 +47,10 @@ impl Kind for Transition {
         "transition"
     }
 
+    fn transition(&self) -> Option<&Transition> {
+        Some(self)
+    }
+
     fn matches(&self) -> &'static [AssignSpec] {
         self.matches
     }

@@ -61,6 +61,11 @@ impl Kind for Upsert {
         [self.on_create, self.set, self.matches].into_iter().find_map(|list| written(list, field))
     }
 
+    fn statements(&self, on: &crate::entity::EntityDesc) -> Option<usize> {
+        // With a rule over the whole record: one looks, and what it finds is created, or read once more and changed.
+        Some(if on.check.is_some() { 3 } else { 1 })
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.upsert"
     }

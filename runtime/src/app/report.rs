@@ -1,0 +1,163 @@
+//! The route report: every route an app mounts, who may call it, what it may see, what it costs and where it is declared.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use serde_json::{Value as Json, json};
+
+use crate::Package;
+use crate::entity::{EntityDesc, ScopeFrom};
+use crate::event::names_by_route;
+use crate::filter::CtxPath;
+use crate::http::{Action, AuthDesc, Endpoint};
+
+/// A route as the report shows it.
+pub(super) struct Line {
+    method: &'static str,
+    path: String,
+    entity: &'static str,
+    name: String,
+    kind: &'static str,
+    auth: &'static str,
+    roles: &'static [&'static str],
+    /// What records must equal to be seen: `ownerId = ctx(actor.id)`.
+    scope: Vec<String>,
+    unscoped: Option<&'static str>,
+    events: Vec<String>,
+    /// The most statements of a call; `None` where code of the user decides.
+    statements: Option<usize>,
+    at: String,
+}
+
+/// A line for each endpoint.
+pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Vec<Line> {
+    let entries = packages.iter().flat_map(|p| p.entities);
+    let events: HashMap<&str, _> = entries.map(|entry| (entry.desc.storage_name, names_by_route(entry))).collect();
+    let line = |endpoint: &Endpoint| {
+        let desc = endpoint.table.as_ref().map(|table| table.desc);
+        let names = desc.and_then(|desc| events.get(desc.storage_name)?.get(endpoint.name.as_str()));
+        let (kind, unscoped) = match endpoint.action {
+            Action::Operation(spec, _) => (spec.kind.name(), spec.unscoped),
+            Action::Extra(_) => ("route", None),
+            _ => ("crud", None),
+        };
+        Line {
+            method: endpoint.method.as_str(),
+            path: endpoint.path.clone(),
+            entity: desc.map_or("", |desc| desc.name),
+            name: endpoint.name.clone(),
+            kind,
+            auth: match endpoint.policy.auth {
+                AuthDesc::None => "none",
+                AuthDesc::Named(name) => name,
+            },
+            roles: endpoint.policy.roles,
+            scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, unscoped.is_some())),
+            unscoped,
+            events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
+            statements: desc.and_then(|desc| statements(endpoint, desc)),
+            at: format!("{}:{}", endpoint.at.file, endpoint.at.line),
+        }
+    };
+    endpoints.iter().map(line).collect()
+}
+
+/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are lifted.
+fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
+    let wire = |field: usize| desc.fields[field].wire;
+    let tenant = desc.tenant.iter().map(|tenant| format!("{} = ctx(actor.tenantId)", wire(tenant.field)));
+    let scopes = desc.scope.iter().filter(|scope| !unscoped && scope.holds_on(route)).map(|scope| {
+        let from = match scope.from {
+            ScopeFrom::Path(name) => format!("param({name})"),
+            ScopeFrom::Ctx(CtxPath::ActorId) => "ctx(actor.id)".to_owned(),
+            ScopeFrom::Ctx(CtxPath::TenantId) => "ctx(actor.tenantId)".to_owned(),
+            ScopeFrom::Ctx(CtxPath::ActorKind) => "ctx(actor.kind)".to_owned(),
+            ScopeFrom::Ctx(CtxPath::SessionId) => "ctx(actor.sessionId)".to_owned(),
+            ScopeFrom::Ctx(CtxPath::Claim(name)) => format!("ctx(actor.claims.{name})"),
+        };
+        format!("{} = {from}", wire(scope.field))
+    });
+    tenant.chain(scopes).collect()
+}
+
+/// The most statements of one call, repetitions apart.
+fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
+    if endpoint.run.is_some() {
+        return None;
+    }
+    // When nothing was changed, one more asks why; a rule over the whole record reads it before.
+    let (base, one_record) = match endpoint.action {
+        Action::Create | Action::List => (1, false),
+        Action::Get => (1, true),
+        Action::Update => (if desc.check.is_some() { 3 } else { 2 }, true),
+        Action::Delete => (2, true),
+        Action::Operation(spec, _) => (spec.kind.statements(desc)?, spec.kind.by_id()),
+        Action::Extra(_) => return None,
+    };
+    // Who is refused a record is told apart from a record that is missing.
+    Some(base + usize::from(one_record && endpoint.policy.permission.is_some()))
+}
+
+/// For people.
+pub(super) fn table(lines: &[Line]) -> String {
+    let head = ["METHOD", "PATH", "ENTITY", "ROUTE", "KIND", "AUTH", "ROLES", "SCOPE", "EVENT", "STATEMENTS", "SOURCE"];
+    let row = |line: &Line| {
+        [
+            line.method.to_owned(),
+            line.path.clone(),
+            line.entity.to_owned(),
+            line.name.clone(),
+            line.kind.to_owned(),
+            line.auth.to_owned(),
+            line.roles.join(","),
+            if line.unscoped.is_some() { "unscoped".to_owned() } else { line.scope.join(", ") },
+            line.events.join(", "),
+            line.statements.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            line.at.clone(),
+        ]
+    };
+    let rows: Vec<[String; 11]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();
+    let mut widths = [0; 11];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{cell:<width$}  ");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    for line in lines {
+        if let Some(reason) = line.unscoped {
+            let reason = format!("  {} {}: {reason}\n", line.entity, line.name);
+            // The forms of one operation share their reason.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+    }
+    if !reasons.is_empty() {
+        out.push_str("\nunscoped:\n");
+        out.extend(reasons);
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// For machines. The keys are documented in the guide and stay.
+pub(super) fn json(lines: &[Line]) -> String {
+    let rows = lines.iter().map(|line| {
+        json!({
+            "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
+            "auth": line.auth, "roles": line.roles, "scope": line.scope, "unscoped": line.unscoped,
+            "events": line.events, "statements": line.statements, "source": line.at,
+        })
+    });
+    Json::Array(rows.collect()).to_string()
+}
