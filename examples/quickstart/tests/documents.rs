@@ -1,16 +1,20 @@
 //! The documents are true: every command in them runs, every answer is the one shown, every snippet is compiled code, every
 //! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
 
-mod support;
+use example_support::markdown::{anchors, blocks, links, read, root};
+use example_support::session::{Server, command, differences, run};
 
-use support::markdown::{anchors, blocks, links, read, root};
-use support::session::{BINARY, Normal, Server, command, run, steps};
-
-/// Where the documents say the application listens.
-const PORT: &str = "localhost:3000";
+/// The application's program.
+const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
 /// Where snippets are taken from, letter by letter.
-const SOURCES: [&str; 2] = ["examples/quickstart/src/main.rs", "examples/quickstart/tests/guide.rs"];
+const SOURCES: [&str; 5] = [
+    "examples/quickstart/src/main.rs",
+    "examples/quickstart/tests/guide.rs",
+    "examples/quickstart/tests/operations.rs",
+    "examples/tasks/src/main.rs",
+    "examples/shop/src/main.rs",
+];
 /// The commands of `sh` blocks; the session's test does what they do.
 const COMMANDS: [&str; 2] = ["cargo run -p quickstart", "cargo run -q -p quickstart -- token --sub alice"];
 
@@ -83,23 +87,9 @@ fn the_session_goes_as_shown() {
     let readme = blocks(&read("README.md"));
     let commands = readme.iter().filter(|b| b.kind == "sh").flat_map(|b| b.text.lines());
     assert!(commands.eq(COMMANDS), "the README starts the application and mints a token");
-    let expected: Vec<_> = readme.iter().filter(|b| b.kind == "console").flat_map(|b| steps(&b.text)).collect();
-    assert!(expected.len() > 5, "the README shows a session");
-
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
-    let here = format!("localhost:{}", server.port);
-    let substituted = |command: &str| command.replace(PORT, &here).replace("cargo run -q -p quickstart --", BINARY);
-    let commands: Vec<String> = expected.iter().map(|step| substituted(&step.command)).collect();
-    let actual = run(&commands, folder.path());
-
-    let (mut shown, mut printed) = (Normal::default(), Normal::default());
-    let mut differences = String::new();
-    for (expected, actual) in expected.iter().zip(&actual) {
-        if shown.text(&expected.output) != printed.text(&actual.output.replace(&here, PORT)) {
-            differences += &format!("$ {}\n{}\n", expected.command, actual.output);
-        }
-    }
+    let server = Server::start(BINARY, folder.path());
+    let differences = differences("README.md", "quickstart", BINARY, &server, folder.path());
     assert!(differences.is_empty(), "README.md does not show what these print:\n{differences}");
 }
 
@@ -111,11 +101,11 @@ fn records_survive_a_power_failure() {
             "curl -s localhost:{port}/posts --json '{{\"slug\":\"kept\",\"title\":\"T\"}}' -H \"Authorization: Bearer $({BINARY} token --sub a)\""
         )
     };
-    let server = Server::start(folder.path());
+    let server = Server::start(BINARY, folder.path());
     let created = run(&[create(server.port)], folder.path()).remove(0).output;
     assert!(created.contains("\"slug\":\"kept\""), "{created}");
     drop(server);
-    let server = Server::start(folder.path());
+    let server = Server::start(BINARY, folder.path());
     let read = run(&[format!("curl -s localhost:{}/posts/by-slug/kept", server.port)], folder.path()).remove(0).output;
     assert_eq!(read, created);
 }

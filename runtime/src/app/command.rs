@@ -3,9 +3,9 @@
 use std::io::IsTerminal;
 
 use super::build::{App, apply};
-use super::{checks, graph, report};
 use super::config::Config;
 use super::suggest::did_you_mean;
+use super::{checks, graph, report};
 use crate::entity::EntityDesc;
 use crate::http::Endpoint;
 use crate::{Code, Error, Result};
@@ -20,7 +20,15 @@ impl App {
     /// When serving fails after start-up.
     pub async fn run(self) -> Result<()> {
         let args: Vec<String> = std::env::args().skip(1).collect();
-        let done = self.obey(&args).await;
+        self.run_with(&args).await
+    }
+
+    /// [`App::run`] with given arguments, the program's name not among them.
+    ///
+    /// # Errors
+    /// As [`App::run`].
+    pub async fn run_with(self, args: &[String]) -> Result<()> {
+        let done = self.obey(args).await;
         if let Err(error) = &done {
             // A person reads this; the log's form would hide the lines.
             eprintln!("linchpin: {}", error.message());
@@ -56,7 +64,7 @@ impl App {
         match word {
             "serve" => self.serve().await,
             "routes" => {
-                let report = self.report(args)?;
+                let report = self.report(args.get(1..).unwrap_or_default())?;
                 println!("{report}");
                 // What is wrong with the routes shows in the report; the command fails all the same.
                 self.checked_routes().map(drop)

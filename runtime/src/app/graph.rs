@@ -13,8 +13,7 @@ pub(super) fn of(packages: &[&'static Package]) -> String {
 }
 
 fn graphs(entry: &'static EntityEntry) -> Vec<String> {
-    let moves: Vec<(&str, &Transition)> =
-        entry.operations.iter().filter_map(|spec| Some((spec.name, spec.kind.transition()?))).collect();
+    let moves: Vec<(&str, &Transition)> = entry.operations.iter().filter_map(|spec| Some((spec.name, spec.kind.transition()?))).collect();
     let mut fields: Vec<usize> = moves.iter().map(|(_, transition)| transition.field).collect();
     fields.sort_unstable();
     fields.dedup();
@@ -49,11 +48,8 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
     let mut out = format!("---\ntitle: {}.{}\n---\nstateDiagram-v2\n", desc.name, of.wire);
     for state in &states {
         // Writing to a String cannot fail.
-        let _ = if is_name(state) {
-            writeln!(out, "    {state}")
-        } else {
-            writeln!(out, "    state \"{}\" as {}", shown(state), id(state))
-        };
+        let _ =
+            if is_name(state) { writeln!(out, "    {state}") } else { writeln!(out, "    state \"{}\" as {}", shown(state), id(state)) };
     }
     for (from, to, by) in &arrows {
         let from = from.as_ref().map_or_else(|| "[*]".to_owned(), id);
@@ -69,9 +65,7 @@ fn is_name(state: &str) -> bool {
     const WORDS: [&str; 12] =
         ["as", "class", "classdef", "default", "direction", "end", "hide", "note", "scale", "state", "style", "title"];
     let mut chars = state.chars();
-    chars.next().is_some_and(|c| c.is_ascii_lowercase())
-        && chars.all(|c| c.is_ascii_lowercase() || c == '_')
-        && !WORDS.contains(&state)
+    chars.next().is_some_and(|c| c.is_ascii_lowercase()) && chars.all(|c| c.is_ascii_lowercase() || c == '_') && !WORDS.contains(&state)
 }
 
 /// A value as its state is called.

@@ -26,6 +26,8 @@ pub(super) struct Line {
     events: Vec<String>,
     /// The most statements of a call; `None` where code of the user decides.
     statements: Option<usize>,
+    /// What `include` may name; each path costs a statement more.
+    include: Vec<&'static str>,
     at: String,
 }
 
@@ -56,6 +58,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             unscoped,
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
             statements: desc.and_then(|desc| statements(endpoint, desc)),
+            include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
             at: format!("{}:{}", endpoint.at.file, endpoint.at.line),
         }
     };
@@ -112,7 +115,11 @@ pub(super) fn table(lines: &[Line]) -> String {
             line.roles.join(","),
             if line.unscoped.is_some() { "unscoped".to_owned() } else { line.scope.join(", ") },
             line.events.join(", "),
-            line.statements.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            match (line.statements, line.include.is_empty()) {
+                (None, _) => "-".to_owned(),
+                (Some(n), true) => n.to_string(),
+                (Some(n), false) => format!("{n} +1/include"),
+            },
             line.at.clone(),
         ]
     };
@@ -156,7 +163,8 @@ pub(super) fn json(lines: &[Line]) -> String {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
             "auth": line.auth, "roles": line.roles, "scope": line.scope, "unscoped": line.unscoped,
-            "events": line.events, "statements": line.statements, "source": line.at,
+            "events": line.events, "statements": line.statements, "include": line.include,
+            "source": line.at,
         })
     });
     Json::Array(rows.collect()).to_string()

@@ -5,5 +5,6 @@ mod fixture;
 mod gate;
 mod lifecycle;
 mod plugins;
+mod report;
 mod serving;
 mod startup;

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use regex::{Captures, Regex};
 use serde_json::Value as Json;
 
-/// The application's program.
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
+use crate::markdown::{blocks, read, root};
 
 /// A program in a folder, without a developer's own settings: they are not what the documents speak of.
-pub(crate) fn command(program: &str, folder: &Path) -> Command {
+pub fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     let environment = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LINCHPIN_"));
     command.current_dir(folder).env_clear().envs(environment).stdin(Stdio::null());
@@ -22,18 +21,24 @@ pub(crate) fn command(program: &str, folder: &Path) -> Command {
 }
 
 /// The application, running until it is dropped; then it is killed, as a power failure would.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     /// Where it listens.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 impl Server {
     /// Starts the application in a folder, where it keeps its database, and waits until it accepts connections.
-    pub(crate) fn start(folder: &Path) -> Self {
+    pub fn start(program: &str, folder: &Path) -> Self {
+        Self::start_with(program, folder, &[])
+    }
+
+    /// As [`Server::start`], with variables of its own.
+    pub fn start_with(program: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
         // Another process may take the port between here and the start; it would have to be very quick.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port").port();
-        let child = command(BINARY, folder)
+        let child = command(program, folder)
+            .envs(variables.iter().copied())
             .env("LINCHPIN_PORT", port.to_string())
             .env("LINCHPIN_LOG", "error")
             .stdout(Stdio::null())
@@ -62,13 +67,13 @@ impl Drop for Server {
 
 /// A command and what it printed, or should print.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Step {
-    pub(crate) command: String,
-    pub(crate) output: String,
+pub struct Step {
+    pub command: String,
+    pub output: String,
 }
 
 /// Reads a `console` block: `$ ` begins a command, `\` at the end of a line continues it, all else is output.
-pub(crate) fn steps(block: &str) -> Vec<Step> {
+pub fn steps(block: &str) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
     let mut continued = false;
     for line in block.lines() {
@@ -90,7 +95,7 @@ pub(crate) fn steps(block: &str) -> Vec<Step> {
 }
 
 /// Runs the commands in one shell, so that variables live on, and tells what each printed.
-pub(crate) fn run(commands: &[String], folder: &Path) -> Vec<Step> {
+pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
     const END: &str = "==end of step==";
     let script: String = commands.iter().map(|command| format!("{{ {command}\n}} 2>&1\necho; echo '{END}'\n")).collect();
     let output = command("bash", folder).arg("-c").arg(&script).output().expect("bash runs");
@@ -102,9 +107,71 @@ pub(crate) fn run(commands: &[String], folder: &Path) -> Vec<Step> {
     steps
 }
 
+/// Runs the `console` blocks of a document against an application and tells what they print otherwise than shown.
+///
+/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; `program` is its program.
+/// With `UPDATE_GOLDEN` in the environment the document is rewritten instead.
+pub fn differences(document: &str, package: &str, program: &str, server: &Server, folder: &Path) -> String {
+    let text = read(document);
+    let expected: Vec<_> = blocks(&text).iter().filter(|b| b.kind == "console").flat_map(|b| steps(&b.text)).collect();
+    assert!(expected.len() > 5, "{document} shows a session");
+    let here = format!("localhost:{}", server.port);
+    let cargo = format!("cargo run -q -p {package} --");
+    let commands: Vec<String> = expected.iter().map(|step| step.command.replace(DOCUMENTED, &here).replace(&cargo, program)).collect();
+    let actual: Vec<String> = run(&commands, folder).iter().map(|step| step.output.replace(&here, DOCUMENTED)).collect();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        rewrite(document, &text, &expected, &actual);
+    }
+    let (mut shown, mut printed) = (Normal::default(), Normal::default());
+    let mut out = String::new();
+    for (expected, actual) in expected.iter().zip(&actual) {
+        if shown.text(&expected.output) != printed.text(actual) {
+            out += &format!("$ {}\n{actual}\n", expected.command);
+        }
+    }
+    out
+}
+
+/// Writes what the commands of a document print behind each of them.
+fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
+    let mut rest = text;
+    let mut out = String::new();
+    for (step, actual) in steps.iter().zip(actual) {
+        let shown = format!("$ {}\n{}", step.command, step.output);
+        let at = rest.find(&shown).expect("the step stands in the document");
+        out += &rest[..at];
+        out += &format!("$ {}\n", step.command);
+        out += actual.lines().map(wrapped).collect::<Vec<_>>().join("").as_str();
+        rest = &rest[at + shown.len()..];
+    }
+    std::fs::write(root().join(document), out + rest).expect("written");
+}
+
+/// A line of JSON on lines of at most 118 characters, broken between members; any other line as it is.
+fn wrapped(line: &str) -> String {
+    let mut out = String::new();
+    let mut length = 0;
+    let json = serde_json::from_str::<Json>(line).is_ok();
+    for part in line.split_inclusive(if json { "," } else { "\n" }) {
+        if length + part.len() > 118 && part.starts_with(['"', '{']) && length > 0 {
+            out += "\n ";
+            length = 1;
+        }
+        out += part;
+        length += part.len();
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// Where documents say an application listens.
+pub const DOCUMENTED: &str = "localhost:3000";
+
 /// Replaces what differs from run to run. The same id becomes the same word, so a document cannot mix ids up.
 #[derive(Default)]
-pub(crate) struct Normal {
+pub struct Normal {
     ids: HashMap<String, usize>,
 }
 
@@ -116,7 +183,7 @@ static CURSOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""nextCursor":\s*
 
 impl Normal {
     /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is JSON.
-    pub(crate) fn text(&mut self, text: &str) -> String {
+    pub fn text(&mut self, text: &str) -> String {
         let text = UUID.replace_all(text.trim(), |found: &Captures<'_>| {
             let next = self.ids.len() + 1;
             format!("<id {}>", self.ids.entry(found[0].to_owned()).or_insert(next))

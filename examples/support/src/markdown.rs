@@ -3,30 +3,30 @@
 use std::path::{Path, PathBuf};
 
 /// The repository's root.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Reads a file of the repository.
-pub(crate) fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// A fenced block.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub struct Block {
     /// `rust`, `sh`, `console`, `text`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// The path in `<!-- from path -->` on the line before it.
-    pub(crate) from: Option<String>,
+    pub from: Option<String>,
     /// What it holds, with a line break at the end.
-    pub(crate) text: String,
+    pub text: String,
     /// Where it begins.
-    pub(crate) line: usize,
+    pub line: usize,
 }
 
 /// The fenced blocks of a document.
-pub(crate) fn blocks(markdown: &str) -> Vec<Block> {
+pub fn blocks(markdown: &str) -> Vec<Block> {
     let mut out: Vec<Block> = Vec::new();
     let mut open = false;
     let mut before = "";
@@ -52,7 +52,7 @@ pub(crate) fn blocks(markdown: &str) -> Vec<Block> {
 }
 
 /// The targets of all links outside fenced blocks.
-pub(crate) fn links(markdown: &str) -> Vec<String> {
+pub fn links(markdown: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut open = false;
     for line in markdown.lines() {
@@ -67,7 +67,7 @@ pub(crate) fn links(markdown: &str) -> Vec<String> {
 }
 
 /// The anchors that the headings of a document make.
-pub(crate) fn anchors(markdown: &str) -> Vec<String> {
+pub fn anchors(markdown: &str) -> Vec<String> {
     let headings = markdown.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     headings
         .map(|heading| {

@@ -1,0 +1,147 @@
+//! A shop: products that a supplier keeps up to date, carts, orders by the week, and vouchers that work once.
+
+mod seed;
+
+use linchpin::prelude::*;
+
+/// Something to buy. Money is whole cents.
+#[entity(
+    namespace = "shop",
+    unique(sku),
+    index(category, price_cents),
+    sort = asc(sku),
+    has_many(orders: Order, key = product_id, max = 5),
+    routes(get(auth = none), list(auth = none), create(roles = ["staff"]), update(roles = ["staff"]), delete(roles = ["staff"])),
+)]
+#[derive(Clone, Debug)]
+pub struct Product {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(pattern = "[A-Z]{2}-[0-9]{3}")]
+    pub sku: String,
+    #[field(length = 1..=100)]
+    pub name: String,
+    #[field(length = 1..=40)]
+    pub category: String,
+    #[field(range = 0..)]
+    pub price_cents: i64,
+    #[field(default = 0, range = 0.., read_only)]
+    pub stock: i64,
+}
+
+/// Creates a product, or changes the one with this number.
+#[operation(kind = "upsert", match(sku), set(name, category, price_cents), returns = "created", route(roles = ["staff"]))]
+pub const IMPORT: Operation<Product>;
+
+/// Ten more are in.
+#[operation(kind = "increment", field = stock, by = 10, route(roles = ["staff"]))]
+pub const RESTOCK: Operation<Product>;
+
+/// One is taken; there are never fewer than none.
+#[operation(kind = "increment", field = stock, by = -1, route(roles = ["staff"]))]
+pub const TAKE: Operation<Product>;
+
+/// Products by what they are called.
+#[operation(kind = "search", fields(name, category), paginate, route(auth = none))]
+pub const FIND: Operation<Product>;
+
+/// What products cost, by category.
+#[operation(
+    kind = "aggregate",
+    group_by = category,
+    compute(products = count(), cheapest = min(price_cents), dearest = max(price_cents)),
+    route(auth = none),
+)]
+pub const PRICES: Operation<Product>;
+
+/// What was ordered.
+#[entity(
+    namespace = "shop",
+    belongs_to(product: Product, key = product_id),
+    index(placed_at),
+    sort = desc(placed_at),
+    routes(roles = ["staff"]),
+)]
+#[derive(Clone, Debug)]
+pub struct Order {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub product_id: String,
+    #[field(range = 1..=100)]
+    pub quantity: i64,
+    #[field(range = 0..)]
+    pub total_cents: i64,
+    #[field(default = now, client_set)]
+    pub placed_at: Timestamp,
+}
+
+/// Orders and revenue, by week.
+#[operation(kind = "aggregate", group_by = week(placed_at), compute(orders = count(), revenue_cents = sum(total_cents)))]
+pub const BY_WEEK: Operation<Order>;
+
+/// So many of a product.
+#[derive(Embedded, Clone, Debug)]
+pub struct Line {
+    #[field(pattern = "[A-Z]{2}-[0-9]{3}")]
+    pub sku: String,
+    #[field(range = 1..=100)]
+    pub quantity: i64,
+}
+
+/// What somebody is about to buy. Carts that nobody touches for a day are gone.
+#[entity(namespace = "shop", scope(owner_id = ctx(actor.id)), ttl("1d"))]
+#[derive(Clone, Debug)]
+pub struct Cart {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    pub lines: Vec<Line>,
+}
+
+/// What is in a cart, by the product's number.
+#[operation(kind = "collection", field = lines, operations(list, add, update, remove), identify_by = sku, max_items = 20)]
+pub const LINES: Operation<Cart>;
+
+/// A code for a discount. It works once, and until it expires.
+#[entity(
+    namespace = "shop",
+    unique(code),
+    sort = asc(code),
+    routes(create(roles = ["staff"]), update(roles = ["staff"]), delete(roles = ["staff"]), get(roles = ["staff"]), list(roles = ["staff"])),
+)]
+#[derive(Clone, Debug)]
+pub struct Voucher {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(length = 8..=32, sensitive)]
+    pub code: String,
+    #[field(range = 1..)]
+    pub cents: i64,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Takes a voucher: of many who send one code, one gets it. Guessing is limited.
+#[operation(
+    kind = "consume",
+    filter = (code == param(code)),
+    returns = "entity",
+    expiry = expires_at,
+    route(rate_limit = "10/min", output(code, cents)),
+)]
+pub const REDEEM: Operation<Voucher>;
+
+/// All that is in the shop.
+pub static SHOP: Package = package!(
+    name = "shop",
+    entities = [
+        entity(Product, [IMPORT, RESTOCK, TAKE, FIND, PRICES]),
+        entity(Order, [BY_WEEK]),
+        entity(Cart, [LINES]),
+        entity(Voucher, [REDEEM]),
+    ],
+);
+
+#[tokio::main]
+async fn main() -> linchpin::Result<()> {
+    App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&SHOP).command("seed", "fills the shelves", seed::run).run().await
+}

@@ -1,0 +1,68 @@
+//! A client over a plain connection, which shows what was answered and nothing more.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::session::{Server, command};
+
+/// Somebody who calls a server.
+pub struct Client {
+    port: u16,
+    token: Option<String>,
+}
+
+/// Status, headers in lower case, and the body; null without one.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Json,
+}
+
+impl Client {
+    /// Nobody in particular.
+    pub fn anonymous(server: &Server) -> Self {
+        Self { port: server.port, token: None }
+    }
+
+    /// A user with roles, under a token that the application's program mints.
+    pub fn user(server: &Server, program: &str, folder: &Path, name: &str, roles: &[&str]) -> Self {
+        let roles = roles.iter().flat_map(|role| ["--role", role]);
+        let output = command(program, folder).args(["token", "--sub", name]).args(roles).output().expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self { port: server.port, token: Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()) }
+    }
+
+    /// A request with a body.
+    pub fn send(&self, method: &str, path: &str, body: Json) -> Reply {
+        self.call(method, path, "", &body.to_string())
+    }
+
+    /// A request without a body, with whole lines of headers.
+    pub fn ask(&self, method: &str, path: &str, headers: &str) -> Reply {
+        self.call(method, path, headers, "")
+    }
+
+    /// A request with a body, for the record at a version.
+    pub fn call_with_version(&self, method: &str, path: &str, version: u32, body: Json) -> Reply {
+        self.call(method, path, &format!("if-match: \"{version}\"\r\n"), &body.to_string())
+    }
+
+    fn call(&self, method: &str, path: &str, headers: &str, body: &str) -> Reply {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
+        let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let kind =
+            if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{token}{kind}{headers}\r\n");
+        stream.write_all((head + body).as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let body = if body.is_empty() { Json::Null } else { serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {body}")) };
+        Reply { status, head: head.to_lowercase(), body }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the tests of the examples share: documents, shell sessions, a client, and a `PostgreSQL` server where one is asked for.
+
+pub mod client;
+pub mod markdown;
+#[cfg(feature = "postgres")]
+#[path = "../../../runtime/tests/support/postgres.rs"]
+pub mod postgres;
+pub mod seeded;
+pub mod session;

@@ -1,0 +1,110 @@
+//! A task board: everybody sees the tasks of their own, and an administrator tidies up behind all.
+
+mod seed;
+
+use linchpin::prelude::*;
+
+/// Where a task stands.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+pub enum State {
+    Open,
+    Doing,
+    Blocked,
+    Done,
+}
+
+/// Something to do. It belongs to whoever creates it, and nobody else sees it.
+#[entity(
+    namespace = "board",
+    scope(owner_id = ctx(actor.id)),
+    soft_delete(deleted_at),
+    version,
+    index(state, due_at),
+    sort = asc(created_at),
+)]
+#[derive(Clone, Debug)]
+pub struct Task {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    #[field(length = 1..=200, filterable)]
+    pub title: String,
+    #[field(default = State::Open, read_only)]
+    pub state: State,
+    #[field(items = ..=10, each(length = 1..=32))]
+    pub tags: Vec<String>,
+    pub due_at: Option<Timestamp>,
+    #[field(read_only)]
+    pub done_at: Option<Timestamp>,
+    pub deleted_at: Option<Timestamp>,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+/// Takes a task up.
+#[operation(kind = "transition", field = state, from = [State::Open, State::Blocked], to = State::Doing)]
+pub const START: Operation<Task>;
+
+/// Waits for somebody else.
+#[operation(kind = "transition", field = state, from = State::Doing, to = State::Blocked)]
+pub const BLOCK: Operation<Task>;
+
+/// Is through with it.
+#[operation(kind = "transition", field = state, from = [State::Open, State::Doing], to = State::Done, set(done_at = now()))]
+pub const FINISH: Operation<Task>;
+
+/// Puts a task off.
+#[operation(kind = "field_update", set(due_at), nullable)]
+pub const RESCHEDULE: Operation<Task>;
+
+/// Adds a tag.
+#[operation(kind = "array_push", field = tags, value = input(tag))]
+pub const TAG: Operation<Task>;
+
+/// The caller's tasks in a state.
+#[operation(kind = "lookup", fields(state = param(state)), returns = "many", sort = asc(due_at), paginate)]
+pub const IN_STATE: Operation<Task>;
+
+/// How many tasks the caller has in each state.
+#[operation(kind = "aggregate", compute(tasks = count(), states = count_by(state)))]
+pub const SUMMARY: Operation<Task>;
+
+/// Everybody's tasks that are overdue, or those of one owner.
+#[operation(
+    kind = "lookup",
+    fields(owner_id = param(owner_id)),
+    filter = (state != State::Done && due_at < param(before)),
+    returns = "many",
+    paginate,
+    unscoped = "administrators look after everybody's board",
+    route(roles = ["admin"]),
+)]
+pub const OVERDUE: Operation<Task>;
+
+/// Removes everybody's tasks that were done before a date.
+#[operation(
+    kind = "batch",
+    action = "delete",
+    filter = (state == State::Done && done_at < param(before)),
+    unscoped = "administrators tidy everybody's board",
+    route(roles = ["admin"]),
+)]
+pub const CLEAN_UP: Operation<Task>;
+
+/// Tasks and all that is done with them.
+pub static BOARD: Package =
+    package!(name = "board", entities = [entity(Task, [START, BLOCK, FINISH, RESCHEDULE, TAG, IN_STATE, SUMMARY, OVERDUE, CLEAN_UP])],);
+
+#[tokio::main]
+async fn main() -> linchpin::Result<()> {
+    App::new(Config::from_env()?)
+        .plugin(JwtAuth::new())
+        .package(&BOARD)
+        .on_event::<Task, _, _>("log", |event| async move {
+            println!("{} by {}", event.name, event.actor.id.as_deref().unwrap_or("the application"));
+            Ok(())
+        })
+        .command("seed", "fills the boards of alice and bob", seed::run)
+        .run()
+        .await
+}

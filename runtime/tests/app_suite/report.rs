@@ -1,0 +1,130 @@
+//! `routes` and `graph`, as a program of its own would print them.
+
+use std::process::{Command, Output};
+
+use linchpin::entity::{DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, SourceLine};
+use linchpin::operation::{AssignSpec, OpSpec, Transition};
+use linchpin::{App, Config, EntityEntry, Package, Value};
+
+use crate::fixture::{NOTE_BASE, NOTES, TWINS, package};
+
+const STATES: EnumDesc = EnumDesc { name: "State", variants: &["open", "end", "half-way", "lost"] };
+static JOB: EntityDesc = EntityDesc {
+    name: "Job",
+    path: "jobs",
+    storage_name: "jobs",
+    fields: &[
+        FieldDesc { default: DefaultDesc::Uuid, flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+        FieldDesc {
+            default: DefaultDesc::Literal(|| Value::Text("open".to_owned())),
+            ..FieldDesc::new("state", "state", "state", Kind::Enum(&STATES), false)
+        },
+        FieldDesc::new("level", "level", "level", Kind::String, true),
+    ],
+    at: SourceLine { file: "src/job.rs", line: 4 },
+    ..NOTE_BASE
+};
+const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
+const fn moving(field: usize, from: &'static [fn() -> Value], to: fn() -> Value) -> Transition {
+    Transition { field, from, to, matches: BY_ID, set: &[], boolean: false }
+}
+fn text(value: &str) -> Value {
+    Value::Text(value.to_owned())
+}
+static STOP: OpSpec = OpSpec {
+    unscoped: Some("anybody may stop a job"),
+    at: SourceLine { file: "src/job.rs", line: 9 },
+    ..OpSpec::new("stop", &moving(1, &[|| text("open"), || text("half-way")], || text("end")))
+};
+static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], || text("half-way")));
+static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], || text("b")));
+static JOBS: Package = package("jobs", &[EntityEntry { desc: &JOB, operations: &[&STOP, &HALVE, &RAISE], routes: &[] }]);
+
+/// What this test binary does as a program: a command of an app.
+#[tokio::test]
+#[ignore = "a program for the tests below"]
+async fn program() {
+    let Ok(which) = std::env::var("REPORT_APP") else { return };
+    let app = App::new(Config::from_env().unwrap());
+    let app = match which.as_str() {
+        "jobs" => app.package(&JOBS).command("greet", "says hello", |adapters, args| async move {
+            adapters.table("jobs").map(|_| format!("hello {}", args.join("+"))).ok_or_else(|| linchpin::Error::internal("no jobs"))
+        }),
+        _ => app.package(&NOTES).package(&TWINS),
+    };
+    let args: Vec<String> = std::env::var("REPORT_ARGS").unwrap().split(' ').map(str::to_owned).collect();
+    app.run_with(&args).await.unwrap();
+    std::process::exit(0);
+}
+
+/// Runs a command without a store that could be opened and without a secret.
+fn run(which: &str, args: &str, database: &str) -> (Output, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "report::program"]);
+    command.env("REPORT_APP", which).env("REPORT_ARGS", args).env("LINCHPIN_DATABASE_URL", database);
+    if database != "memory:" {
+        command.env("LINCHPIN_ENVIRONMENT", "production").env_remove("LINCHPIN_SIGNING_SECRET");
+    } else {
+        command.env("LINCHPIN_SIGNING_SECRET", crate::fixture::KEY);
+    }
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    // What the harness says comes before.
+    let printed = printed.split_once("running 1 test\n").map_or(printed.clone(), |(_, after)| after.trim_end().to_owned());
+    (output, printed)
+}
+
+const NOWHERE: &str = "sqlite:/nowhere/at/all/linchpin.db";
+
+#[test]
+fn routes_as_json() {
+    let (output, printed) = run("jobs", "routes --json", NOWHERE);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
+    let row = |method: &str, route: &str| rows.iter().find(|r| r["method"] == method && r["route"] == route).unwrap().clone();
+    assert_eq!(
+        row("DELETE", "delete"),
+        serde_json::json!({
+            "method": "DELETE", "path": "/jobs/{id}", "entity": "Job", "route": "delete", "kind": "crud", "auth": "none", "roles": [],
+            "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "source": "src/job.rs:4",
+        })
+    );
+    assert_eq!((row("GET", "list")["statements"].as_u64(), &row("GET", "list")["events"]), (Some(1), &serde_json::json!([])));
+    // An operation without routes is in no report of routes.
+    assert_eq!(rows.len(), 5);
+}
+
+#[test]
+fn mistakes_are_printed_behind_the_routes_they_concern() {
+    let (output, printed) = run("twins", "routes", NOWHERE);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    assert!(printed.contains("src/note.rs:3") && printed.contains("src/twin.rs:9"), "{printed}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("duplicate route GET /notes"), "{errors}");
+    let (output, _) = run("jobs", "routes --jsn", NOWHERE);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("takes `--json` and nothing else, not `--jsn`"), "{output:?}");
+}
+
+#[test]
+fn graphs_are_drawn_for_each_field() {
+    let (_, printed) = run("jobs", "graph", NOWHERE);
+    assert_eq!(
+        printed,
+        "---\ntitle: Job.state\n---\nstateDiagram-v2\n    open\n    state \"end\" as state1\n    state \"half-way\" as state2\n    lost\n    \
+         [*] --> open\n    open --> state1 : stop\n    state2 --> state1 : stop\n    open --> state2 : halve\n\n\
+         ---\ntitle: Job.level\n---\nstateDiagram-v2\n    state \"a #34;b#34;#59; #60;c#62;\" as state0\n    b\n    state0 --> b : raise"
+    );
+    let (_, printed) = run("twins", "graph", NOWHERE);
+    assert_eq!(printed, "No operation is a transition.");
+}
+
+#[test]
+fn commands_of_an_app_work_on_its_store() {
+    let (output, printed) = run("jobs", "greet a b", "memory:");
+    assert_eq!((output.status.code(), printed.as_str()), (Some(0), "hello a+b"), "{output:?}");
+    // Without a secret there is no app to work on.
+    let (output, _) = run("jobs", "greet a b", NOWHERE);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let (output, _) = run("jobs", "gret", NOWHERE);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown command `gret`; did you mean `greet`?"), "{output:?}");
+}
