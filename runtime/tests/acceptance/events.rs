@@ -112,6 +112,24 @@ pub struct Memo {
     pub gone_at: Option<Timestamp>,
 }
 
+/// Somebody aboard.
+#[derive(Embedded, Clone, Debug)]
+pub struct Sailor {
+    pub id: String,
+}
+
+/// Its items are changed one by one.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Crew {
+    #[field(primary)]
+    pub id: String,
+    pub sailors: Vec<Sailor>,
+}
+
+#[operation(kind = "collection", field = sailors, operations(list, add, remove))]
+pub const SAILORS: Operation<Crew>;
+
 pub static NEWS: Package = package!(
     name = "news",
     entities = [
@@ -119,6 +137,7 @@ pub static NEWS: Package = package!(
         entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
         entity(Quiet, []),
         entity(Memo, []),
+        entity(Crew, [SAILORS]),
     ]
 );
 
@@ -221,6 +240,7 @@ cases!(
     ext_14,
     the_long_form,
     every_kind_tells,
+    items_tell,
     failures_and_no_ops_are_silent,
     what_it_holds,
     transactions_tell_when_committed,
@@ -296,6 +316,17 @@ async fn the_long_form(mut h: Heard) {
     // Of nothing, nothing is told.
     let none = h.server.post("/tickets/sweep", json!({})).await;
     h.silent(&none).await;
+}
+
+/// 7.11: changes of items count as mutations of their record.
+async fn items_tell(mut h: Heard) {
+    assert_eq!(h.server.post("/crews", json!({"id": "c", "sailors": []})).await.status, 201);
+    assert_eq!(h.next().await.name, "crews.created");
+    let reply = h.server.post("/crews/c/sailors-add", json!({"id": "s"})).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    assert_eq!(h.named(&reply).await, "crews.sailors-add");
+    let reply = h.server.get("/crews/c/sailors-list").await;
+    h.silent(&reply).await;
 }
 
 async fn every_kind_tells(mut h: Heard) {
