@@ -96,6 +96,11 @@ impl Policy {
         true
     }
 
+    /// Whether it lets some callers through and others not.
+    pub(crate) fn chooses_callers(&self) -> bool {
+        self.roles.is_some() || self.permission.is_some()
+    }
+
     /// Whether nothing is declared.
     pub(crate) fn is_inherit(&self) -> bool {
         self.calls().is_empty()

@@ -22,8 +22,8 @@ pub use crate::operation::OnSqlite;
 pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value};
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
-    Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, RouteSpec, Search, Seg, Transition, Upsert, Whole,
-    assert_apart, assert_unique, beginnings,
+    Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition,
+    Upsert, Whole, assert_apart, assert_unique, beginnings,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
 #[cfg(feature = "server")]

@@ -19,13 +19,15 @@ pub struct Lookup {
     pub sort: Option<SortDesc>,
     /// Cap on `limit`, in records.
     pub limit: Option<u32>,
+    /// Finds deleted records, and no others.
+    pub deleted: bool,
 }
 
 #[doc(hidden)]
 impl Lookup {
     /// A lookup of one record.
     pub const fn new(fields: &'static [AssignSpec]) -> Self {
-        Self { fields, filter: None, many: false, paginate: false, sort: None, limit: None }
+        Self { fields, filter: None, many: false, paginate: false, sort: None, limit: None, deleted: false }
     }
 
     /// With a further filter.
@@ -52,6 +54,12 @@ impl Lookup {
         Self { sort: Some(sort), ..self }
     }
 
+    /// Of deleted records.
+    #[must_use]
+    pub const fn deleted(self) -> Self {
+        Self { deleted: true, ..self }
+    }
+
     /// With a cap on the limit.
     #[must_use]
     pub const fn limit(self, limit: u32) -> Self {
@@ -74,6 +82,10 @@ impl Kind for Lookup {
 
     fn reads(&self) -> bool {
         true
+    }
+
+    fn deleted(&self) -> bool {
+        self.deleted
     }
 
     fn returns(&self) -> Answer {
@@ -128,7 +140,8 @@ mod run {
                 let mut slots = Slots::default();
                 let bound = slots.filter(table.desc, filter.clone());
                 // A filter that pins a unique needs no order; the store sees one row at most.
-                let pinned = table.pins_one(kind.fields);
+                // Uniques hold of live records alone.
+                let pinned = !kind.deleted && table.pins_one(kind.fields);
                 let order = if pinned { Vec::new() } else { order.clone() };
                 let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
                 let plan = Plan::Select { filter: bound, order, after: None, limit };

@@ -268,6 +268,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether it works on deleted records, and on no others.
+    fn deleted(&self) -> bool {
+        false
+    }
+
     /// What a call can be refused with beyond what every route can: its own refusals, for OpenAPI.
     fn errors(&self) -> &'static [crate::Code] {
         &[]

@@ -18,6 +18,8 @@ pub struct Transition {
     pub matches: &'static [AssignSpec],
     /// Further fields written.
     pub set: &'static [AssignSpec],
+    /// A record that is there already is answered unchanged.
+    pub already_ok: bool,
     /// Answer `true` instead of the record.
     pub boolean: bool,
 }
@@ -26,13 +28,19 @@ pub struct Transition {
 impl Transition {
     /// A move of a field.
     pub const fn new(field: usize, from: &'static [fn() -> Value], to: fn() -> Value, matches: &'static [AssignSpec]) -> Self {
-        Self { field, from, to, matches, set: &[], boolean: false }
+        Self { field, from, to, matches, set: &[], already_ok: false, boolean: false }
     }
 
     /// With further fields written.
     #[must_use]
     pub const fn set(self, set: &'static [AssignSpec]) -> Self {
         Self { set, ..self }
+    }
+
+    /// Answers a record that is there already.
+    #[must_use]
+    pub const fn already_ok(self) -> Self {
+        Self { already_ok: true, ..self }
     }
 
     /// Answers `true`.
@@ -110,6 +118,9 @@ mod run {
             let current = &record[self.kind.field];
             if self.from.contains(current) {
                 return Refusal::Retry;
+            }
+            if self.kind.already_ok && *current == (self.kind.to)() {
+                return Refusal::Unchanged;
             }
             let path = table.desc.fields[self.kind.field].wire;
             let mut details = vec![Problem::new(path, "current", display(current))];

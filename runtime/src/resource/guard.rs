@@ -30,6 +30,15 @@ pub(crate) struct RouteGuard {
     scopes: Vec<usize>,
     /// Anonymous callers read records without a tenant.
     anonymous: bool,
+    /// Deleted records, and no others.
+    deleted: bool,
+}
+
+impl RouteGuard {
+    /// Of deleted records, if so.
+    pub(crate) fn of_deleted(self, deleted: bool) -> Self {
+        Self { deleted, ..self }
+    }
 }
 
 /// The routes as which an `include` shows records of another entity.
@@ -89,6 +98,7 @@ impl Guard {
         RouteGuard {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
             anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
+            deleted: false,
         }
     }
 
@@ -266,7 +276,9 @@ impl Guard {
                 all = all.and(Filter::eq_arg(self.desc.scope[*scope].field, first + n));
             }
         }
-        if reach != Reach::Deleted {
+        if route.deleted {
+            all = layout::deleted(self.desc).into_iter().fold(all, Filter::and);
+        } else if reach != Reach::Deleted {
             all = layout::live(self.desc).into_iter().fold(all, Filter::and);
         }
         match slots.now.and_then(|now| layout::unexpired(self.desc, now)) {

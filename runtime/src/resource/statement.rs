@@ -180,7 +180,7 @@ impl Statements {
     /// Notes what an operation leaves out of the guard. A route nobody has declared is guarded in full.
     pub(super) fn declare(&self, spec: &OpSpec) {
         if let Some(guard) = &self.guard {
-            self.note(spec.name, guard.route(spec.name, spec.kind.reads(), spec.unscoped.is_some()));
+            self.note(spec.name, guard.route(spec.name, spec.kind.reads(), spec.unscoped.is_some()).of_deleted(spec.kind.deleted()));
         }
     }
 

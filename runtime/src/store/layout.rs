@@ -144,6 +144,15 @@ pub fn live(entity: &EntityDesc) -> Option<Filter> {
     Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
 }
 
+/// The condition of deleted records; `None` when deleted ones are removed.
+pub fn deleted(entity: &EntityDesc) -> Option<Filter> {
+    let (field, op, value) = match entity.soft_delete? {
+        SoftDelete::At(field) => (field, Op::Ne, Value::Null),
+        SoftDelete::Is(field, value) => (field, Op::Eq, value()),
+    };
+    Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
+}
+
 /// Whether a condition is that of live records.
 pub fn is_live(entity: &EntityDesc, condition: &Filter) -> bool {
     live(entity).is_some_and(|live| live == *condition)

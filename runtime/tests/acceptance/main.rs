@@ -11,6 +11,7 @@ mod collections;
 mod computed;
 mod crud;
 mod custom;
+mod deleted;
 mod derives;
 mod events;
 mod extensions;

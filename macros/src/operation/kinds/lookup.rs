@@ -22,7 +22,7 @@ impl Kind for Lookup {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["fields", "returns", "sort", "limit", "paginate", "filter", "strict_params", "optional_params"]
+        &["fields", "returns", "sort", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"]
     }
 
     fn required(&self) -> &'static [&'static str] {
@@ -30,10 +30,10 @@ impl Kind for Lookup {
     }
 
     fn later(&self) -> &'static [&'static str] {
-        &["sorts", "deleted", "direction"]
+        &["sorts", "direction"]
     }
 
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let strict = args.flag("strict_params", scope.d);
         let optional = record::optional(args, scope);
         let may_miss = optional.names.clone();
@@ -52,6 +52,12 @@ impl Kind for Lookup {
             }
         }
         let sort = sort(args, scope, true);
+        let deleted = args.get("deleted").map(|opt| {
+            args.choice("deleted", &["only"], scope.d);
+            let at = quote::ToTokens::to_token_stream(&opt.key);
+            super::restore::reach_deleted(args, &format!("lookup `{name}` of deleted records"), &at, scope);
+            quote!(.deleted())
+        });
 
         let assigns = expr::assigns(&fields);
         let filter = filter.map(|filter| quote!(.filter(#filter)));
@@ -63,7 +69,7 @@ impl Kind for Lookup {
         let page = many.then(|| quote!(.many()));
         let paged = paginate.then(|| quote!(.paginate()));
         Some(Plan {
-            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #limit),
+            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #limit #deleted),
             shape: Shape::Collection { segments: segments(&fields, scope, &may_miss) },
             method: Method::Get,
             returns: if many { Returns::Page } else { Returns::Optional },

@@ -13,6 +13,7 @@ mod field_update;
 mod increment;
 mod lookup;
 mod record;
+mod restore;
 mod search;
 mod transition;
 mod upsert;
@@ -32,6 +33,7 @@ const KINDS: &[&dyn Kind] = &[
     &lookup::Lookup,
     &exists::Exists,
     &transition::Transition,
+    &restore::Restore,
     &increment::Increment,
     &field_update::FieldUpdate,
     &array::Array::Push,
@@ -49,7 +51,7 @@ const KINDS: &[&dyn Kind] = &[
 ];
 
 /// Kinds of the specification that come later.
-const LATER: &[&str] = &["restore"];
+const LATER: &[&str] = &[];
 
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {

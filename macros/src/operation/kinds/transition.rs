@@ -22,15 +22,11 @@ impl Kind for Transition {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["field", "from", "to", "match", "set", "returns"]
+        &["field", "from", "to", "match", "set", "returns", "already"]
     }
 
     fn required(&self) -> &'static [&'static str] {
         &["field", "from", "to"]
-    }
-
-    fn later(&self) -> &'static [&'static str] {
-        &["already"]
     }
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
@@ -56,8 +52,12 @@ impl Kind for Transition {
         let to = to.as_ref().map(|(value, _)| closure(value));
         let (matches, set) = (expr::assigns(&matches?), expr::unless_empty("set", &set));
         let flag = boolean.then(|| quote!(.boolean()));
+        let already = args.get("already").map(|_| {
+            args.choice("already", &["ok"], scope.d);
+            quote!(.already_ok())
+        });
         Some(Plan {
-            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], #to, #matches) #set #flag),
+            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], #to, #matches) #set #already #flag),
             shape: Shape::ById,
             method: Method::Post,
             returns: if boolean { Returns::Boolean } else { Returns::Record },

@@ -29,7 +29,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-#[operation(kind = "restore")]
+#[operation(kind = "custom")]
 pub const ACT: Operation<Post>;
 
 fn main() {}

@@ -1,0 +1,68 @@
+//! `restore`: brings a deleted record back. And what all that shows deleted records must meet.
+
+use quote::{ToTokens, quote};
+use syn::Ident;
+
+use super::{Kind, Plan, Returns, Shape, record};
+use crate::expr::{self, Scope};
+use crate::operation::args::Args;
+use crate::operation::path::Method;
+
+pub(super) struct Restore;
+
+impl Kind for Restore {
+    fn name(&self) -> &'static str {
+        "restore"
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.transition"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn required(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let at = args
+            .kind
+            .as_ref()
+            .map_or_else(|| Ident::new("kind", proc_macro2::Span::call_site()).to_token_stream(), ToTokens::to_token_stream);
+        reach_deleted(args, &format!("restore `{name}`"), &at, scope);
+        if let Some(mark) = scope.model.visibility.soft_delete.as_ref().filter(|mark| mark.value.is_some()) {
+            let of = scope.at(mark.field);
+            if !of.optional && !of.has_default() {
+                let text = format!("restore `{name}` has no value for `{}`: it was overwritten when the record was deleted", of.name);
+                scope.d.error(&at, text).help(format!("a default on `{}`", of.name));
+            }
+        }
+        let matches = expr::assigns(&record::matches(args, name, scope)?);
+        Some(Plan {
+            descriptor: quote!(__lp::Restore::new(#matches)),
+            shape: Shape::ById,
+            method: Method::Post,
+            returns: Returns::Record,
+            errors: "`not_found` when the record is not deleted; `conflict` when a unique of it is taken meanwhile.",
+            parts: Vec::new(),
+            list: 0,
+        })
+    }
+}
+
+/// What an operation needs that meets deleted records: there are such, and not everybody may see them.
+pub(super) fn reach_deleted(args: &Args, what: &str, at: &proc_macro2::TokenStream, scope: &mut Scope<'_>) {
+    if scope.model.visibility.soft_delete.is_none() {
+        let text = format!("{what} needs `soft_delete`: records of `{}` are removed when they are deleted", scope.model.ident);
+        scope.d.error(at, text).help("`soft_delete(deleted_at)` in `#[entity]`");
+    }
+    let policies = [&args.route.policy, &scope.model.defaults];
+    let limited = policies.iter().any(|policy| policy.chooses_callers());
+    if !limited && !args.route.policy.disabled {
+        let text = format!("{what} needs `roles` or a `permission`: it shows what was deleted");
+        scope.d.error(at, text).help("`route(roles = [\"admin\"])`");
+    }
+}
