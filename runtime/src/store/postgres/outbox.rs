@@ -267,6 +267,13 @@ impl Outbox for PostgresStore {
         })
     }
 
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = sqlx::query("SELECT 1 FROM linchpin_consumers WHERE name = $1").bind(consumer).fetch_optional(&self.pool).await;
+            found.map(|row| row.is_some()).map_err(Error::unavailable)
+        })
+    }
+
     fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
             // Another process delivers.
