@@ -103,6 +103,6 @@ async fn on_a_small_disk(folder: &Path) {
     store.close().await;
     let connection = rusqlite::Connection::open(&file).unwrap();
     let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    let count: usize = connection.query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0)).unwrap();
-    assert_eq!((sound.as_str(), count), ("ok", stored.len() + 9));
+    let count: i64 = connection.query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0)).unwrap();
+    assert_eq!((sound.as_str(), count), ("ok", i64::try_from(stored.len()).unwrap() + 9));
 }

@@ -83,7 +83,7 @@ async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
     for records in [10, 10_000] {
         while made < records {
             let some = (made..records.min(made + 250)).map(|n| {
-                let body = json!({"slug": format!("s{n}"), "rank": n % 7, "category": format!("c{}", n % 3), "ratio": 0.5});
+                let body = json!({"slug": format!("s{n}"), "rank": n % 7, "category": format!("c{}", n % 3), "live": true});
                 let service = service.clone();
                 async move { call(&service, "POST", "/samples", body).await }
             });
