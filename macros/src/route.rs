@@ -113,7 +113,8 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
     let arguments: Vec<syn::Ident> = (0..types.len()).map(|n| format_ident!("__a{n}")).collect();
     quote! {
         #(#docs)*
-        #[allow(non_upper_case_globals)]
+        // The const has the name of the function, which is async whether or not it waits for anything.
+        #[allow(non_upper_case_globals, clippy::unused_async)]
         #vis const #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
             #function

@@ -73,8 +73,10 @@ impl Replacement {
 pub(super) struct OwnCommand {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    pub(super) run: Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>,
+    pub(super) run: RunOwn,
 }
+
+type RunOwn = Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>;
 
 type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>> + Send>;
 
