@@ -104,5 +104,9 @@ pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
 
 /// What each route that changes records calls its events.
 pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<String>> {
-    routes(entry).iter().filter(|(_, event)| !event.internal).map(|(route, event)| (*route, event.names().into_iter().map(str::to_owned).collect())).collect()
+    routes(entry)
+        .iter()
+        .filter(|(_, event)| !event.internal)
+        .map(|(route, event)| (*route, event.names().into_iter().map(str::to_owned).collect()))
+        .collect()
 }

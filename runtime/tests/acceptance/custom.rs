@@ -2,6 +2,8 @@
 
 #![allow(missing_docs)] // a fixture; its fields are the contract's
 
+#![allow(clippy::unused_async)] // functions of custom operations are async by their signature
+
 use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqlStore};
 use linchpin::prelude::*;
 use linchpin::{Code, Problem};

@@ -224,7 +224,7 @@ async fn version(app: App) {
 async fn different_fields_survive(app: App) {
     for (round, callers) in rounds() {
         let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
-        let body = |n: usize| if n % 2 == 0 { json!({"title": "even"}) } else { json!({"category": "odd"}) };
+        let body = |n: usize| if n.is_multiple_of(2) { json!({"title": "even"}) } else { json!({"category": "odd"}) };
         let replies = app.at_once(callers, "PATCH", &path, None, body).await;
         assert!(replies.iter().all(|(status, _)| *status == 200), "{replies:?}");
         let record = app.get(&path).await;

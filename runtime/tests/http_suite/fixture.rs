@@ -149,6 +149,7 @@ static BY_SLUG: OpSpec = OpSpec {
         paginate: false,
         sort: None,
         limit: None,
+        deleted: false,
     },
     params: &[ParamSpec { required: false, ..param("slug", 1, Place::Segment) }],
     routes: &[
@@ -171,6 +172,7 @@ static BY_CATEGORY: OpSpec = OpSpec {
         paginate: true,
         sort: None,
         limit: None,
+        deleted: false,
     },
     params: &[
         ParamSpec { required: false, nullable: true, ..param("category", 4, Place::Segment) },
@@ -211,6 +213,7 @@ static PUBLISH: OpSpec = OpSpec {
         matches: &[AssignSpec { field: 0, value: SourceSpec::Param(0) }],
         set: &[AssignSpec { field: 4, value: SourceSpec::Param(1) }],
         boolean: false,
+        already_ok: false,
     },
     params: &[param("id", 0, Place::Id), ParamSpec { required: false, nullable: true, ..param("category", 4, Place::Body) }],
     routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("publish")] }],
@@ -230,6 +233,7 @@ static RETIRE: OpSpec = OpSpec {
         matches: &[AssignSpec { field: 0, value: SourceSpec::Param(0) }],
         set: &[],
         boolean: true,
+        already_ok: false,
     },
     params: &[param("id", 0, Place::Id)],
     routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("retire")] }],
