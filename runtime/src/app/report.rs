@@ -57,7 +57,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, unscoped.is_some())),
             unscoped,
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
-            statements: desc.and_then(|desc| statements(endpoint, desc)),
+            statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
             at: format!("{}:{}", endpoint.at.file, endpoint.at.line),
         }
@@ -83,6 +83,17 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     tenant.chain(scopes).collect()
 }
 
+/// Whether deleting a record changes others: how many statements that takes depends on how many there are.
+fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoint) -> bool {
+    let deletes = match endpoint.action {
+        Action::Delete => true,
+        Action::Operation(spec, _) => matches!(spec.kind.name(), "batch" | "consume" | "transition" | "field_update"),
+        _ => false,
+    };
+    let mut relations = packages.iter().flat_map(|p| p.entities).flat_map(|entry| entry.desc.relations);
+    deletes && relations.any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
+}
+
 /// The most statements of one call, repetitions apart.
 fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     if endpoint.run.is_some() {
@@ -97,8 +108,15 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         Action::Operation(spec, _) => (spec.kind.statements(desc)?, spec.kind.by_id()),
         Action::Extra(_) => return None,
     };
+    // A key that must name a record looks for it.
+    let writes = |field: usize| match endpoint.action {
+        Action::Create | Action::Update => true,
+        Action::Operation(spec, _) => spec.kind.writes(field).is_some(),
+        _ => false,
+    };
+    let keys = desc.relations.iter().filter(|r| r.enforced().is_some_and(|(field, _)| writes(field))).count();
     // Who is refused a record is told apart from a record that is missing.
-    Some(base + usize::from(one_record && endpoint.policy.permission.is_some()))
+    Some(base + keys + usize::from(one_record && endpoint.policy.permission.is_some()))
 }
 
 /// For people.
