@@ -1,7 +1,6 @@
 //! CUST-*: operations whose work is a function of the user's, for each store.
 
 #![allow(missing_docs)] // a fixture; its fields are the contract's
-
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqlStore};

@@ -68,7 +68,10 @@ static BUMP: OpSpec = OpSpec {
 };
 static FILE: OpSpec = OpSpec {
     at: SourceLine { file: "src/counter.rs", line: 20 },
-    ..OpSpec::new("file", &Transition { field: 1, from: &[], to: || Value::Null, matches: BY_ID, set: &[], boolean: false })
+    ..OpSpec::new(
+        "file",
+        &Transition { field: 1, from: &[], to: || Value::Null, matches: BY_ID, set: &[], boolean: false, already_ok: false },
+    )
 };
 
 static COUNTERS: Package = package(

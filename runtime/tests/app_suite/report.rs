@@ -26,7 +26,7 @@ static JOB: EntityDesc = EntityDesc {
 };
 const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
 const fn moving(field: usize, from: &'static [fn() -> Value], to: fn() -> Value) -> Transition {
-    Transition { field, from, to, matches: BY_ID, set: &[], boolean: false }
+    Transition { field, from, to, matches: BY_ID, set: &[], boolean: false, already_ok: false }
 }
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
@@ -62,10 +62,10 @@ fn run(which: &str, args: &str, database: &str) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "--quiet", "report::program"]);
     command.env("REPORT_APP", which).env("REPORT_ARGS", args).env("LINCHPIN_DATABASE_URL", database);
-    if database != "memory:" {
-        command.env("LINCHPIN_ENVIRONMENT", "production").env_remove("LINCHPIN_SIGNING_SECRET");
-    } else {
+    if database == "memory:" {
         command.env("LINCHPIN_SIGNING_SECRET", crate::fixture::KEY);
+    } else {
+        command.env("LINCHPIN_ENVIRONMENT", "production").env_remove("LINCHPIN_SIGNING_SECRET");
     }
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -151,6 +151,7 @@ static PUBLISH_KIND: Transition = Transition {
     matches: BY_ID,
     set: &[AssignSpec { field: 14, value: SourceSpec::Param(1) }],
     boolean: false,
+    already_ok: false,
 };
 static PUBLISH: OpSpec = OPERATION;
 static BUMP: OpSpec = OpSpec {
@@ -190,6 +191,7 @@ static BY_SLUG: OpSpec = OpSpec {
         paginate: false,
         sort: None,
         limit: None,
+        deleted: false,
     },
     params: &[SLUG],
     routes: &[
@@ -208,6 +210,7 @@ static BY_OWNER: OpSpec = OpSpec {
         paginate: true,
         sort: None,
         limit: Some(3),
+        deleted: false,
     },
     params: &[
         OWNER,
