@@ -126,6 +126,7 @@ pub struct Cx {
     #[cfg(feature = "server")]
     only: Option<Arc<crate::permission::Only>>,
     /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
+    #[cfg(feature = "server")]
     follows: bool,
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     within: Option<Arc<[Parent]>>,
@@ -164,6 +165,7 @@ impl Cx {
             operation: None,
             #[cfg(feature = "server")]
             only: None,
+            #[cfg(feature = "server")]
             follows: false,
             within: None,
         }
@@ -185,6 +187,7 @@ impl Cx {
             operation: None,
             #[cfg(feature = "server")]
             only: None,
+            #[cfg(feature = "server")]
             follows: false,
             within: None,
         }
@@ -283,6 +286,7 @@ impl Cx {
     }
 
     /// Whether records of every tenant and scope are in reach.
+    #[cfg(feature = "server")]
     pub(crate) fn reaches_all(&self) -> bool {
         self.follows || self.system_reason().is_some()
     }

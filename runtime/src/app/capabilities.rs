@@ -134,7 +134,7 @@ fn text(gaps: &[EntityGap]) -> String {
             let _ = writeln!(out, "    required by {}", missing.required_by);
             let _ = writeln!(out, "    reason: {}", missing.reason);
         }
-        let (fits, store) = (gap.fits.join(" or "), &gap.store);
+        let (fits, store) = (one_of(&gap.fits), &gap.store);
         let factory = gap.missing.iter().any(|missing| missing.capability == FACTORY);
         // A factory helps where nothing else is missing.
         let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && STORES.contains(&store.as_str());
@@ -146,6 +146,13 @@ fn text(gaps: &[EntityGap]) -> String {
         };
     }
     out
+}
+
+/// `memory, sqlite or postgres`
+fn one_of<S: AsRef<str>>(names: &[S]) -> String {
+    let (last, rest) = names.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_ref(), rest));
+    let rest: Vec<&str> = rest.iter().map(AsRef::as_ref).collect();
+    if rest.is_empty() { last.to_owned() } else { format!("{} or {last}", rest.join(", ")) }
 }
 
 #[cfg(test)]
@@ -171,19 +178,22 @@ mod tests {
     fn the_text_names_what_is_missing_why_and_where_to_go() {
         let entries = [entry(&COUNTER), entry(&ELSEWHERE)];
         let error = check(entries.iter(), "redis", |_| false).unwrap_err();
-        assert_eq!(
-            error.message(),
+        // The stores of this build.
+        let server = cfg!(feature = "postgres");
+        let (audit, stores) = if server { ("\n  help: use postgres", "memory, sqlite or postgres") } else { ("", "memory or sqlite") };
+        let expected = format!(
             "2 entities cannot run on their configured store\n\
              \n\
              entity `Audit` on store `redis`:\n  \
-               the entity runs only on the stores it names: postgres\n\
+               the entity runs only on the stores it names: postgres{audit}\n\
              \n\
              entity `Counter` on store `redis`:\n  \
                missing `unique.reservation`\n    \
                  required by unique (name) at src/counter.rs:6\n    \
                  reason: key-value wiring cannot reserve a value atomically\n  \
-               help: use memory or sqlite\n"
+               help: use {stores}\n"
         );
+        assert_eq!(error.message(), expected);
         let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
         assert_eq!((gaps.len(), gaps[1].missing[0].capability), (2, "unique.reservation"));
         assert!(check(entries[..1].iter(), "memory", |capability| granted("memory", capability)).is_ok());

@@ -94,6 +94,7 @@ impl Relation {
 /// A relation to one record, for [`Adapter::related`](crate::Adapter::related): the const of its name on the struct.
 #[derive(Clone, Copy, Debug)]
 pub struct One<E, T> {
+    #[cfg_attr(not(feature = "server"), allow(dead_code))] // adapters read it
     pub(crate) name: &'static str,
     entities: PhantomData<fn() -> (E, T)>,
 }
@@ -101,6 +102,7 @@ pub struct One<E, T> {
 /// A relation to many records, for [`Adapter::related_pages`](crate::Adapter::related_pages): the const of its name on the struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Many<E, T> {
+    #[cfg_attr(not(feature = "server"), allow(dead_code))] // adapters read it
     pub(crate) name: &'static str,
     entities: PhantomData<fn() -> (E, T)>,
 }

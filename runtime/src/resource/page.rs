@@ -31,6 +31,7 @@ impl Table {
             None => self.order(self.desc.sort.field, self.desc.sort.desc),
         };
         let filter = request.filter.unwrap_or(Filter::TRUE);
+        refuse_nul(&filter)?;
         let deleted = if request.deleted { Some(cx.including_deleted()?) } else { None };
         let cx = deleted.as_ref().unwrap_or(cx);
         let limit = Some(request.page.limit.unwrap_or(self.desc.pagination.default_limit));
@@ -169,6 +170,24 @@ struct Asked {
     shape: Vec<u8>,
     /// What every page of a walk has in common.
     context: Vec<u8>,
+}
+
+/// No stored text holds U+0000, and one store cannot even be asked for it: refused on all of them, as in fields.
+fn refuse_nul(filter: &Filter) -> Result<()> {
+    let holds = |text: &str| text.contains('\0');
+    let mut found = false;
+    filter.sources(&mut |source| {
+        found |= match source {
+            Source::Value(Value::Text(text)) => holds(text),
+            Source::Value(Value::Strings(list)) => list.iter().any(|text| holds(text)),
+            // A list may travel as JSON.
+            Source::Value(Value::Json(text)) if text.contains("\\u0000") => {
+                serde_json::from_str::<Vec<String>>(text).is_ok_and(|list| list.iter().any(|text| holds(text)))
+            }
+            _ => false,
+        }
+    });
+    if found { Err(Error::invalid(Problem::new("filter", "format", "holds U+0000, which no text does"))) } else { Ok(()) }
 }
 
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.

@@ -1,5 +1,8 @@
 //! What handlers of custom operations reach their own entity's store by: its pool, and statements under the guard.
 
+// In a build without a database there is nothing to speak to, and the interface stays.
+#![cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, unused_variables, clippy::unused_async))]
+
 use crate::Error;
 use crate::entity::EntityDesc;
 use crate::entity::{FieldType, Kind};
@@ -47,11 +50,11 @@ impl SqlRow {
     }
 
     fn value(&self, column: &str, kind: Kind) -> Result<Value> {
-        match &self.0 {
+        match self.0 {
             #[cfg(feature = "sqlite")]
-            Row::Sqlite(row) => sqlite::read(row, column, kind),
+            Row::Sqlite(ref row) => sqlite::read(row, column, kind),
             #[cfg(feature = "postgres")]
-            Row::Postgres(row) => postgres::read(row, column, kind),
+            Row::Postgres(ref row) => postgres::read(row, column, kind),
         }
     }
 }

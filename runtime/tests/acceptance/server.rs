@@ -192,7 +192,7 @@ impl Server {
             let page = reply.json();
             seen.extend(page["items"].as_array().unwrap().iter().cloned());
             let Some(cursor) = page["nextCursor"].as_str() else { return seen };
-            assert!(seen.len() < 10_000, "the walk does not end");
+            assert!(seen.len() < 500_000, "the walk does not end");
             let kept: Vec<&str> = query.split('&').filter(|p| !p.is_empty() && !p.starts_with("cursor=")).collect();
             query = [kept.join("&"), format!("cursor={cursor}")].into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("&");
         }

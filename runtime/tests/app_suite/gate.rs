@@ -85,8 +85,8 @@ static COUNTERS: Package = package(
 #[tokio::test]
 async fn cap_01_lists_every_gap_and_touches_nothing() {
     let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain)).start().await.unwrap_err();
-    assert_eq!(
-        error.message(),
+    let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
+    let expected = format!(
         "2 entities cannot run on their configured store\n\
          \n\
          entity `Counter` on store `redis`:\n  \
@@ -99,14 +99,15 @@ async fn cap_01_lists_every_gap_and_touches_nothing() {
            missing `unique.reservation`\n    \
              required by unique (text) at src/counter.rs:6\n    \
              reason: key-value wiring cannot reserve a value atomically\n  \
-           help: use memory or sqlite\n\
+           help: use {stores}\n\
          \n\
          entity `Report` on store `redis`:\n  \
            missing `atomic.version`\n    \
              required by version at src/report.rs:2\n    \
              reason: standard key-value wiring reads, changes and writes in separate steps\n  \
-           help: use memory or sqlite\n"
+           help: use {stores}\n"
     );
+    assert_eq!(error.message(), expected);
     let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
     let found: Vec<_> = gaps.iter().map(|gap| (gap.entity, gap.missing.len())).collect();
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
