@@ -8,8 +8,8 @@ mod conformance;
 mod expand_size;
 mod postgres;
 
-/// The stores that are built in where everything is tested: one set, so that everything is built once.
-const FEATURES: [&str; 2] = ["--features", "linchpin/postgres"];
+/// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
+const FEATURES: [&str; 2] = ["--features", "linchpin/postgres,linchpin-auth/test-util"];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search

@@ -1,0 +1,165 @@
+//! Time and randomness: the only door to either, so that tests can open their own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use linchpin::{Result, Timestamp};
+
+/// Tells what time it is.
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Timestamp;
+}
+
+/// Makes bytes that nobody can guess.
+pub trait SecureRng: Send + Sync + 'static {
+    /// Fills the whole slice.
+    ///
+    /// # Errors
+    /// `unavailable` when the system has no randomness to give: nothing that needs some may go on.
+    fn fill(&self, bytes: &mut [u8]) -> Result<()>;
+}
+
+/// What the plugin takes from its surroundings.
+#[derive(Clone)]
+pub struct Env {
+    /// Where every `now` comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where every secret comes from.
+    pub rng: Arc<dyn SecureRng>,
+}
+
+impl Env {
+    /// The system's clock and randomness.
+    pub fn system() -> Self {
+        Self { clock: Arc::new(SystemClock), rng: Arc::new(SystemRng) }
+    }
+
+    /// Fresh random bytes.
+    ///
+    /// # Errors
+    /// As [`SecureRng::fill`].
+    pub fn random<const N: usize>(&self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.rng.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Default for Env {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").finish_non_exhaustive()
+    }
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::system_now()
+    }
+}
+
+struct SystemRng;
+
+impl SecureRng for SystemRng {
+    fn fill(&self, bytes: &mut [u8]) -> Result<()> {
+        getrandom::fill(bytes).map_err(linchpin::Error::unavailable)
+    }
+}
+
+#[cfg(feature = "test-util")]
+pub use fake::{FakeClock, SeededRng};
+
+#[cfg(feature = "test-util")]
+mod fake {
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+    use linchpin::{Result, Timestamp};
+    use sha2::{Digest, Sha256};
+
+    use super::{Clock, SecureRng};
+
+    /// A clock that stands still until it is told to go on.
+    #[derive(Debug)]
+    pub struct FakeClock(AtomicI64);
+
+    impl FakeClock {
+        /// A clock that shows this instant.
+        pub fn at(instant: Timestamp) -> Self {
+            Self(AtomicI64::new(instant.millis()))
+        }
+
+        /// Goes on.
+        pub fn advance(&self, by: std::time::Duration) {
+            let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+            self.0.fetch_add(millis, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for FakeClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    /// The same bytes for the same seed, in the order they are asked for.
+    #[derive(Debug)]
+    pub struct SeededRng {
+        seed: u64,
+        block: AtomicU64,
+    }
+
+    impl SeededRng {
+        /// Randomness that can be repeated.
+        pub const fn new(seed: u64) -> Self {
+            Self { seed, block: AtomicU64::new(0) }
+        }
+    }
+
+    impl SecureRng for SeededRng {
+        fn fill(&self, bytes: &mut [u8]) -> Result<()> {
+            for chunk in bytes.chunks_mut(32) {
+                let block = self.block.fetch_add(1, Ordering::SeqCst);
+                let digest = Sha256::new().chain_update(self.seed.to_be_bytes()).chain_update(block.to_be_bytes()).finalize();
+                chunk.copy_from_slice(&digest[..chunk.len()]);
+            }
+            Ok(())
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_seed_repeats_and_never_the_same_block() {
+            let draw = |rng: &SeededRng| {
+                let mut bytes = [0; 48];
+                rng.fill(&mut bytes).map(|()| bytes)
+            };
+            let (a, b) = (SeededRng::new(1), SeededRng::new(1));
+            let first = draw(&a).unwrap();
+            assert_eq!(first, draw(&b).unwrap());
+            assert_ne!(first, draw(&a).unwrap());
+            assert_ne!(first, draw(&SeededRng::new(2)).unwrap());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn randomness_differs() {
+        let env = Env::system();
+        assert_ne!(env.random::<32>().unwrap(), env.random::<32>().unwrap());
+    }
+}

@@ -1,0 +1,1 @@
+//! Encryption of what is kept and must be read again.

@@ -1,0 +1,1 @@
+//! One secret, a key for each purpose.

@@ -1,0 +1,1 @@
+//! The ring of keys that sign and verify access tokens.

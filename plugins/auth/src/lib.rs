@@ -1,0 +1,20 @@
+//! Authentication for Linchpin: accounts, sessions, factors and guards, and an actor on every request.
+//!
+//! Each rule has one place: what a password must be in `password`, what two spellings of one address have in common in
+//! `identity`, how a login ends in a session in `flow`, what a session is worth in `session`, who may call what in `guards`.
+
+mod env;
+mod error;
+mod identity;
+mod keys;
+mod limit;
+mod mail;
+mod otp;
+mod password;
+mod recovery;
+mod sms;
+mod totp;
+
+pub use env::{Clock, Env, SecureRng};
+#[cfg(feature = "test-util")]
+pub use env::{FakeClock, SeededRng};

@@ -1,0 +1,1 @@
+//! Numeric codes that are sent: made without bias, kept as a MAC.

@@ -1,0 +1,1 @@
+//! Recovery codes: for whoever has lost every other factor.

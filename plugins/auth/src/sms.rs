@@ -1,0 +1,1 @@
+//! Text messages: the trait of whoever sends them.

@@ -1,0 +1,1 @@
+//! Time-based codes of authenticator apps (RFC 6238).
