@@ -394,39 +394,47 @@ mod start {
 
     static LEDGERS: Package = package!(name = "ledgers", entities = [entity(Ledger, [EXPORT])]);
 
-    async fn error(url: &str) -> Error {
+    async fn start(url: &str) -> Result<linchpin::Running> {
         let config = Config::new().signing_secret(SECRET).port(0).database(url);
-        App::new(config).plugin(JwtAuth::new()).package(&LEDGERS).start().await.unwrap_err()
+        App::new(config).plugin(JwtAuth::new()).package(&LEDGERS).start().await
     }
 
-    #[tokio::test]
-    async fn cust_03() {
-        let error = error("memory:").await;
+    async fn refused(url: &str, store: &str) {
+        let error = start(url).await.unwrap_err();
         let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
         assert_eq!((gaps.len(), gaps[0].entity, gaps[0].missing[0].capability), (1, "Ledger", "custom.factory"));
         let text = error.message();
-        assert!(
-            text.contains(
-                "entity `Ledger` on store `memory`:\n  missing `custom.factory`\n    required by operation `export` (custom) at "
-            ),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n    reason: no memory factory is registered\n  help: register a memory factory or use one of: sqlite\n"),
-            "{text}"
-        );
+        for wanted in [
+            format!("entity `Ledger` on store `{store}`:\n  missing `custom.factory`\n    required by operation `export` (custom) at "),
+            format!("\n    reason: no {store} factory is registered\n  help: register a {store} factory or use one of: sqlite\n"),
+        ] {
+            assert!(text.contains(&wanted), "{text}");
+        }
     }
 
-    // The store is never connected to: nobody listens there.
+    mod memory {
+        #[tokio::test]
+        async fn cust_03() {
+            super::refused("memory:", "memory").await;
+        }
+    }
+
+    /// The store that has a function.
+    mod sqlite {
+        #[tokio::test]
+        async fn cust_03() {
+            let folder = tempfile::tempdir().unwrap();
+            let running = super::start(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
+            running.stop().await.unwrap();
+        }
+    }
+
     #[cfg(feature = "postgres")]
-    #[tokio::test]
-    async fn cust_03_postgres() {
-        let error = error("postgres://nobody@127.0.0.1:1/none").await;
-        assert!(
-            error
-                .message()
-                .contains("reason: no postgres factory is registered\n  help: register a postgres factory or use one of: sqlite"),
-            "{error:?}"
-        );
+    mod postgres {
+        // Never connected to: nobody listens there.
+        #[tokio::test]
+        async fn cust_03() {
+            super::refused("postgres://nobody@127.0.0.1:1/none", "postgres").await;
+        }
     }
 }

@@ -513,6 +513,15 @@ mod told {
         })
         .await;
     }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres() {
+        super::effects_are_told(async |heard| {
+            crate::server::Server::postgres_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
+        })
+        .await;
+    }
 }
 
 /// Several transactions of one process at a time: what holds them apart is the server.

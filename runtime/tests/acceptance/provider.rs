@@ -16,13 +16,49 @@ use crate::server::Server;
 struct Library {
     s: Server,
     words: Words,
+    on: On,
 }
 
-async fn library(sqlite: bool, words: Words) -> Library {
+#[derive(Clone, Copy)]
+enum On {
+    Memory,
+    Sqlite,
+    #[cfg(feature = "postgres")]
+    Postgres,
+}
+
+const STORES: &[On] = &[
+    On::Memory,
+    On::Sqlite,
+    #[cfg(feature = "postgres")]
+    On::Postgres,
+];
+
+impl On {
+    async fn start(self, more: impl FnOnce(App) -> App) -> Server {
+        match self {
+            Self::Memory => Server::memory_with(&LIBRARY, more).await,
+            Self::Sqlite => Server::sqlite_with(&LIBRARY, more).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres => Server::postgres_with(&LIBRARY, more).await,
+        }
+    }
+
+    /// The address of a new, empty database; what keeps it goes with `folder`.
+    fn fresh(self, folder: &std::path::Path, name: &str) -> String {
+        match self {
+            Self::Memory => "memory:".to_owned(),
+            Self::Sqlite => format!("sqlite:{}", folder.join(name).display()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres => crate::server::postgres_server::fresh_url(),
+        }
+    }
+}
+
+async fn library(on: On, words: Words) -> Library {
     let provider = words.clone();
-    let more = |app: App| app.search_provider("words", provider);
-    let s = if sqlite { Server::sqlite_with(&LIBRARY, more).await } else { Server::memory_with(&LIBRARY, more).await };
-    Library { s, words }
+    let s = on.start(|app| app.search_provider("words", provider)).await;
+    Library { s, words, on }
 }
 
 macro_rules! cases {
@@ -30,13 +66,20 @@ macro_rules! cases {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::library(false, super::Words::default()).await).await;
+                super::$name(super::library(super::On::Memory, super::Words::default()).await).await;
             })*
         }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(super::library(true, super::Words::default()).await).await;
+                super::$name(super::library(super::On::Sqlite, super::Words::default()).await).await;
+            })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(super::library(super::On::Postgres, super::Words::default()).await).await;
             })*
         }
     };
@@ -402,7 +445,7 @@ async fn failures_are_503(mut l: Library) {
         l.s.get("/papers/find").await.problem("required", "query:q");
     }
     // One that never answers is given up.
-    l = library(l.s.file().is_some(), Words { patience: Some(Duration::from_millis(30)), ..Words::default() }).await;
+    l = library(l.on, Words { patience: Some(Duration::from_millis(30)), ..Words::default() }).await;
     l.words.mood(Mood::Hangs);
     assert_eq!(l.s.get("/papers/find?q=word").await.code(), (503, "unavailable"));
     l.words.mood(Mood::Honest);
@@ -537,13 +580,12 @@ fn percent(c: char) -> String {
 }
 
 /// What was indexed before a restart is not indexed again; a store that the index does not belong to is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_goes_on_where_it_stopped() {
+async fn an_index_goes_on_where_it_stopped(on: On) {
     let folder = tempfile::tempdir().unwrap();
     let words = Words::default();
-    let start = async |file: &str| {
-        let config =
-            Config::new().signing_secret(crate::server::SECRET).port(0).database(format!("sqlite:{}", folder.path().join(file).display()));
+    let (one, two) = (on.fresh(folder.path(), "one.db"), on.fresh(folder.path(), "two.db"));
+    let start = async |url: &str| {
+        let config = Config::new().signing_secret(crate::server::SECRET).port(0).database(url);
         App::new(config).plugin(JwtAuth::new()).package(&LIBRARY).search_provider("words", words.clone()).start().await.unwrap()
     };
     let input =
@@ -553,25 +595,39 @@ async fn an_index_goes_on_where_it_stopped() {
         let found = running.adapter::<Paper>().unwrap().find(&cx, "word", linchpin::entity::PageArgs::default()).await;
         found.unwrap().into_iter().map(|paper| paper.id).collect::<Vec<_>>()
     };
-    let running = start("one.db").await;
+    let running = start(&one).await;
     running.adapter::<Paper>().unwrap().create(&cx, input("a")).await.unwrap();
     running.stop().await.unwrap();
     assert_eq!(words.indexed("papers").len(), 1, "stopping delivers what waits");
     // Not read again: what is not in the index stays out of it.
     words.lose("papers", "a");
-    let running = start("one.db").await;
+    let running = start(&one).await;
     assert_eq!(titles(&running).await, Vec::<String>::new());
     assert_eq!(running.adapters().rebuild_search::<Paper>().await.unwrap(), 1);
     assert_eq!(titles(&running).await, ["a"]);
     running.stop().await.unwrap();
     // A database that was put in the place of the other one.
-    let other = start("two.db").await;
+    let other = start(&two).await;
     assert_eq!(words.indexed("papers").len(), 0, "its records, and no others, before it serves");
     other.adapter::<Paper>().unwrap().create(&cx, input("b")).await.unwrap();
     other.stop().await.unwrap();
-    let running = start("two.db").await;
+    let running = start(&two).await;
     assert_eq!(titles(&running).await, ["b"]);
     running.stop().await.unwrap();
+}
+
+/// On stores that outlive a process.
+mod lasting {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sqlite() {
+        super::an_index_goes_on_where_it_stopped(super::On::Sqlite).await;
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres() {
+        super::an_index_goes_on_where_it_stopped(super::On::Postgres).await;
+    }
 }
 
 #[tokio::test]
@@ -612,7 +668,7 @@ impl linchpin::EventSink for Told {
 /// Who needs records is told the keys of a batch, in chunks; everybody else is told one event, as if nobody did.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_batches_are_for_those_who_need_them() {
-    for sqlite in [false, true] {
+    for on in STORES {
         let (out, mut plain) = tokio::sync::mpsc::unbounded_channel();
         let (more_out, mut records) = tokio::sync::mpsc::unbounded_channel();
         let more = |app: App| {
@@ -620,7 +676,7 @@ async fn keys_of_batches_are_for_those_who_need_them() {
                 .event_sink("plain", Told { out, records: false })
                 .event_sink("records", Told { out: more_out, records: true })
         };
-        let s = if sqlite { Server::sqlite_with(&LIBRARY, more).await } else { Server::memory_with(&LIBRARY, more).await };
+        let s = on.start(more).await;
         let papers = s.running().adapter::<Paper>().unwrap();
         let cx = linchpin::Cx::system("a test");
         let made = cx.transaction(async |cx| {

@@ -63,6 +63,8 @@ impl Evaluator for Readers {
     }
 }
 
+crate::cases!(&crate::relation_permissions::FOLDERS, |app| app.plugin(crate::relation_permissions::Readers) => asked);
+
 async fn asked(s: &Server) {
     for (path, body) in [
         ("/folders", json!({"id": "f"})),
@@ -91,18 +93,4 @@ async fn asked(s: &Server) {
     let all = get(&reader, "/papers?include=answerTo.folder").await.json();
     assert_eq!((&all["items"][2]["answerTo"]["id"], &all["items"][2]["answerTo"]["folder"]["id"]), (&json!("b"), &json!("f")));
     assert_eq!(ids(&get(&ann, "/folders/f?include=papers.answerTo").await.json()["papers"]), ["a", "c"]);
-}
-
-mod memory {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn asked() {
-        super::asked(&crate::server::Server::memory_with(&super::FOLDERS, |app| app.plugin(super::Readers)).await).await;
-    }
-}
-
-mod sqlite {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn asked() {
-        super::asked(&crate::server::Server::sqlite_with(&super::FOLDERS, |app| app.plugin(super::Readers)).await).await;
-    }
 }
