@@ -1,5 +1,6 @@
 //! The call context: who calls, when, and under which request.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 #[cfg(feature = "server")]
 use std::hash::BuildHasher;
@@ -34,6 +35,40 @@ pub struct Actor {
     pub roles: Vec<String>,
     /// Verified token claims.
     pub claims: BTreeMap<String, serde_json::Value>,
+    /// What the plugin that found the actor knows of it besides, for its own guards and routes.
+    pub attached: Attached,
+}
+
+/// A value that a plugin puts beside an actor. Nobody else can read it without its type.
+#[derive(Clone, Default)]
+pub struct Attached(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Attached {
+    /// This value.
+    pub fn new<T: Any + Send + Sync>(value: Arc<T>) -> Self {
+        Self(Some(value))
+    }
+
+    /// The value, when it is a `T`.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.as_ref()?.downcast_ref()
+    }
+}
+
+impl PartialEq for Attached {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // It may hold what must not be printed.
+        f.write_str(if self.0.is_some() { "Attached(..)" } else { "Attached" })
+    }
 }
 
 /// The kind of an actor.

@@ -42,7 +42,7 @@ pub use auth::JwtAuth;
 /// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions always agree.
 #[cfg(feature = "server")]
 pub use axum;
-pub use cx::{Actor, ActorKind, Cx};
+pub use cx::{Actor, ActorKind, Attached, Cx};
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]

@@ -29,7 +29,10 @@ use crate::{Error, Package, Result, Timestamp};
 pub struct App {
     pub(super) config: Config,
     pub(super) plugins: Vec<Box<dyn Plugin>>,
+    /// Those of plugins behind those of the app.
     pub(super) packages: Vec<&'static Package>,
+    /// How many of them are the app's own.
+    own_packages: usize,
     pub(super) clock: Clock,
     pub(super) overrides: Vec<Replacement>,
     pub(super) title: Option<String>,
@@ -123,6 +126,7 @@ impl App {
             config,
             plugins: Vec::new(),
             packages: Vec::new(),
+            own_packages: 0,
             clock: Arc::new(Timestamp::system_now),
             overrides: Vec::new(),
             title: None,
@@ -140,6 +144,7 @@ impl App {
     /// Adds a plugin.
     #[must_use]
     pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.packages.extend_from_slice(plugin.packages());
         self.plugins.push(Box::new(plugin));
         self
     }
@@ -147,7 +152,8 @@ impl App {
     /// Adds a package.
     #[must_use]
     pub fn package(mut self, package: &'static Package) -> Self {
-        self.packages.push(package);
+        self.packages.insert(self.own_packages, package);
+        self.own_packages += 1;
         self
     }
 
@@ -174,7 +180,7 @@ impl App {
 
     /// What the OpenAPI document says of the API.
     pub(super) fn info(&self) -> crate::openapi::Info {
-        let first = self.packages.first();
+        let first = self.packages.first().filter(|_| self.own_packages > 0);
         let title = self.title.clone().unwrap_or_else(|| first.map_or("API", |p| p.name).to_owned());
         let version = self.version.clone().unwrap_or_else(|| first.map_or("0.0.0", |p| p.version).to_owned());
         crate::openapi::Info::new(title, version)
@@ -375,6 +381,7 @@ impl App {
                 plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, "setup_routes", &e))?;
             }
             let mut endpoints = mounted(&packages, &adapters);
+            endpoints.extend(http::plugin_endpoints(teardown.plugins().flat_map(Plugin::routes).collect()));
             apply(&overrides, &mut endpoints);
             for plugin in teardown.plugins() {
                 plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::build::{Replacement, mounted};
 use super::plugin::Plugin;
 use super::suggest::did_you_mean;
-use crate::http::{AuthDesc, Endpoint, NamedCheck, Registry, RouteAuth};
+use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, Registry, RouteAuth};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
@@ -130,8 +130,12 @@ pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> 
     found.collect()
 }
 
+/// Whose route it is: an entity's, or a plugin's.
 fn entity_of(endpoint: &Endpoint) -> &'static str {
-    endpoint.table.as_ref().map_or("", |t| t.desc.name)
+    match endpoint.action {
+        Action::Plugin(desc) => desc.of,
+        _ => endpoint.table.as_ref().map_or("", |t| t.desc.name),
+    }
 }
 
 /// Every name of a policy must mean something; roles need somebody who checks them.

@@ -147,6 +147,7 @@ impl App {
     /// Every route as a table, or as JSON. Neither a store nor a secret is needed, and no plugin runs.
     fn report(&self, args: &[String]) -> Result<String> {
         let mut endpoints = checks::planned(&self.packages)?;
+        endpoints.extend(self.plugin_routes());
         apply(&self.overrides, &mut endpoints);
         let lines = report::lines(&self.packages, &endpoints);
         match args {
@@ -158,9 +159,16 @@ impl App {
 
     /// Every endpoint, unless something is wrong with them.
     fn checked_routes(self) -> Result<Vec<Endpoint>> {
+        let of_plugins = self.plugin_routes();
         checks::ordered(self.plugins, &self.packages)?;
         checks::routes(&self.packages, &self.overrides)?;
-        checks::planned(&self.packages)
+        let mut endpoints = checks::planned(&self.packages)?;
+        endpoints.extend(of_plugins);
+        Ok(endpoints)
+    }
+
+    fn plugin_routes(&self) -> Vec<Endpoint> {
+        crate::http::plugin_endpoints(self.plugins.iter().flat_map(|plugin| plugin.routes()).collect())
     }
 }
 

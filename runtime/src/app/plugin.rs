@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::event::{Consumer, EventSink};
-use crate::http::{ActorResolver, Clock, Middleware, NamedCheck, Registry, RouteAuth};
+use crate::http::{ActorResolver, Clock, Middleware, NamedCheck, PluginRoute, Registry, RouteAuth};
 use crate::permission::{Evaluator, YesNo};
 use crate::resource::{Adapters, BoxFuture};
 use crate::search::{Providers, SearchProvider};
-use crate::{Actor, Error, Result};
+use crate::{Actor, Error, Package, Result};
 
 use super::secret::SigningSecret;
 
@@ -53,6 +53,17 @@ pub trait Plugin: Send + Sync + 'static {
     /// Names of plugins and packages that must be there; those plugins are set up first.
     fn dependencies(&self) -> &[&str] {
         &[]
+    }
+
+    /// The entities it brings; they are mounted and stored as those of the app's packages are.
+    fn packages(&self) -> &[&'static Package] {
+        &[]
+    }
+
+    /// Its routes: described, so that they are reported and documented, under policy as those of entities are. It is asked
+    /// before anything is set up; a route does its work with what the set-up leaves behind.
+    fn routes(&self) -> Vec<PluginRoute> {
+        Vec::new()
     }
 
     /// Installs what runs before routes: the actor resolver.

@@ -41,12 +41,16 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
         let (kind, unscoped) = match endpoint.action {
             Action::Operation(spec, _) => (spec.kind.name(), spec.unscoped),
             Action::Extra(_) => ("route", None),
+            Action::Plugin(_) => ("plugin", None),
             _ => ("crud", None),
         };
         Line {
             method: endpoint.method.as_str(),
             path: endpoint.path.clone(),
-            entity: desc.map_or("", |desc| desc.name),
+            entity: match endpoint.action {
+                Action::Plugin(route) => route.of,
+                _ => desc.map_or("", |desc| desc.name),
+            },
             name: endpoint.name.clone(),
             kind,
             auth: match endpoint.policy.auth {
@@ -106,7 +110,7 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         Action::Update => (if desc.check.is_some() { 3 } else { 2 }, true),
         Action::Delete => (2, true),
         Action::Operation(spec, _) => (spec.kind.statements(desc)?, spec.kind.by_id()),
-        Action::Extra(_) => return None,
+        Action::Extra(_) | Action::Plugin(_) => return None,
     };
     // A key that must name a record looks for it.
     let writes = |field: usize| match endpoint.action {

@@ -166,6 +166,7 @@ impl Verifier {
             session_id: claims.sid,
             roles: claims.roles,
             claims: claims.others,
+            attached: crate::Attached::default(),
         };
         Ok(Verified { actor: Arc::new(actor), weight, not_before: claims.nbf.unwrap_or(i64::MIN), expires: claims.exp })
     }

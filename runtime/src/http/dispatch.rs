@@ -23,6 +23,7 @@ use super::list::ListParams;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::operation::{Births, OperationPlan};
 use super::permitted::{self, Permitted};
+use super::plugged::PluggedPlan;
 use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::{body, input, path, precondition, query};
@@ -96,6 +97,9 @@ async fn call(
     if let Some(permit) = mounted.permit() {
         cx = Box::pin(permit.enter(cx)).await?;
     }
+    if let Plan::Plugged(plan) = &mounted.plan {
+        return Box::pin(plugged(app, mounted, plan, params, parts, body, (cx, id))).await;
+    }
     if let (Plan::Extra(router), None) = (&mounted.plan, &mounted.idempotency) {
         // It reads the body itself, as it comes.
         return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
@@ -118,6 +122,8 @@ pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Respons
             let body = Body::from(asked.body.clone());
             return Box::pin(extra(asked.app, asked.mounted, router, asked.parts, body, asked.cx.clone(), id)).await;
         }
+        // Answered before there is anything to repeat.
+        Plan::Plugged(_) => return Err(Error::internal("a plugin's route was asked as one of an entity")),
     };
     match plan {
         EntityPlan::Get => asked.get(on).await,
@@ -481,6 +487,26 @@ fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
 
 fn precondition_required() -> Error {
     Error::new(Code::PreconditionRequired, "If-Match must name the version of the record")
+}
+
+/// Hands a request to a plugin's function: with its body read, or without looking at one.
+async fn plugged(
+    app: &App,
+    mounted: &Mounted,
+    plan: &PluggedPlan,
+    params: Params<'_>,
+    parts: &Parts,
+    body: &mut Body,
+    (cx, id): (Cx, &RequestId),
+) -> Result<Response<Body>> {
+    let takes = plan.takes_body() && !body.is_end_stream();
+    let bytes = if takes { body::read(std::mem::take(body), mounted.endpoint.policy.max_body).await? } else { Bytes::new() };
+    let from = cx.address();
+    let answer = plan.run((cx, app.adapters.clone(), id), params, parts, from, &bytes).await;
+    if !body.is_end_stream() {
+        body::drain(body).await;
+    }
+    answer
 }
 
 /// Hands a request to the user's function.

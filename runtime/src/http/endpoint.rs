@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path;
+use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 use crate::entity::{Entity, FieldType, PageArgs, SourceLine};
 use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg, Sql};
@@ -31,6 +32,8 @@ pub struct Endpoint {
     pub at: SourceLine,
     /// Replaces the executor; parsing, validation and projection stay.
     pub run: Option<Override>,
+    /// What a plugin's route does.
+    pub(crate) plugin: Option<PluginHandler>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -54,7 +57,7 @@ impl Endpoint {
             && match self.action {
                 Action::Get | Action::List => true,
                 Action::Operation(spec, _) => self.method == Method::Get && matches!(spec.kind.name(), "lookup" | "search"),
-                Action::Create | Action::Update | Action::Delete | Action::Extra(_) => false,
+                Action::Create | Action::Update | Action::Delete | Action::Extra(_) | Action::Plugin(_) => false,
             }
     }
 }
@@ -77,9 +80,19 @@ pub enum Action {
     Operation(&'static OpSpec, bool),
     /// A function of the user.
     Extra(ExtraRouteSpec),
+    /// A route of a plugin.
+    Plugin(&'static RouteDesc),
 }
 
 impl Action {
+    /// What a plugin says of it.
+    pub fn described(&self) -> Option<&'static RouteDesc> {
+        match self {
+            Self::Plugin(desc) => Some(desc),
+            _ => None,
+        }
+    }
+
     /// `create`, `list` and so on, or the name of the operation or function.
     pub fn name(&self) -> &'static str {
         match self {
@@ -90,6 +103,7 @@ impl Action {
             Self::Delete => "delete",
             Self::Operation(spec, _) => spec.name,
             Self::Extra(spec) => spec.name,
+            Self::Plugin(desc) => desc.name,
         }
     }
 }
@@ -276,6 +290,22 @@ pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<End
     out
 }
 
+/// What a plugin mounts.
+pub(crate) fn plugin_endpoints(routes: Vec<PluginRoute>) -> Vec<Endpoint> {
+    let endpoint = |route: PluginRoute| Endpoint {
+        method: route.desc.method,
+        path: route.path,
+        table: None,
+        action: Action::Plugin(route.desc),
+        policy: Policy::effective(route.desc.policy),
+        name: route.desc.name.to_owned(),
+        at: route.desc.at,
+        run: None,
+        plugin: Some(route.run),
+    };
+    routes.into_iter().filter(|route| !route.desc.policy.disabled).map(endpoint).collect()
+}
+
 fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
     let desc = entry.desc;
     let base = path::join(&path::join(mount, desc.parent_path.unwrap_or_default()), desc.path);
@@ -300,6 +330,7 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
             name: name.to_owned(),
             at: desc.at,
             run: None,
+            plugin: None,
         });
     }
     for spec in entry.mounted() {
@@ -316,6 +347,7 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
                 name: spec.name.to_owned(),
                 at: spec.at,
                 run: None,
+                plugin: None,
             });
         }
     }
@@ -332,6 +364,7 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
             name: extra.name.to_owned(),
             at: extra.at,
             run: None,
+            plugin: None,
         });
     }
 }

@@ -166,7 +166,7 @@ fn subject(endpoint: &Endpoint) -> Subject {
         Action::List => Subject::Records,
         Action::Get | Action::Update | Action::Delete => Subject::Record,
         Action::Operation(spec, _) => spec.subject(),
-        Action::Extra(_) => Subject::Foreign,
+        Action::Extra(_) | Action::Plugin(_) => Subject::Foreign,
     }
 }
 
@@ -180,5 +180,6 @@ fn route(endpoint: &Endpoint) -> &'static str {
         Action::Delete => "delete",
         Action::Operation(spec, _) => spec.name,
         Action::Extra(spec) => spec.name,
+        Action::Plugin(desc) => desc.name,
     }
 }

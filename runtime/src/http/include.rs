@@ -115,6 +115,7 @@ impl Level {
                 name: relation.name.to_owned(),
                 at: other.desc.at,
                 run: None,
+                plugin: None,
             };
             let gates = Gates::new(&route, &state.auth, &state.registry).map_err(|missing| format!("{name} {}", missing.join(", and ")))?;
             let gate = Gate { check, roles: policy.roles, require_role: Arc::clone(&state.auth.require_role), gates };

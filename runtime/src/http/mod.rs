@@ -42,6 +42,8 @@ mod operation;
 mod path;
 #[cfg(feature = "server")]
 mod permitted;
+#[cfg(feature = "server")]
+mod plugged;
 mod policy;
 #[cfg(feature = "server")]
 mod precondition;
@@ -65,6 +67,8 @@ pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Reso
 #[cfg(feature = "server")]
 pub use cors::Cors;
 #[cfg(feature = "server")]
+pub(crate) use endpoint::plugin_endpoints;
+#[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
@@ -81,6 +85,8 @@ pub(crate) use host::refused as refused_host;
 pub use idempotency::Claims;
 #[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
+#[cfg(feature = "server")]
+pub use plugged::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput};
 pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};

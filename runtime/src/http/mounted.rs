@@ -13,6 +13,7 @@ use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
+use super::plugged::PluggedPlan;
 use super::rate::Limiter;
 use super::router::HttpState;
 use crate::entity::ScopeFrom;
@@ -44,6 +45,8 @@ pub(super) enum Plan {
     Entity(Box<Target>, EntityPlan),
     /// The user's function, in a router that knows its path alone, so that extractors see the user's own parameter names.
     Extra(axum::Router),
+    /// A plugin's function.
+    Plugged(Box<PluggedPlan>),
 }
 
 /// The call of an entity that a route makes.
@@ -116,6 +119,10 @@ impl Plan {
             Action::Extra(spec) => {
                 let route = axum::routing::any(spec.handler);
                 return Ok(Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable())));
+            }
+            Action::Plugin(desc) => {
+                let run = endpoint.plugin.clone().ok_or_else(|| refuse(endpoint, "has no function"))?;
+                return Ok(Self::Plugged(Box::new(PluggedPlan::new(desc, run)?)));
             }
         };
         let table = table()?;

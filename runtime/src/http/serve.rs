@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::body;
 use super::cors::Grant;
 use super::dispatch;
-use super::endpoint::Policy;
+use super::endpoint::{Action, Policy};
 use super::guard::guarded;
 use super::mounted::Mounted;
 use super::request_id::{self, RequestId};
@@ -183,6 +183,14 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     }
     if mounted.is_some_and(|m| m.endpoint.policy.deprecated) {
         headers.insert(DEPRECATION, TRUE);
+    }
+    if let Some(Action::Plugin(desc)) = mounted.map(|m| m.endpoint.action) {
+        for (name, value) in desc.headers {
+            let name = HeaderName::from_static(name);
+            if !headers.contains_key(&name) {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+        }
     }
     if let Some(grant) = grant {
         grant.apply(response.status(), response.headers_mut());

@@ -168,6 +168,13 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     if let Action::Extra(_) = endpoint.action {
         return out;
     }
+    if let Action::Plugin(desc) = endpoint.action {
+        out.extend_from_slice(desc.errors);
+        // Every one of them judges its query, and most are called by those whose credential could not be checked.
+        out.extend([Code::ValidationFailed, Code::UnknownParameter, Code::Unavailable]);
+        out.extend(desc.body.iter().flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]));
+        return out;
+    }
     out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnknownParameter, Code::UnsupportedMediaType, Code::Unavailable]);
     if let Some(table) = endpoint.table.as_ref().filter(|table| table.is_guarded()) {
         let by_caller = table.desc.tenant.is_some() || table.desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)));
@@ -210,7 +217,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
                 out.push(Code::InvalidCursor);
             }
         }
-        Action::Extra(_) => {}
+        Action::Extra(_) | Action::Plugin(_) => {}
     }
     out
 }

@@ -10,6 +10,7 @@ mod names;
 mod narrowed;
 mod operation;
 mod parameters;
+mod plugged;
 mod related;
 mod repeat;
 mod schema;

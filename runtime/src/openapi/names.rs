@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value as Json, json};
 
 use crate::entity::EntityDesc;
-use crate::http::Endpoint;
+use crate::http::{Action, Endpoint};
 
 /// Hands out names; each is given once.
 pub(super) struct Names {
@@ -48,7 +48,10 @@ impl Names {
         let route = camel(&endpoint.name);
         let name = match &endpoint.table {
             Some(table) => format!("{}_{route}{suffix}", lower_first(self.schema(table.desc))),
-            None => format!("{route}{suffix}"),
+            None => match endpoint.action {
+                Action::Plugin(desc) => format!("{}_{route}{suffix}", camel(desc.of)),
+                _ => format!("{route}{suffix}"),
+            },
         };
         let numbered = (2..).map(|n: u32| format!("{name}_{n}"));
         let free = std::iter::once(name.clone()).chain(numbered).find(|n| !self.operations.contains(n)).unwrap_or(name);
@@ -67,7 +70,9 @@ impl Names {
             }
             tag
         });
-        tags.collect()
+        let mut plugins: Vec<&str> = endpoints.iter().filter_map(|e| Some(e.action.described()?.of)).collect();
+        plugins.dedup();
+        tags.chain(plugins.into_iter().map(|plugin| json!({ "name": plugin }))).collect()
     }
 }
 

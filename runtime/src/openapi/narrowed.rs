@@ -35,7 +35,7 @@ pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut 
             Answer::Record | Answer::RecordOrNull | Answer::List | Answer::Records | Answer::Upserted { .. } => false,
             _ => return entity.into(),
         },
-        Action::Delete | Action::Extra(_) => return entity.into(),
+        Action::Delete | Action::Extra(_) | Action::Plugin(_) => return entity.into(),
     };
     let name = format!("{entity}{}Record", names::pascal(&endpoint.name));
     components.schemas.insert(name.clone(), schema::record(table.desc, |field| fields.contains(&field.name)));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, gates, narrowed, parameters, reference, related, repeat};
+use super::{Components, errors, gates, narrowed, parameters, plugged, reference, related, repeat};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, AuthDesc, Endpoint};
@@ -33,6 +33,9 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
         "security": security(endpoint),
         "x-linchpin-kind": kind(endpoint),
     });
+    if let Action::Plugin(desc) = endpoint.action {
+        out["tags"] = json!([desc.of]);
+    }
     if let Some(table) = &endpoint.table {
         out["tags"] = json!([names.schema(table.desc)]);
     }
@@ -64,6 +67,7 @@ fn kind(endpoint: &Endpoint) -> &'static str {
         Action::Delete => "delete",
         Action::Operation(spec, _) => spec.kind.name(),
         Action::Extra(_) => "route",
+        Action::Plugin(_) => "plugin",
     }
 }
 
@@ -102,6 +106,7 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
         Action::Delete => format!("Removes a record of {entity}."),
         Action::Operation(spec, _) => spec.doc.trim().to_owned(),
         Action::Extra(spec) => spec.doc.trim().to_owned(),
+        Action::Plugin(desc) => desc.doc.trim().to_owned(),
     };
     if let Some(first) = doc.lines().next() {
         out["summary"] = json!(first.trim());
@@ -112,6 +117,9 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
 }
 
 fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components) -> Option<Json> {
+    if let Action::Plugin(desc) = endpoint.action {
+        return plugged::request_body(desc, components);
+    }
     let table = endpoint.table.as_ref()?;
     let entity = names.schema(table.desc).to_owned();
     let (schema, required) = match endpoint.action {
@@ -185,6 +193,11 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
         out.insert("default".to_owned(), json!({ "description": "As the function answers.", "headers": header_map(&[]) }));
         errors::add(endpoint, head, &mut out, components);
         repeat::describe(endpoint, &mut out);
+        return Json::Object(out);
+    }
+    if let Action::Plugin(desc) = endpoint.action {
+        plugged::responses(desc, &mut out);
+        errors::add(endpoint, head, &mut out, components);
         return Json::Object(out);
     }
     let Some(table) = &endpoint.table else { return Json::Object(out) };
@@ -289,7 +302,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 _ => ("200", answer(description, headers, schema)),
             }
         }
-        Action::Extra(_) => return Json::Object(out),
+        Action::Extra(_) | Action::Plugin(_) => return Json::Object(out),
     };
     if head {
         out.insert("200".to_owned(), json!({ "description": "There is one.", "headers": header_map(&[]) }));

@@ -12,6 +12,9 @@ use crate::operation::{Answer, Method, ParamSpec, Place};
 pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     let endpoint = parts.endpoint;
     let mut out = path(parts);
+    if let Action::Plugin(desc) = endpoint.action {
+        out.extend(super::plugged::query(desc));
+    }
     let Some(table) = &endpoint.table else { return out };
     match endpoint.action {
         Action::List => {

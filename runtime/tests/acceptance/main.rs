@@ -26,6 +26,7 @@ mod on_delete;
 mod operations;
 mod permission_cost;
 mod permissions;
+mod plugged;
 mod policy;
 mod provider;
 mod provider_fixture;

@@ -58,6 +58,8 @@ pub(crate) fn applies(endpoint: &Endpoint) -> bool {
         Action::List | Action::Get => false,
         Action::Operation(spec, _) => !spec.kind.reads(),
         Action::Extra(_) => endpoint.method != Method::Get,
+        // Their answers may hold what must not be kept.
+        Action::Plugin(_) => false,
     }
 }
 

@@ -1,0 +1,107 @@
+//! A call of a plugin's route, and its answer.
+
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use axum::response::IntoResponse;
+use serde::Serialize;
+
+use super::desc;
+use crate::entity::FieldType;
+use crate::http::RequestId;
+use crate::http::response;
+use crate::resource::Adapters;
+use crate::{Cx, Error, Result, Value};
+
+/// A call that policy has let through and whose input has been judged.
+#[derive(Debug)]
+pub struct PluginCall {
+    /// Who calls, when, under which request.
+    pub cx: Cx,
+    /// Typed access to every adapter of the app.
+    pub adapters: Adapters,
+    /// The method as sent.
+    pub method: Method,
+    /// The headers as sent.
+    pub headers: HeaderMap,
+    /// The other end of the connection, which may be a proxy.
+    pub from: Option<IpAddr>,
+    /// The id of the request.
+    pub request_id: RequestId,
+    pub(super) params: Vec<String>,
+    pub(super) query: Vec<Option<Value>>,
+}
+
+impl PluginCall {
+    /// A parameter of the path by its position, decoded.
+    pub fn param(&self, position: usize) -> &str {
+        self.params.get(position).map_or("", String::as_str)
+    }
+
+    /// A parameter of the query by its position in the declaration; `None` when it was left out.
+    ///
+    /// # Errors
+    /// `internal` when it is declared with another type.
+    pub fn query<T: FieldType>(&self, position: usize) -> Result<Option<T>> {
+        let value = self.query.get(position).and_then(Option::as_ref);
+        value.map(|value| T::from_value(value.as_ref()).map_err(Error::internal)).transpose()
+    }
+}
+
+/// The answer of a plugin's route.
+#[derive(Debug)]
+pub struct Reply(Response<Body>);
+
+impl Reply {
+    /// A body with every member.
+    ///
+    /// # Errors
+    /// `internal` when it cannot be written as JSON.
+    pub fn json(status: u16, body: &impl Serialize) -> Result<Self> {
+        Self::bytes(status, serde_json::to_vec(body).map_err(Error::internal)?)
+    }
+
+    /// A body without members that are null.
+    ///
+    /// # Errors
+    /// As [`Reply::json`].
+    pub fn sparse(status: u16, body: &impl Serialize) -> Result<Self> {
+        Self::bytes(status, desc::sparse(body)?)
+    }
+
+    fn bytes(status: u16, body: Vec<u8>) -> Result<Self> {
+        Ok(Self(response::json(StatusCode::from_u16(status).map_err(Error::internal)?, body)))
+    }
+
+    /// No body.
+    ///
+    /// # Errors
+    /// `internal` when that is no status.
+    pub fn empty(status: u16) -> Result<Self> {
+        Ok(Self(response::empty(StatusCode::from_u16(status).map_err(Error::internal)?)))
+    }
+
+    /// A refusal that has headers of its own; without any, answer the error itself.
+    pub fn refused(error: Error) -> Self {
+        Self(error.into_response())
+    }
+
+    /// With a header; one of that name is replaced.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers_mut().insert(name, value);
+        self
+    }
+
+    /// With a further header: of `Set-Cookie` there may be several.
+    #[must_use]
+    pub fn and_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers_mut().append(name, value);
+        self
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        self.0
+    }
+}

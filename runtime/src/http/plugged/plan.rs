@@ -1,0 +1,101 @@
+//! A plugin's route in the table: reads and judges what it takes, and calls it.
+
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::http::Response;
+use axum::http::request::Parts;
+
+use super::PluginCall;
+use super::desc::{PluginHandler, RouteDesc};
+use crate::http::request_id::RequestId;
+use crate::http::router::Params;
+use crate::http::{input, path, query};
+use crate::resource::Adapters;
+use crate::validate::{Validator, read_whole};
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// All that can be known before the first call.
+pub(in crate::http) struct PluggedPlan {
+    desc: &'static RouteDesc,
+    rules: Option<Validator>,
+    run: PluginHandler,
+}
+
+impl PluggedPlan {
+    /// # Errors
+    /// When a rule of the body does not compile.
+    pub(in crate::http) fn new(desc: &'static RouteDesc, run: PluginHandler) -> Result<Self> {
+        Ok(Self { desc, rules: desc.body.map(Validator::new).transpose()?, run })
+    }
+
+    /// Whether it has a body to read.
+    pub(in crate::http) fn takes_body(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Answers a call whose body has been read.
+    ///
+    /// # Errors
+    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem, and those of the route.
+    pub(in crate::http) async fn run(
+        &self,
+        (cx, adapters, id): (Cx, Adapters, &RequestId),
+        params: Params<'_>,
+        parts: &Parts,
+        from: Option<IpAddr>,
+        body: &[u8],
+    ) -> Result<Response<Body>> {
+        let mut problems = Vec::new();
+        let query = self.query(parts, &mut problems)?;
+        let body = self.body(&cx, parts, body, &mut problems)?;
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        let texts = (0..params.len()).map(|at| path::decode(params.get(at).unwrap_or_default()).map(std::borrow::Cow::into_owned));
+        let call = PluginCall {
+            // A segment that is no text names nothing.
+            params: texts.collect::<Option<_>>().ok_or_else(Error::not_found)?,
+            query,
+            cx,
+            adapters,
+            method: parts.method.clone(),
+            headers: parts.headers.clone(),
+            from,
+            request_id: id.clone(),
+        };
+        Ok((self.run)(call, body).await?.into_response())
+    }
+
+    fn query(&self, parts: &Parts, problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
+        let fields = self.desc.query;
+        let pairs = query::pairs(parts.uri.query());
+        query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)))?;
+        let mut out = vec![None; fields.len()];
+        for (i, field) in fields.iter().enumerate() {
+            let mut given = pairs.iter().filter(|pair| pair.key == field.wire);
+            match (given.next(), given.next()) {
+                (_, Some(twice)) => problems.push(Problem::new(twice.path(), "duplicate", "must be given once")),
+                (Some(pair), None) => {
+                    out[i] =
+                        query::text(pair, problems).map(str::to_owned).and_then(|text| query::scalar(field, &text, &pair.path(), problems));
+                }
+                (None, None) if field.optional => {}
+                (None, None) => problems.push(Problem::new(query::path(field.wire), "required", "is required")),
+            }
+        }
+        Ok(out)
+    }
+
+    fn body(&self, cx: &Cx, parts: &Parts, bytes: &[u8], problems: &mut Vec<Problem>) -> Result<Option<String>> {
+        let (Some(desc), Some(rules)) = (self.desc.body, &self.rules) else { return Ok(None) };
+        input::declared(&parts.headers, bytes)?;
+        let value = read_whole(&desc.fields[0], "", self.desc.whole(), bytes, cx.now(), problems)?;
+        let Some(Value::Json(text)) = value else { return Ok(None) };
+        // What is of the right type is judged beside what is not: all of it is told at once.
+        if let Err(error) = rules.check_item(0, &text) {
+            problems.extend_from_slice(error.details());
+        }
+        Ok(Some(text))
+    }
+}

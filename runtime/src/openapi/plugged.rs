@@ -1,0 +1,70 @@
+//! Routes of plugins in the document.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::errors::header_map;
+use super::schema::{self, Object};
+use super::{Components, names, reference};
+use crate::entity::{FieldDesc, Kind};
+use crate::http::{AnswerDesc, RouteDesc};
+use crate::operation::Shape;
+
+/// What it takes, under a name of its own.
+pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Option<Json> {
+    desc.body?;
+    let fields = desc.body_fields();
+    let mut object = Object::new(fields.iter(), schema::input);
+    if !desc.partial {
+        object.required = fields.iter().filter(|f| is_required(f)).map(|f| f.wire).collect();
+    }
+    object.closed = true;
+    let required = !object.required.is_empty();
+    let name = format!("{}{}Input", names::pascal(desc.of), names::pascal(desc.name));
+    components.schemas.insert(name.clone(), object.finish());
+    let content = json!({ "application/json": { "schema": reference("schemas", &name) } });
+    Some(json!({ "required": required, "content": content }))
+}
+
+fn is_required(field: &FieldDesc) -> bool {
+    !field.optional && !field.default.is_some() && !matches!(field.kind, Kind::StringArray | Kind::Items(_))
+}
+
+/// What it answers when it succeeds: one of several bodies where a status has more than one.
+pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
+    for answer in desc.answers {
+        let status = answer.status.to_string();
+        let same: Vec<&AnswerDesc> = desc.answers.iter().filter(|other| other.status == answer.status).collect();
+        if out.contains_key(&status) {
+            continue;
+        }
+        let text = same.iter().map(|one| one.doc).collect::<Vec<_>>().join(" Or: ");
+        let mut response = json!({ "description": text, "headers": header_map(&[]) });
+        let mut bodies: Vec<Json> = same.iter().filter(|one| !matches!(one.shape, Shape::Nothing)).map(|one| body(one)).collect();
+        let schema = if bodies.len() > 1 { Some(json!({ "anyOf": bodies })) } else { bodies.pop() };
+        if let Some(schema) = schema {
+            response["content"] = json!({ "application/json": { "schema": schema } });
+        }
+        out.insert(status, response);
+    }
+}
+
+fn body(answer: &AnswerDesc) -> Json {
+    let Shape::Object(fields) = answer.shape else { return schema::shape(answer.shape) };
+    if !answer.sparse {
+        return schema::shape(answer.shape);
+    }
+    let mut object = Object::new(fields.iter(), |field| schema::input(&FieldDesc { optional: false, ..*field }));
+    object.required = fields.iter().filter(|f| !f.optional).map(|f| f.wire).collect();
+    object.closed = true;
+    object.finish()
+}
+
+/// The parameters of its query.
+pub(super) fn query(desc: &RouteDesc) -> Vec<Json> {
+    let parameter = |field: &FieldDesc| {
+        let mut out = json!({ "name": field.wire, "in": "query", "schema": schema::bare(field), "required": !field.optional });
+        schema::describe(&mut out, field.doc);
+        out
+    };
+    desc.query.iter().map(parameter).collect()
+}

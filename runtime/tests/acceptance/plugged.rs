@@ -1,0 +1,158 @@
+//! Described routes of plugins: policy, input, answers and the document are those of every other route.
+
+#![allow(missing_docs)] // a fixture
+
+use linchpin::entity::{FieldDesc, Kind};
+use linchpin::http::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply as Answer, Route, RouteInput};
+use linchpin::{Code, Embedded, Plugin};
+use serde_json::json;
+
+use crate::fixture::BLOG;
+use crate::server::Server;
+
+#[derive(Embedded)]
+pub struct Greet {
+    #[field(length = 2..=20)]
+    pub name: String,
+    #[field(length = ..=5)]
+    pub title: Option<String>,
+    #[field(default = 1, range = 1..=3)]
+    pub times: i64,
+}
+
+#[derive(Embedded)]
+pub struct Greeting {
+    pub text: String,
+    pub note: Option<String>,
+}
+
+const BUSY: Code = Code::Other(409, "busy");
+
+/// What every route of the plugin shares.
+const fn shared<I: RouteInput>(route: Route<I>) -> Route<I> {
+    route.of("greeter").headers(&[("cache-control", "no-store"), ("referrer-policy", "no-referrer")]).max_body(512)
+}
+
+static GREET: Route<Greet> = shared(Route::post("greet", "greet"))
+    .doc("Greets somebody.")
+    .public()
+    .answers(&[AnswerDesc::sparse::<Greeting>(200, "The greeting.")])
+    .errors(&[BUSY]);
+static CHANGE: Route<Partial<Greet>> =
+    shared(Route::patch("change", "greet")).doc("Changes the greeting.").answers(&[AnswerDesc::of::<Greeting>(200, "As it is now.")]);
+static AGAIN: Route<Nothing> = shared(Route::post("again", "greet/{who}/again"))
+    .doc("Greets again.")
+    .public()
+    .query(&[FieldDesc::new("often", "often", "often", Kind::Integer, true)])
+    .answers(&[AnswerDesc::empty(204, "Done.")]);
+
+struct Greeter;
+
+impl Plugin for Greeter {
+    fn name(&self) -> &'static str {
+        "greeter"
+    }
+
+    fn routes(&self) -> Vec<PluginRoute> {
+        vec![
+            GREET.bind("/hello", |call: PluginCall, input: Greet| async move {
+                if input.name == "nobody" {
+                    let refused = Answer::refused(linchpin::Error::new(BUSY, "Busy"));
+                    return Ok(refused.header("x-mood".parse().unwrap(), "bad".parse().unwrap()));
+                }
+                let who = call.cx.get_actor().and_then(|a| a.id.clone());
+                Answer::sparse(200, &Greeting { text: format!("{} {}", input.name, input.times), note: who.or(input.title) })
+            }),
+            CHANGE.bind("/hello", |_, mut input: Partial<Greet>| async move {
+                let title: Option<Option<String>> = input.take("title")?;
+                let text = match title {
+                    None => "kept".to_owned(),
+                    Some(None) => "removed".to_owned(),
+                    Some(Some(title)) => title,
+                };
+                Answer::json(200, &Greeting { text, note: None })
+            }),
+            AGAIN.bind("/hello", |call: PluginCall, _| async move {
+                assert_eq!((call.param(0), call.query::<i64>(0)?), ("a/b", Some(7)));
+                Answer::empty(204)
+            }),
+        ]
+    }
+}
+
+async fn server() -> Server {
+    Server::memory_with(&BLOG, |app| app.plugin(Greeter)).await
+}
+
+#[tokio::test]
+async fn input_is_judged_as_that_of_entities() {
+    let server = server().await;
+    let good = server.post("/hello/greet", json!({"name": "Ada"})).await;
+    assert_eq!((good.status, good.json()), (200, json!({"text": "Ada 1"})));
+    let bad = server.post("/hello/greet", json!({"name": "A", "title": "too long", "times": "x", "role": "admin"})).await;
+    for (code, path) in [("min_length", "name"), ("max_length", "title"), ("type", "times"), ("unknown_field", "role")] {
+        bad.problem(code, path);
+    }
+    server.post("/hello/greet", json!({})).await.problem("required", "name");
+    server.post("/hello/greet", json!({"name": null})).await.problem("null_not_allowed", "name");
+    server.post("/hello/greet", json!([])).await.problem("type", "");
+    let typed = |kind: &'static str, body: &'static str| {
+        server.raw("POST", "/hello/greet", if kind.is_empty() { &[] } else { Box::leak(Box::new([("content-type", kind)])) as &[_] }, body)
+    };
+    assert_eq!(typed("text/plain", "{}").await.code(), (415, "unsupported_media_type"));
+    assert_eq!(typed("", "{}").await.code(), (415, "unsupported_media_type"));
+    assert_eq!(typed("application/json", "{bad").await.code(), (400, "malformed_json"));
+    let long = Box::leak(format!("{{\"name\":\"{}\"}}", "x".repeat(600)).into_boxed_str());
+    assert_eq!(typed("application/json", long).await.code(), (413, "body_too_large"));
+    assert_eq!(server.post("/hello/greet?x=1", json!({"name": "Ada"})).await.code(), (400, "unknown_parameter"));
+}
+
+#[tokio::test]
+async fn policy_comes_before_the_body() {
+    let server = server().await;
+    let anonymous = server.raw("PATCH", "/hello/greet", &[("content-type", "application/json")], "{bad").await;
+    assert_eq!(anonymous.code(), (401, "unauthorized"));
+    assert_eq!((anonymous.header("cache-control"), anonymous.header("referrer-policy")), ("no-store".into(), "no-referrer".into()));
+    let token = server.token("ada", &[]);
+    let patch = |body: &'static str| {
+        let headers = Box::leak(Box::new([
+            ("content-type", "application/json"),
+            ("authorization", Box::leak(token.clone().into_boxed_str()) as &str),
+        ]));
+        server.raw("PATCH", "/hello/greet", &*headers, body)
+    };
+    for (body, text) in [("{}", "kept"), (r#"{"title":null}"#, "removed"), (r#"{"title":"Dr"}"#, "Dr")] {
+        let reply = patch(body).await;
+        assert_eq!((reply.status, reply.json()), (200, json!({"text": text, "note": null})), "{body}");
+    }
+    patch(r#"{"name":null,"title":"too long"}"#).await.problem("null_not_allowed", "name");
+}
+
+#[tokio::test]
+async fn answers_paths_and_queries() {
+    let server = server().await;
+    // No body is read: what is sent is none of its business.
+    let done = server.raw("POST", "/hello/greet/a%2Fb/again?often=7", &[], "whatever").await;
+    assert_eq!((done.status, done.header("cache-control")), (204, "no-store".into()));
+    server.raw("POST", "/hello/greet/a/again?often=x", &[], "").await.problem("type", "query:often");
+    let refused = server.post("/hello/greet", json!({"name": "nobody"})).await;
+    assert_eq!((refused.code(), refused.header("x-mood")), ((409, "busy"), "bad".into()));
+    assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
+    assert_eq!(server.get("/hello/greet").await.status, 405);
+}
+
+#[tokio::test]
+async fn the_document_says_what_they_take_and_answer() {
+    let server = server().await;
+    let document = server.get("/openapi.json").await.json();
+    let greet = &document["paths"]["/hello/greet"]["post"];
+    assert_eq!((&greet["operationId"], &greet["tags"], &greet["security"]), (&json!("greeter_greet"), &json!(["greeter"]), &json!([])));
+    assert_eq!(document["components"]["schemas"]["GreeterGreetInput"]["required"], json!(["name"]));
+    let answer = &greet["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!((&answer["required"], &answer["properties"]["note"]["type"]), (&json!(["text"]), &json!("string")));
+    assert!(greet["responses"]["409"].is_object() && greet["responses"]["415"].is_object(), "{greet}");
+    assert_eq!(document["paths"]["/hello/greet"]["patch"]["security"], json!([{"userAuth": []}]));
+    let again = &document["paths"]["/hello/greet/{who}/again"]["post"];
+    assert!(again["requestBody"].is_null() && again["parameters"][1]["name"] == "often", "{again}");
+    assert!(document["tags"].as_array().unwrap().iter().any(|tag| tag["name"] == "greeter"));
+}
