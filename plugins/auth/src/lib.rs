@@ -12,9 +12,14 @@ mod mail;
 mod otp;
 mod password;
 mod recovery;
+mod return_target;
+mod secret;
 mod sms;
 mod totp;
 
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
+pub use identity::{PrimaryField, TrustProxy};
+pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
+pub use totp::TotpAlgorithm;

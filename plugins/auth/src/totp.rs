@@ -1,1 +1,200 @@
-//! Time-based codes of authenticator apps (RFC 6238).
+//! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's; which step may still be used, and
+//! the text that apps scan, are decided here.
+
+#![allow(dead_code)] // routes that use the rest of it are on their way
+
+use linchpin::{Result, Timestamp};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use totp_rs::{Builder, Secret, Totp};
+use zeroize::Zeroizing;
+
+use crate::env::SecureRng;
+use crate::secret::{SecretBytes, SecretText, same};
+
+/// Bytes of a secret: 160 bits, as RFC 4226 recommends.
+const SECRET: usize = 20;
+
+/// What stands for itself in a label or query of the text.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The hash of the codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TotpAlgorithm {
+    /// What every app knows.
+    #[default]
+    Sha1,
+    /// For apps that are known to read it.
+    Sha256,
+    /// For apps that are known to read it.
+    Sha512,
+}
+
+impl TotpAlgorithm {
+    /// The name in the text that apps scan, and in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+        }
+    }
+
+    const fn library(self) -> totp_rs::Algorithm {
+        match self {
+            Self::Sha1 => totp_rs::Algorithm::SHA1,
+            Self::Sha256 => totp_rs::Algorithm::SHA256,
+            Self::Sha512 => totp_rs::Algorithm::SHA512,
+        }
+    }
+}
+
+/// How codes are made: `mfa.totp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TotpRules {
+    pub(crate) algorithm: TotpAlgorithm,
+    /// 6 to 8.
+    pub(crate) digits: u8,
+    /// Seconds of a step.
+    pub(crate) period: u32,
+    /// Steps before and after the present one that are accepted: 0 or 1.
+    pub(crate) window: u8,
+}
+
+impl Default for TotpRules {
+    fn default() -> Self {
+        Self { algorithm: TotpAlgorithm::Sha1, digits: 6, period: 30, window: 1 }
+    }
+}
+
+/// A fresh secret.
+///
+/// # Errors
+/// When there is no randomness.
+pub(crate) fn secret(rng: &dyn SecureRng) -> Result<SecretBytes> {
+    let mut bytes = Zeroizing::new([0u8; SECRET]);
+    rng.fill(&mut *bytes)?;
+    Ok(SecretBytes::new(bytes.to_vec()))
+}
+
+/// The secret as its owner types it.
+pub(crate) fn base32(secret: &SecretBytes) -> SecretText {
+    SecretText::new(Secret::from(secret.expose().to_vec()).to_base32())
+}
+
+impl TotpRules {
+    /// The text that apps scan. Every parameter is named: some apps guess others than the defaults of the specification.
+    pub(crate) fn uri(self, issuer: &str, account: &str, secret: &SecretBytes) -> SecretText {
+        let [issuer, account] = [issuer, account].map(|part| utf8_percent_encode(part, PLAIN));
+        let (algorithm, digits, period) = (self.algorithm.name(), self.digits, self.period);
+        let secret = base32(secret);
+        let secret = secret.expose();
+        SecretText::new(format!(
+            "otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}&algorithm={algorithm}&digits={digits}&period={period}"
+        ))
+    }
+
+    /// The step that a code belongs to, if it may be used now: within the window and later than the last one used. The caller
+    /// stores it under the condition that no later one is stored, which makes each code work once.
+    pub(crate) fn step(self, secret: &SecretBytes, typed: &str, now: Timestamp, last: Option<i64>) -> Option<i64> {
+        let totp = self.totp(secret);
+        let code = Zeroizing::new(typed.chars().filter(|c| *c != ' ').collect::<String>());
+        let present = now.millis().div_euclid(1000).div_euclid(i64::from(self.period));
+        let window = i64::from(self.window);
+        let mut found = None;
+        // Every step is tried, so that time does not tell which one was right.
+        for step in present - window..=present + window {
+            let Ok(instant) = u64::try_from(step * i64::from(self.period)) else { continue };
+            let right = same(totp.generate(instant).to_string().as_bytes(), code.as_bytes());
+            if right && last.is_none_or(|last| step > last) {
+                found = found.or(Some(step));
+            }
+        }
+        found
+    }
+
+    fn totp(self, secret: &SecretBytes) -> Totp {
+        Builder::new()
+            .with_algorithm(self.algorithm.library())
+            .with_digits(self.digits)
+            .with_step_duration(u64::from(self.period))
+            .with_secret(secret.expose().to_vec())
+            // Its own checks concern labels, which are made above, and what the configuration has checked.
+            .build_noncompliant()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::env::Env;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn rfc(length: usize) -> SecretBytes {
+        SecretBytes::new(b"1234567890".iter().copied().cycle().take(length).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_vectors_of_the_rfc() {
+        let cases = [(59, "94287082", "46119246", "90693936"), (1_111_111_109, "07081804", "68084774", "25091201")];
+        for (seconds, sha1, sha256, sha512) in cases {
+            for (algorithm, length, code) in
+                [(TotpAlgorithm::Sha1, 20, sha1), (TotpAlgorithm::Sha256, 32, sha256), (TotpAlgorithm::Sha512, 64, sha512)]
+            {
+                let rules = TotpRules { algorithm, digits: 8, window: 0, ..TotpRules::default() };
+                assert_eq!(rules.step(&rfc(length), code, at(seconds), None), Some(seconds / 30), "{algorithm:?} {seconds}");
+                assert_eq!(rules.step(&rfc(length), code, at(seconds + 30), None), None);
+            }
+        }
+    }
+
+    #[test]
+    fn one_step_before_and_after_and_never_twice() {
+        let rules = TotpRules::default();
+        let secret = rfc(20);
+        let code = |step: u64| rules.totp(&secret).generate(step * 30).to_string();
+        let now = at(1000 * 30 + 7);
+        for (step, accepted) in [(998, false), (999, true), (1000, true), (1001, true), (1002, false)] {
+            assert_eq!(rules.step(&secret, &code(step), now, None).is_some(), accepted, "{step}");
+        }
+        assert_eq!(rules.step(&secret, &code(1000), now, Some(1000)), None, "replay");
+        assert_eq!(rules.step(&secret, &code(999), now, Some(1000)), None, "earlier than one that was used");
+        assert_eq!(rules.step(&secret, &code(1001), now, Some(1000)), Some(1001));
+    }
+
+    #[test]
+    fn the_text_names_everything_and_escapes_labels() {
+        let uri = TotpRules::default().uri("Ac me: & Söhne", "a+b@x.test?y", &rfc(20));
+        assert_eq!(
+            uri.expose(),
+            "otpauth://totp/Ac%20me%3A%20%26%20S%C3%B6hne:a%2Bb%40x.test%3Fy?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\
+             &issuer=Ac%20me%3A%20%26%20S%C3%B6hne&algorithm=SHA1&digits=6&period=30"
+        );
+    }
+
+    #[test]
+    fn secrets_have_160_bits_and_differ() {
+        let rng = Env::system().rng;
+        let (a, b) = (secret(&*rng).unwrap(), secret(&*rng).unwrap());
+        assert_eq!((a.expose().len(), base32(&a).expose().len()), (20, 32));
+        assert_ne!(a, b);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_codes_and_times_are_answered(typed: String, millis: i64, last: Option<i64>) {
+            let _ = TotpRules::default().step(&rfc(20), &typed, Timestamp::from_millis(millis), last);
+        }
+
+        #[test]
+        fn only_digits_of_the_right_length_pass(typed in "[+0 -]{0,7}[0-9]{0,5}") {
+            let plain: String = typed.chars().filter(|c| *c != ' ').collect();
+            let passes = TotpRules::default().step(&rfc(20), &typed, at(59), None).is_some();
+            prop_assert!(!passes || (plain.len() == 6 && plain.bytes().all(|b| b.is_ascii_digit())));
+        }
+    }
+}

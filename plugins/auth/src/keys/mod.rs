@@ -1,5 +1,5 @@
 //! Keys: those that sign, and those that are derived for everything else.
 
-mod data;
-mod derive;
+pub(crate) mod data;
+pub(crate) mod derive;
 mod signing;

@@ -1,0 +1,203 @@
+//! Where a request comes from, as far as proxies in front are trusted. The only place that reads `X-Forwarded-For`.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+
+/// Whose word about the client's address counts: `security.trustProxy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TrustProxy {
+    /// Nobody's: the address of the connection is the client's.
+    #[default]
+    Nobody,
+    /// This many proxies stand in front, each of which adds the address it saw.
+    Hops(u8),
+    /// Whatever in these networks adds an address is a proxy.
+    Networks(Vec<IpNet>),
+}
+
+impl TrustProxy {
+    /// Reads the configured form: `false`, a number from 1 to 10, or networks separated by commas.
+    ///
+    /// # Errors
+    /// Why it is none of them.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("false") {
+            return Ok(Self::Nobody);
+        }
+        if let Ok(hops) = text.parse::<u32>() {
+            return match u8::try_from(hops) {
+                Ok(hops @ 1..=10) => Ok(Self::Hops(hops)),
+                _ => Err("must be between 1 and 10 hops".into()),
+            };
+        }
+        let networks =
+            text.split(',').map(str::trim).map(|one| network(one).ok_or_else(|| format!("`{one}` is not a network such as 10.0.0.0/8")));
+        networks.collect::<Result<_, _>>().map(Self::Networks)
+    }
+
+    /// The client's address: that of the connection, or what trusted proxies say. `forwarded` are the values of all
+    /// `X-Forwarded-For` headers in their order. Whatever cannot be read gives the address of the connection.
+    pub(crate) fn client<'a>(&self, socket: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
+        let socket = plain(socket);
+        let mut chain = forwarded.rev().flat_map(|line| line.rsplit(|b| *b == b','));
+        match self {
+            Self::Nobody => socket,
+            Self::Hops(hops) => chain.nth(usize::from(hops.saturating_sub(1))).and_then(entry).unwrap_or(socket),
+            Self::Networks(networks) => {
+                let trusted = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
+                let mut client = socket;
+                while trusted(client) {
+                    match chain.next().map(entry) {
+                        Some(Some(next)) => client = next,
+                        Some(None) => return socket,
+                        // Everybody in the chain is trusted: the first of them asked.
+                        None => return client,
+                    }
+                }
+                client
+            }
+        }
+    }
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// An entry of the header, without port and zone.
+fn entry(bytes: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_matches([' ', '\t']);
+    let address = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (inside, port) = rest.split_once(']')?;
+            if !(port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok()) {
+                return None;
+            }
+            IpAddr::V6(without_zone(inside)?)
+        }
+        None => match text.parse::<SocketAddr>() {
+            Ok(with_port) => with_port.ip(),
+            Err(_) => text.parse().ok().or_else(|| without_zone(text).map(IpAddr::V6))?,
+        },
+    };
+    Some(plain(address))
+}
+
+fn without_zone(text: &str) -> Option<Ipv6Addr> {
+    text.split_once('%').map_or(text, |(address, _)| address).parse().ok()
+}
+
+/// An IPv4 address that came in IPv6 clothes is that IPv4 address.
+fn plain(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// What an address is counted as: an IPv6 client has at least a /64 to choose from.
+pub(crate) fn counted_as(address: IpAddr) -> String {
+    match plain(address) {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => {
+            let network = Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX));
+            format!("{network}/64")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn client(trust: &str, socket: &str, headers: &[&str]) -> String {
+        let trust = TrustProxy::parse(trust).unwrap();
+        trust.client(socket.parse().unwrap(), headers.iter().map(|h| h.as_bytes())).to_string()
+    }
+
+    #[test]
+    fn nobody_is_believed_by_default() {
+        assert_eq!(client("false", "9.9.9.9", &["1.1.1.1, 2.2.2.2"]), "9.9.9.9");
+        assert_eq!(client("false", "::ffff:9.9.9.9", &[]), "9.9.9.9");
+    }
+
+    #[test]
+    fn hops_count_from_the_right_over_all_lines() {
+        let chain = &["1.1.1.1, 2.2.2.2"][..];
+        assert_eq!(client("1", "9.9.9.9", chain), "2.2.2.2");
+        assert_eq!(client("2", "9.9.9.9", chain), "1.1.1.1");
+        assert_eq!(client("3", "9.9.9.9", chain), "9.9.9.9", "shorter chain");
+        assert_eq!(client("2", "9.9.9.9", &["1.1.1.1", "2.2.2.2"]), "1.1.1.1");
+        assert_eq!(client("1", "9.9.9.9", &[]), "9.9.9.9");
+        for invalid in
+            ["unknown", "", "1.1.1", "1.1.1.1.1", "_hidden", "1.1.1.1:99999", "[::1", "[1.1.1.1]", "::1]:80", "1.1.1.1 2.2.2.2", "[::1]x"]
+        {
+            assert_eq!(client("1", "9.9.9.9", &[&format!("1.1.1.1, {invalid}")]), "9.9.9.9", "{invalid}");
+        }
+    }
+
+    #[test]
+    fn ports_and_zones_are_stripped() {
+        for (entry, address) in [
+            ("1.1.1.1:443", "1.1.1.1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("fe80::1%eth0", "fe80::1"),
+            ("[fe80::1%25eth0]:80", "fe80::1"),
+            ("::ffff:1.2.3.4", "1.2.3.4"),
+            ("\t2001:DB8::1 ", "2001:db8::1"),
+        ] {
+            assert_eq!(client("1", "9.9.9.9", &[entry]), address, "{entry}");
+        }
+    }
+
+    #[test]
+    fn networks_are_skipped_from_the_right() {
+        let trust = "10.0.0.0/8, 2001:db8::/32, 192.0.2.7";
+        assert_eq!(client(trust, "10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"]), "1.1.1.1");
+        assert_eq!(client(trust, "2001:db8::5", &["1.1.1.1, 192.0.2.7"]), "1.1.1.1");
+        assert_eq!(client(trust, "8.8.8.8", &["1.1.1.1"]), "8.8.8.8", "the connection itself is no proxy");
+        assert_eq!(client(trust, "10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3", "all are trusted");
+        assert_eq!(client(trust, "10.0.0.1", &["1.1.1.1, nonsense"]), "10.0.0.1");
+        assert_eq!(client(trust, "10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client(trust, "::ffff:10.0.0.1", &["1.1.1.1"]), "1.1.1.1");
+    }
+
+    #[test]
+    fn settings_that_mean_nothing_are_refused() {
+        for text in ["0", "11", "-1", "true", "10.0.0.0/33", "10.0.0.0/8,", "proxy.internal", ""] {
+            assert!(TrustProxy::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(TrustProxy::parse("10"), Ok(TrustProxy::Hops(10)));
+    }
+
+    #[test]
+    fn a_customer_of_ipv6_is_one() {
+        let key = |text: &str| counted_as(text.parse().unwrap());
+        assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        assert_eq!(key("1.2.3.4"), "1.2.3.4");
+        assert_eq!(key("::ffff:1.2.3.4"), "1.2.3.4");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_headers_are_answered(lines: Vec<Vec<u8>>, hops in 1u8..=10) {
+            let socket = "9.9.9.9".parse().unwrap();
+            let lines = || lines.iter().map(Vec::as_slice);
+            TrustProxy::Hops(hops).client(socket, lines());
+            TrustProxy::parse("0.0.0.0/0,::/0").unwrap().client(socket, lines());
+        }
+
+        #[test]
+        fn what_the_client_writes_in_front_changes_nothing(front in "[ -~]{0,40}", hops in 1u8..=3) {
+            let real = "1.1.1.1, 2.2.2.2, 3.3.3.3";
+            let trust = TrustProxy::Hops(hops);
+            let socket = "9.9.9.9".parse().unwrap();
+            let forged = format!("{front},{real}");
+            prop_assert_eq!(trust.client(socket, [real.as_bytes()].into_iter()), trust.client(socket, [forged.as_bytes()].into_iter()));
+        }
+    }
+}

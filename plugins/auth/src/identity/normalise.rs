@@ -1,0 +1,237 @@
+//! Identifiers in the one form under which they are looked up, kept unique and counted.
+//!
+//! The form as typed is kept beside it for display. Providers' own rules are nobody's business: dots and `+tag` are significant.
+
+use linchpin::Problem;
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Most characters of an identifier, before and after.
+const MOST: usize = 254;
+
+/// An identifier in both forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identifier {
+    /// What is compared, indexed and counted.
+    pub(crate) normalised: String,
+    /// What its owner typed, without outer spaces.
+    pub(crate) display: String,
+}
+
+/// Why a text is no identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotOne {
+    code: &'static str,
+    message: &'static str,
+}
+
+impl NotOne {
+    /// The problem at a field.
+    pub(crate) fn at(self, field: &str) -> Problem {
+        Problem::new(field, self.code, self.message)
+    }
+}
+
+const LONG: NotOne = NotOne { code: "max_length", message: "must be at most 254 characters long" };
+const EMAIL: NotOne = NotOne { code: "format", message: "must be an email address" };
+const USERNAME: NotOne = NotOne { code: "format", message: "must be 3 to 64 letters, digits, dots, dashes or underscores" };
+const PHONE: NotOne = NotOne { code: "format", message: "must be a phone number such as +4930123456" };
+
+/// The kind of identifier that accounts are known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrimaryField {
+    /// An email address.
+    #[default]
+    Email,
+    /// 3 to 64 letters, digits, dots, dashes and underscores of ASCII.
+    Username,
+    /// An E.164 number.
+    Phone,
+}
+
+impl PrimaryField {
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Username => "username",
+            Self::Phone => "phone",
+        }
+    }
+
+    /// Reads an identifier of this kind.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(crate) fn parse(self, typed: &str) -> Result<Identifier, NotOne> {
+        match self {
+            Self::Email => email(typed),
+            Self::Username => username(typed),
+            Self::Phone => phone(typed),
+        }
+    }
+}
+
+/// An email address: NFC, lower case, domain in ASCII by UTS 46.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
+    let display = display(typed)?;
+    let (local, domain) = display.split_once('@').ok_or(EMAIL)?;
+    if domain.contains('@') || display.chars().any(|c| c.is_control() || c.is_whitespace() || is_invisible(c)) {
+        return Err(EMAIL);
+    }
+    let domain = idna::domain_to_ascii_strict(domain).map_err(|_| EMAIL)?;
+    let normalised = format!("{}@{domain}", lower(local));
+    if normalised.chars().count() > MOST {
+        return Err(LONG);
+    }
+    // What nobody could send mail to is no address; and what is one line here stays one line in a header.
+    if domain.is_empty() || normalised.parse::<lettre::Address>().is_err() {
+        return Err(EMAIL);
+    }
+    Ok(Identifier { normalised, display })
+}
+
+/// A user name. One script only, and none that looks like another, because it is ASCII.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
+    let display = display(typed)?;
+    if !(3..=64).contains(&display.len()) || !display.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+        return Err(USERNAME);
+    }
+    Ok(Identifier { normalised: display.to_ascii_lowercase(), display })
+}
+
+/// A phone number in E.164: `+` and 7 to 15 digits, the first of which is not zero.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
+    let display = display(typed)?;
+    let digits = display.strip_prefix('+').ok_or(PHONE)?;
+    if !(7..=15).contains(&digits.len()) || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(PHONE);
+    }
+    Ok(Identifier { normalised: display.clone(), display })
+}
+
+/// The text without outer spaces, in NFC.
+fn display(typed: &str) -> Result<String, NotOne> {
+    // Bytes first, so that a hostile text is not even looked at.
+    if typed.len() > 8 * MOST {
+        return Err(LONG);
+    }
+    let text: String = typed.trim().nfc().collect();
+    if text.chars().count() > MOST { Err(LONG) } else { Ok(text) }
+}
+
+/// Lower case that a second time does not change: lowering may take characters apart.
+fn lower(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).nfc().collect()
+}
+
+/// Characters that leave no mark: two addresses that differ in one look the same to everybody.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn two_spellings_of_one_address_are_one() {
+        for (typed, normalised) in [
+            ("alice@example.test", "alice@example.test"),
+            ("  Alice@EXAMPLE.Test \n", "alice@example.test"),
+            ("a.b@gmail.com", "a.b@gmail.com"),
+            ("ab+x@gmail.com", "ab+x@gmail.com"),
+            ("alice@Bücher.example", "alice@xn--bcher-kva.example"),
+            ("alice@bu\u{308}cher.example", "alice@xn--bcher-kva.example"),
+            ("alice@xn--bcher-kva.example", "alice@xn--bcher-kva.example"),
+            ("alice@例え。テスト", "alice@xn--r8jz45g.xn--zckzah"),
+            ("RENE\u{301}@x.test", "ren\u{e9}@x.test"),
+            ("root@localhost", "root@localhost"),
+        ] {
+            assert_eq!(email(typed).map(|i| i.normalised), Ok(normalised.to_owned()), "{typed}");
+        }
+        assert_eq!(email(" Alice@X.test ").unwrap().display, "Alice@X.test");
+    }
+
+    #[test]
+    fn what_is_no_address() {
+        for typed in [
+            "",
+            "x",
+            "@",
+            "a@",
+            "@b.test",
+            "a@b@c.test",
+            "a b@c.test",
+            "a@b .test",
+            "a\n@b.test",
+            "a@b.test\r\nBcc: c@d.test",
+            "a\0@b.test",
+            "a@b..test",
+            "a@-b.test",
+            "a@b_c.test",
+            "a@xn--a.test",
+            "a@b.test\u{200b}",
+            "a\u{200d}b@c.test",
+            "a\u{202e}b@c.test",
+            "<a@b.test>",
+            "a..b@c.test",
+            "a,b@c.test",
+            "a@[127.0.0.1]",
+            "a@b.test.",
+        ] {
+            assert_eq!(email(typed), Err(EMAIL), "{typed:?}");
+        }
+        let long =
+            |n: usize| format!("{}@{}.test", "a".repeat(60), format!("{}.", "b".repeat(60)).repeat(3)).replace(".test", &"x".repeat(n));
+        assert_eq!(email(&format!("{}@x.test", "a".repeat(250))), Err(LONG));
+        assert!(email(&"a".repeat(1 << 20)).is_err() && email(&long(60)).is_err());
+    }
+
+    #[test]
+    fn user_names_and_numbers() {
+        assert_eq!(username(" Alice_S.9- ").unwrap(), Identifier { normalised: "alice_s.9-".into(), display: "Alice_S.9-".into() });
+        for typed in ["ab", "", &"a".repeat(65), "alice smith", "аlice", "alice@x", "ａlice", "alicé"] {
+            assert_eq!(username(typed), Err(USERNAME), "{typed}");
+        }
+        assert_eq!(phone(" +4930123456 ").unwrap().normalised, "+4930123456");
+        for typed in ["4930123456", "+", "+0301234567", "+123456", "+1234567890123456", "+49 30 123456", "+49３０123456", "++4930123456"]
+        {
+            assert_eq!(phone(typed), Err(PHONE), "{typed}");
+        }
+        assert_eq!(PrimaryField::Username.parse("Bob").unwrap().normalised, "bob");
+        assert_eq!(PrimaryField::Email.parse("x").unwrap_err().at("email").path, "email");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_text_is_answered_and_what_passes_is_stable(text in prop_oneof!["\\PC{0,40}", "\\PC{0,12}@\\PC{0,20}", "[a-zA-ZäÄßİıſK.+-]{1,9}@[a-zA-ZäÄßİé-]{1,9}[.][a-z]{2,4}"]) {
+            for field in [PrimaryField::Email, PrimaryField::Username, PrimaryField::Phone] {
+                if let Ok(one) = field.parse(&text) {
+                    prop_assert!(one.normalised.chars().count() <= MOST && !one.normalised.chars().any(char::is_control));
+                    let again = field.parse(&one.normalised).expect("the normalised form is one");
+                    prop_assert_eq!(&again.normalised, &one.normalised);
+                    prop_assert_eq!(&field.parse(&one.display).unwrap().normalised, &one.normalised);
+                }
+            }
+        }
+
+        #[test]
+        fn case_never_matters(local in "[a-z0-9][a-z0-9+]{0,10}", domain in "[a-z]{1,10}[.][a-z]{2,5}") {
+            let address = format!("{local}@{domain}");
+            prop_assert_eq!(email(&address).unwrap().normalised, email(&address.to_uppercase()).unwrap().normalised);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Hashing: Argon2id on threads of its own, a bounded number at once.
+//!
+//! A try costs the same whether the account exists, has no password, or has one: exactly one Argon2id computation.
+
+use std::sync::Arc;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Algorithm, Argon2, Params, Version};
+use linchpin::{Error, Result};
+use tokio::sync::Semaphore;
+
+use super::policy::Password;
+use super::{LegacyVerifier, Verdict};
+use crate::env::SecureRng;
+
+/// Tries that may wait for a free thread; the next is told to come back.
+const QUEUE: usize = 64;
+
+/// Dearest stored parameters that are still computed: a record is data, and may have been imported.
+const DEAREST_KIB: u32 = 1 << 20;
+const MOST_PASSES: u32 = 32;
+
+/// What an Argon2id computation costs: `password.argon2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// KiB of memory.
+    pub m: u32,
+    /// Passes.
+    pub t: u32,
+    /// Lanes.
+    pub p: u32,
+}
+
+impl Default for Argon2Cost {
+    fn default() -> Self {
+        Self { m: 64 * 1024, t: 2, p: 1 }
+    }
+}
+
+impl Argon2Cost {
+    /// The parameters of the library.
+    ///
+    /// # Errors
+    /// Why such a cost cannot be used.
+    pub(crate) fn params(self) -> Result<Params, String> {
+        if self.m < 19_456 || u64::from(self.m) * u64::from(self.t) < 38_912 {
+            return Err("must have m >= 19456 and m * t >= 38912".into());
+        }
+        if self.m > DEAREST_KIB || self.t > MOST_PASSES {
+            return Err(format!("must have m <= {DEAREST_KIB} and t <= {MOST_PASSES}"));
+        }
+        Params::new(self.m, self.t, self.p, Some(32)).map_err(|e| e.to_string())
+    }
+}
+
+/// Hashes passwords and checks them.
+#[derive(Clone)]
+pub(crate) struct Hasher(Arc<Inner>);
+
+struct Inner {
+    params: Params,
+    rng: Arc<dyn SecureRng>,
+    legacy: Vec<Arc<dyn LegacyVerifier>>,
+    /// What is computed for accounts that do not exist or have no password.
+    dummy: String,
+    running: Arc<Semaphore>,
+    admitted: Arc<Semaphore>,
+}
+
+impl Hasher {
+    /// A hasher that computes at most `at_once` hashes at a time.
+    ///
+    /// # Errors
+    /// When there is no randomness for the dummy.
+    pub(crate) fn new(params: Params, at_once: usize, rng: Arc<dyn SecureRng>, legacy: Vec<Arc<dyn LegacyVerifier>>) -> Result<Self> {
+        let mut nobodys = [0; 32];
+        rng.fill(&mut nobodys)?;
+        let dummy = hashed(&params, &*rng, &nobodys)?;
+        Ok(Self(Arc::new(Inner {
+            params,
+            rng,
+            legacy,
+            dummy,
+            running: Arc::new(Semaphore::new(at_once)),
+            admitted: Arc::new(Semaphore::new(at_once + QUEUE)),
+        })))
+    }
+
+    /// The hash of a new password, as a PHC string.
+    ///
+    /// # Errors
+    /// 503 when too many wait.
+    pub(crate) async fn hash(&self, password: Password) -> Result<String> {
+        self.run(move |inner| hashed(&inner.params, &*inner.rng, password.expose().as_bytes())).await
+    }
+
+    /// Tries a password. `stored` is `None` for an account that does not exist or has no password.
+    ///
+    /// # Errors
+    /// 503 when too many wait.
+    pub(crate) async fn verify(&self, password: Password, stored: Option<String>) -> Result<Verdict> {
+        self.run(move |inner| inner.verify(&password, stored.as_deref())).await
+    }
+
+    /// Whether a password is one of these earlier ones, all tried in one place of the queue.
+    ///
+    /// # Errors
+    /// 503 when too many wait.
+    pub(crate) async fn is_one_of(&self, password: Password, earlier: Vec<String>) -> Result<bool> {
+        self.run(move |inner| {
+            for stored in &earlier {
+                if inner.matches(&password, stored)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
+    }
+
+    /// Computes on a thread that may block. The permits go with the work: a caller who leaves frees nothing before it is done.
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Inner) -> Result<T> + Send + 'static) -> Result<T> {
+        let admitted =
+            self.0.admitted.clone().try_acquire_owned().map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
+        let running = self.0.running.clone().acquire_owned().await.map_err(Error::internal)?;
+        let inner = self.0.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _permits = (admitted, running);
+            work(&inner)
+        });
+        done.await.map_err(Error::internal)?
+    }
+}
+
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hasher").field("params", &self.0.params).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn verify(&self, password: &Password, stored: Option<&str>) -> Result<Verdict> {
+        let Some(stored) = stored else {
+            // The answer is known; the work is done all the same.
+            self.matches(password, &self.dummy)?;
+            return Ok(Verdict::Wrong);
+        };
+        if let Some(legacy) = self.legacy.iter().find(|legacy| legacy.recognises(stored)) {
+            if legacy.verify(password.expose(), stored) {
+                return Ok(Verdict::Right { rehashed: Some(hashed(&self.params, &*self.rng, password.expose().as_bytes())?) });
+            }
+            self.matches(password, &self.dummy)?;
+            return Ok(Verdict::Wrong);
+        }
+        if !self.matches(password, stored)? {
+            return Ok(Verdict::Wrong);
+        }
+        let rehashed = if self.is_current(stored) { None } else { Some(hashed(&self.params, &*self.rng, password.expose().as_bytes())?) };
+        Ok(Verdict::Right { rehashed })
+    }
+
+    /// Whether a hash, of this program or an imported one, is that of a password.
+    fn matches(&self, password: &Password, stored: &str) -> Result<bool> {
+        if let Some(legacy) = self.legacy.iter().find(|legacy| legacy.recognises(stored)) {
+            return Ok(legacy.verify(password.expose(), stored));
+        }
+        let unreadable = || Error::internal("a stored password hash can be read neither as Argon2 nor by a legacy verifier");
+        let hash = PasswordHash::new(stored).map_err(|_| unreadable())?;
+        let params = Params::try_from(&hash).map_err(|_| unreadable())?;
+        if params.m_cost() > DEAREST_KIB || params.t_cost() > MOST_PASSES {
+            return Err(Error::internal("a stored password hash asks for more work than is done for any"));
+        }
+        match Argon2::default().verify_password(password.expose().as_bytes(), &hash) {
+            Ok(()) => Ok(true),
+            Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
+            Err(_) => Err(unreadable()),
+        }
+    }
+
+    fn is_current(&self, stored: &str) -> bool {
+        PasswordHash::new(stored).is_ok_and(|hash| {
+            hash.algorithm.as_str() == Algorithm::Argon2id.as_ref()
+                && Params::try_from(&hash).is_ok_and(|p| {
+                    (p.m_cost(), p.t_cost(), p.p_cost()) == (self.params.m_cost(), self.params.t_cost(), self.params.p_cost())
+                })
+        })
+    }
+}
+
+fn hashed(params: &Params, rng: &dyn SecureRng, password: &[u8]) -> Result<String> {
+    let mut salt = [0; 16];
+    rng.fill(&mut salt)?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
+    let hash = argon2.hash_password_with_salt(password, &salt).map_err(|e| Error::internal(e.to_string()))?;
+    Ok(hash.to_string())
+}
+
+#[cfg(test)]
+mod tests;

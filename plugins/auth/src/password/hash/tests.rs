@@ -1,0 +1,161 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+
+use linchpin::Code;
+
+use super::*;
+use crate::env::Env;
+use crate::secret::SecretText;
+
+/// Far below what a configuration may ask for: these tests are about everything but the strength.
+fn cheap(m: u32) -> Params {
+    Params::new(m, 1, 1, Some(32)).unwrap()
+}
+
+fn hasher(legacy: Vec<Arc<dyn LegacyVerifier>>) -> Hasher {
+    Hasher::new(cheap(32), 2, Env::system().rng, legacy).unwrap()
+}
+
+fn password(text: &str) -> Password {
+    Password::tried(&SecretText::new(text), 128).unwrap()
+}
+
+#[tokio::test]
+async fn a_hash_is_salted_argon2id_with_its_parameters() {
+    let hasher = hasher(Vec::new());
+    let (a, b) = (hasher.hash(password("violet otter")).await.unwrap(), hasher.hash(password("violet otter")).await.unwrap());
+    assert!(a.starts_with("$argon2id$v=19$m=32,t=1,p=1$"), "{a}");
+    assert_ne!(a, b);
+    let hash = PasswordHash::new(&a).unwrap();
+    assert_eq!((hash.salt.unwrap().len(), hash.hash.unwrap().len()), (16, 32));
+    assert_eq!(hasher.verify(password("violet otter"), Some(a.clone())).await.unwrap(), Verdict::Right { rehashed: None });
+    assert_eq!(hasher.verify(password("Violet otter"), Some(a)).await.unwrap(), Verdict::Wrong);
+}
+
+#[tokio::test]
+async fn nobody_has_the_dummy_as_password() {
+    let hasher = hasher(Vec::new());
+    assert_eq!(hasher.verify(password("violet otter"), None).await.unwrap(), Verdict::Wrong);
+}
+
+#[tokio::test]
+async fn other_parameters_are_rehashed_after_a_right_password_only() {
+    let before = Hasher::new(cheap(16), 1, Env::system().rng, Vec::new()).unwrap();
+    let stored = before.hash(password("violet otter")).await.unwrap();
+    let now = hasher(Vec::new());
+    assert_eq!(now.verify(password("wrong"), Some(stored.clone())).await.unwrap(), Verdict::Wrong);
+    let Verdict::Right { rehashed: Some(fresh) } = now.verify(password("violet otter"), Some(stored)).await.unwrap() else {
+        panic!("not rehashed")
+    };
+    assert!(fresh.contains("m=32,"), "{fresh}");
+    assert_eq!(now.verify(password("violet otter"), Some(fresh)).await.unwrap(), Verdict::Right { rehashed: None });
+}
+
+/// Passwords that another program kept backwards.
+#[derive(Default)]
+struct Backwards(AtomicUsize);
+
+impl LegacyVerifier for Backwards {
+    fn recognises(&self, stored: &str) -> bool {
+        stored.starts_with("$backwards$")
+    }
+    fn verify(&self, password: &str, stored: &str) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        stored.trim_start_matches("$backwards$").chars().rev().eq(password.chars())
+    }
+}
+
+#[tokio::test]
+async fn an_imported_hash_is_replaced_at_the_first_right_password() {
+    let hasher = hasher(vec![Arc::new(Backwards::default())]);
+    let stored = || Some("$backwards$retto teloiv".to_owned());
+    assert_eq!(hasher.verify(password("wrong"), stored()).await.unwrap(), Verdict::Wrong);
+    let Verdict::Right { rehashed: Some(fresh) } = hasher.verify(password("violet otter"), stored()).await.unwrap() else {
+        panic!("not rehashed")
+    };
+    assert!(fresh.starts_with("$argon2id$"));
+}
+
+#[tokio::test]
+async fn earlier_passwords_are_recognised() {
+    let hasher = hasher(vec![Arc::new(Backwards::default())]);
+    let earlier = vec![hasher.hash(password("first one")).await.unwrap(), "$backwards$eno dnoces".to_owned()];
+    for (text, known) in [("first one", true), ("second one", true), ("third one", false)] {
+        assert_eq!(hasher.is_one_of(password(text), earlier.clone()).await.unwrap(), known, "{text}");
+    }
+    assert!(!hasher.is_one_of(password("first one"), Vec::new()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_hash_that_cannot_be_read_is_an_error_and_never_right() {
+    let hasher = hasher(Vec::new());
+    let dear = "$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE";
+    for stored in ["", "plain", "$1$x$y", "$argon2id$v=19$m=32,t=1,p=1$c2FsdA", dear] {
+        let error = hasher.verify(password("plain"), Some(stored.to_owned())).await.expect_err(stored);
+        assert_eq!(error.code(), Code::Internal, "{stored}");
+        assert!(!format!("{error:?}").contains("c2FsdA"));
+    }
+}
+
+#[test]
+fn cost_has_a_floor_and_a_ceiling() {
+    assert!(Argon2Cost::default().params().is_ok());
+    assert!(Argon2Cost { m: 19_456, t: 2, p: 1 }.params().is_ok());
+    for (m, t, p) in [(19_456, 1, 1), (19_455, 9, 1), (65_536, 0, 1), (65_536, 2, 0), (u32::MAX, 2, 1), (65_536, u32::MAX, 1)] {
+        assert!(Argon2Cost { m, t, p }.params().is_err(), "{m} {t} {p}");
+    }
+}
+
+/// A gate that work waits behind, which counts who came.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    came: AtomicUsize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
+    let hasher = hasher(Vec::new());
+    let gate = Arc::new(Gate::default());
+    let mut tasks = Vec::new();
+    for _ in 0..2 + QUEUE {
+        let (hasher, gate) = (hasher.clone(), gate.clone());
+        tasks.push(tokio::spawn(async move {
+            let work = move |_: &Inner| {
+                gate.came.fetch_add(1, Ordering::SeqCst);
+                let open = gate.open.lock().unwrap();
+                drop(gate.opened.wait_while(open, |open| !*open).unwrap());
+                Ok(())
+            };
+            hasher.run(work).await
+        }));
+    }
+    while hasher.0.admitted.available_permits() > 0 || gate.came.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let refused = hasher.hash(password("violet otter")).await.unwrap_err();
+    assert_eq!((refused.code(), refused.retry_after_seconds()), (Code::Unavailable, Some(1)));
+    assert_eq!(gate.came.load(Ordering::SeqCst), 2, "no more than two compute");
+
+    // Who leaves while waiting makes room.
+    tasks.pop().unwrap().abort();
+    while hasher.0.admitted.available_permits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    *gate.open.lock().unwrap() = true;
+    gate.opened.notify_all();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    assert!(hasher.hash(password("violet otter")).await.is_ok());
+}
+
+#[tokio::test]
+async fn work_that_panics_is_an_error_and_frees_its_place() {
+    let hasher = hasher(Vec::new());
+    for _ in 0..QUEUE * 2 {
+        let result = hasher.run::<()>(|_| panic!("a verifier of somebody else")).await;
+        assert_eq!(result.unwrap_err().code(), Code::Internal);
+    }
+}

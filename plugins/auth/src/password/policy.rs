@@ -1,0 +1,212 @@
+//! What a password must be. It is applied where a password is set, never where one is tried.
+
+use linchpin::{Error, Problem, Result};
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::common::is_common;
+use crate::error::{PASSWORD_TOO_COMMON, refuse_field};
+use crate::identity::fold;
+use crate::secret::SecretText;
+
+/// The field that problems are about.
+pub(crate) const FIELD: &str = "password";
+
+/// Most bytes of a password, after normalisation: work that an attacker can ask for has an end.
+const MOST_BYTES: usize = 512;
+
+/// Characters that may stand beside a name without making a password of it.
+const BESIDE_NAMES: usize = 4;
+
+/// A password in the one form that is hashed: NFC, otherwise as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Password(SecretText);
+
+impl Password {
+    /// A password that is being tried; nothing but its size is checked.
+    ///
+    /// # Errors
+    /// 400 when it is empty or longer than any password can be.
+    pub(crate) fn tried(typed: &SecretText, longest: usize) -> Result<Self> {
+        let password = Self::normalised(typed)?;
+        match password.expose().chars().count() {
+            0 => Err(too("required", "must not be empty")),
+            n if n > longest => Err(too("max_length", format!("must be at most {longest} characters long"))),
+            _ => Ok(password),
+        }
+    }
+
+    fn normalised(typed: &SecretText) -> Result<Self> {
+        // NFC is at most three times as long; what is longer before need not be looked at.
+        if typed.expose().len() > 3 * MOST_BYTES {
+            return Err(too("max_length", format!("must be at most {MOST_BYTES} bytes long")));
+        }
+        let text: String = typed.expose().nfc().collect();
+        let password = Self(text.into());
+        if password.expose().len() > MOST_BYTES {
+            return Err(too("max_length", format!("must be at most {MOST_BYTES} bytes long")));
+        }
+        Ok(password)
+    }
+
+    /// The text that is hashed.
+    pub(crate) fn expose(&self) -> &str {
+        self.0.expose()
+    }
+}
+
+fn too(code: &'static str, message: impl Into<String>) -> Error {
+    Error::invalid(Problem::new(FIELD, code, message))
+}
+
+/// The rules for new passwords.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// Fewest and most characters, counted as code points.
+    pub(crate) length: std::ops::RangeInclusive<usize>,
+    /// Names that anybody would try: of the app and of the relying party.
+    pub(crate) names: Vec<String>,
+}
+
+impl Policy {
+    /// Takes a new password, if it is one. `identifiers` are those of its owner, as typed and as normalised.
+    ///
+    /// What needs a look elsewhere comes after: the history and the breach check.
+    ///
+    /// # Errors
+    /// 400 with the code that says why.
+    pub(crate) fn check(&self, typed: &SecretText, identifiers: &[&str]) -> Result<Password> {
+        let password = Password::normalised(typed)?;
+        let (least, most) = (*self.length.start(), *self.length.end());
+        match password.expose().chars().count() {
+            n if n < least => return Err(too("min_length", format!("must be at least {least} characters long"))),
+            n if n > most => return Err(too("max_length", format!("must be at most {most} characters long"))),
+            _ => {}
+        }
+        if is_common(password.expose()) || self.is_made_of_names(&password, identifiers) {
+            return Err(refuse_field(PASSWORD_TOO_COMMON, FIELD));
+        }
+        Ok(password)
+    }
+
+    fn is_made_of_names(&self, password: &Password, identifiers: &[&str]) -> bool {
+        let locals = identifiers.iter().filter_map(|i| i.split_once('@')).map(|(local, _)| local);
+        let names = self.names.iter().map(String::as_str).chain(identifiers.iter().copied()).chain(locals);
+        let names: Vec<Vec<char>> = names.map(|name| fold(name.trim()).collect()).filter(|name: &Vec<char>| !name.is_empty()).collect();
+        let text: Vec<char> = fold(password.expose()).collect();
+        beside(&text, &names) <= BESIDE_NAMES
+    }
+}
+
+/// Fewest characters of `text` that no name covers, over every way to lay names into it without overlap.
+fn beside(text: &[char], names: &[Vec<char>]) -> usize {
+    let mut fewest = vec![0; text.len() + 1];
+    for end in 1..=text.len() {
+        fewest[end] = fewest[end - 1] + 1;
+        for name in names.iter().filter(|name| text[..end].ends_with(name)) {
+            fewest[end] = fewest[end].min(fewest[end - name.len()]);
+        }
+    }
+    fewest[text.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn policy() -> Policy {
+        Policy { length: 8..=128, names: vec!["Accounts".into(), String::new()] }
+    }
+
+    fn check(password: &str) -> Result<Password> {
+        policy().check(&SecretText::new(password), &["Alice.Smith@example.test", "alice.smith@example.test"])
+    }
+
+    fn code(password: &str) -> (&'static str, &'static str) {
+        let error = check(password).expect_err(password);
+        assert_eq!((error.code().status(), error.details().len(), error.details()[0].path.as_str()), (400, 1, "password"), "{password}");
+        (error.code().as_str(), error.details()[0].code)
+    }
+
+    #[test]
+    fn length_is_counted_in_code_points_after_nfc() {
+        assert_eq!(code("1234567"), ("validation_failed", "min_length"));
+        assert_eq!(code(&"xy".repeat(65)), ("validation_failed", "max_length"));
+        assert!(check(&"xy".repeat(64)).is_ok());
+        // Eight when typed, seven when composed.
+        assert_eq!(code("e\u{301}lan-vt"), ("validation_failed", "min_length"));
+        assert!(check("e\u{301}lan-vta").is_ok());
+        // 128 code points of four bytes are 512 bytes.
+        assert!(check(&"🦦🪔".repeat(64)).is_ok());
+        // One hostile text of a mebibyte.
+        assert_eq!(code(&"é".repeat(1 << 19)), ("validation_failed", "max_length"));
+    }
+
+    #[test]
+    fn two_spellings_are_one_password_and_spaces_count() {
+        assert_eq!(check("pa\u{308}sse la\u{301}mp").unwrap(), check("p\u{e4}sse l\u{e1}mp").unwrap());
+        assert_ne!(check(" violet otter").unwrap(), check("violet otter").unwrap());
+        assert_eq!(check(" violet otter ").unwrap().expose(), " violet otter ");
+    }
+
+    #[test]
+    fn what_everybody_tries_is_refused() {
+        for password in ["password123", "PASSWORD123", "qwertyuiop"] {
+            assert_eq!(code(password), ("password_too_common", "password_too_common"), "{password}");
+        }
+    }
+
+    #[test]
+    fn names_and_four_characters_are_not_a_password() {
+        for password in [
+            "alice.smith",
+            "alice.smith1",
+            "ALICE.SMITH",
+            "12alice.smith34",
+            "alice.smith@example.test",
+            "alice.smith@example.test2026",
+            "accounts",
+            "Accounts2026",
+            "accountsaccounts!",
+            "accounts-alice.smith-1",
+        ] {
+            assert_eq!(code(password).0, "password_too_common", "{password}");
+        }
+        for password in ["alice.smith12345", "violet-otter-91-lamp", "aaaa bbbb cccc", "correct accounts horse"] {
+            assert!(check(password).is_ok(), "{password}");
+        }
+        // Of a short name, as often as it is repeated.
+        let of = |password: &str, owner: &str| policy().check(&SecretText::new(password), &[owner]);
+        assert!(of("bobbobbob-91", "bob@x.test").is_err() && of("bobbobbob-91", "rob@x.test").is_ok());
+    }
+
+    #[test]
+    fn a_tried_password_is_only_measured() {
+        let tried = |p: &str| Password::tried(&SecretText::new(p), 128);
+        assert!(tried("1").is_ok() && tried("password123").is_ok() && tried(&"x".repeat(128)).is_ok());
+        assert_eq!(tried("").unwrap_err().details()[0].code, "required");
+        assert_eq!(tried(&"x".repeat(129)).unwrap_err().details()[0].code, "max_length");
+        assert_eq!(tried("e\u{301}").unwrap(), tried("\u{e9}").unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_text_is_answered(text: String, identifier: String) {
+            let _ = policy().check(&SecretText::new(text), &[&identifier]);
+        }
+
+        #[test]
+        fn what_is_accepted_is_stable(text in "\\PC{8,40}") {
+            if let Ok(password) = check(&text) {
+                prop_assert_eq!(check(password.expose()).unwrap(), password);
+            }
+        }
+
+        #[test]
+        fn names_with_up_to_four_others_never_pass(before in "[^a-zA-Z]{0,2}", after in "[^a-zA-Z]{0,2}", name in "alice[.]smith|accounts|accountsaccounts") {
+            let refused = check(&format!("{before}{name}{after}")).is_err();
+            prop_assert!(refused);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Values that must not be seen: wiped when dropped, printed as dots, never serialised, compared in constant time.
+
+#![allow(dead_code)] // routes that use the rest of it are on their way
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Whether two secrets are equal, without telling by the time taken where they differ. Lengths are not secret.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    a.ct_eq(b).into()
+}
+
+/// Text that must not be seen: a password, a token, a code.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct SecretText(String);
+
+impl SecretText {
+    /// Takes a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for those who check or send it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<Zeroizing<String>> for SecretText {
+    fn from(mut text: Zeroizing<String>) -> Self {
+        Self(std::mem::take(&mut *text))
+    }
+}
+
+/// Bodies carry secrets in; nothing carries them out.
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
+impl PartialEq for SecretText {
+    fn eq(&self, other: &Self) -> bool {
+        same(self.0.as_bytes(), other.0.as_bytes())
+    }
+}
+
+impl Eq for SecretText {}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(..)")
+    }
+}
+
+/// Bytes that must not be seen.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct SecretBytes(Vec<u8>);
+
+impl SecretBytes {
+    /// Takes bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes, for those who use them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl PartialEq for SecretBytes {
+    fn eq(&self, other: &Self) -> bool {
+        same(&self.0, &other.0)
+    }
+}
+
+impl Eq for SecretBytes {}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretBytes(..)")
+    }
+}
+
+/// A key of 256 bits.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// Takes the bytes of a key.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for those who encrypt or sign.
+    pub const fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        same(&self.0, &other.0)
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_prints_a_secret() {
+        let shown = format!(
+            "{:?} {:#?} {:?} {:?}",
+            SecretText::new("hunter2hunter2"),
+            Some(SecretText::new("hunter2hunter2")),
+            SecretBytes::new(*b"hunter2"),
+            Key::new([104; 32]),
+        );
+        assert!(!shown.contains("hunter2") && !shown.contains("104"), "{shown}");
+    }
+
+    #[test]
+    fn equality_looks_at_all_of_it() {
+        assert_eq!(SecretText::new("abc"), SecretText::new("abc"));
+        for other in ["abd", "bbc", "ab", "abcd", ""] {
+            assert_ne!(SecretText::new("abc"), SecretText::new(other));
+        }
+        assert_ne!(Key::new([0; 32]), Key::new([1; 32]));
+        assert!(same(b"", b"") && !same(b"", b"a"));
+    }
+
+    #[test]
+    fn a_body_carries_it_in() {
+        #[derive(Deserialize)]
+        struct Body {
+            password: SecretText,
+        }
+        let body: Body = serde_json::from_str(r#"{"password":"violet otter"}"#).unwrap();
+        assert_eq!(body.password.expose(), "violet otter");
+    }
+}
