@@ -3,7 +3,7 @@
 pub(crate) mod event;
 mod guards;
 pub(crate) mod idempotent;
-mod middleware;
+pub(crate) mod middleware;
 pub(crate) mod narrow;
 pub(crate) mod permission;
 mod rate;

@@ -16,6 +16,9 @@ pub struct Package {
     pub entities: &'static [EntityEntry],
     /// Names of packages and plugins that must be there.
     pub dependencies: &'static [&'static str],
+    /// What runs around every route, outside of the routes' own middleware, the first outermost.
+    #[cfg(feature = "server")]
+    pub middleware: &'static [crate::http::MiddlewareDesc],
     /// Runs at start-up once adapters exist, before anything is served.
     #[cfg(feature = "server")]
     pub after_adapters: Option<AfterAdapters>,

@@ -2,7 +2,7 @@
 
 pub use crate::entity::{Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid};
 #[cfg(feature = "server")]
-pub use crate::http::{Next, RouteCall};
+pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
 pub use crate::roles::Roles;
 pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
 #[cfg(feature = "server")]

@@ -51,7 +51,7 @@ fn one(route: &Route<'_>, policies: &[&Policy], declared: &Declared, model: &Ent
         return;
     }
     let scopes = &model.visibility.scopes;
-    for scope in scopes.iter().filter(|scope| scope.holds_on("list") && !scope.unscoped && !scope.holds_on(name)) {
+    for scope in scopes.iter().filter(|scope| scope.holds_on("list") && scope.unscoped.is_none() && !scope.holds_on(name)) {
         let field = &model.fields[scope.field].name;
         d.error(&declared.ident, format!("`{name}` is left out of scope `{field}`"))
             .help(format!("add `{name}` to `apply_to`, or say why not: `unscoped = \"reason\"`"));

@@ -12,6 +12,7 @@ use self::parse::{EntityArgs, PackageArgs};
 use crate::diagnostics::Diagnostics;
 use crate::expr::index;
 use crate::names;
+use crate::policy::middleware;
 
 /// `package!(name = "blog", entities = [entity(Post, [PUBLISH, feed])])`.
 pub(crate) fn run(input: TokenStream) -> TokenStream {
@@ -61,13 +62,15 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         quote!(__lp::Some(|adapters| #call))
     });
     let hook = crate::SERVER.then(|| hook.unwrap_or_else(|| quote!(__lp::None))).map(|hook| quote!(after_adapters: #hook));
+    let middleware = middleware::list(&args.middleware);
+    let middleware = crate::SERVER.then(|| quote!(middleware: #middleware,));
     quote! {{
         #errors
         use #krate::__private as __lp;
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
         #beginnings
         #asserts
-        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #hook }
+        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #middleware #hook }
     }}
 }
 

@@ -6,9 +6,9 @@ use syn::{Expr, LitStr, Path};
 
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
+use crate::policy::middleware::{self, Middleware};
 
-const OPTIONS: &[&str] = &["name", "mount", "entities", "dependencies", "after_adapters"];
-const LATER: &[&str] = &["middleware"];
+const OPTIONS: &[&str] = &["name", "mount", "entities", "middleware", "dependencies", "after_adapters"];
 
 /// `name = .., mount = .., entities = [..], dependencies = [..]`.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) struct PackageArgs {
     pub(super) mount: String,
     pub(super) entities: Vec<EntityArgs>,
     pub(super) dependencies: Vec<LitStr>,
+    pub(super) middleware: Vec<Middleware>,
     pub(super) after_adapters: Option<Path>,
 }
 
@@ -38,6 +39,7 @@ impl PackageArgs {
             mount: "/".to_owned(),
             entities: Vec::new(),
             dependencies: Vec::new(),
+            middleware: Vec::new(),
             after_adapters: None,
         };
         for opt in &options {
@@ -50,13 +52,14 @@ impl PackageArgs {
                 "dependencies" => {
                     args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();
                 }
+                "middleware" => args.middleware = middleware::read(opt, d).unwrap_or_default(),
                 "after_adapters" => args.after_adapters = opt.path("after_adapters = connect", d),
                 "crate" => {
                     if let Some(path) = opt.path("crate = ::framework::linchpin", d) {
                         args.krate = quote!(#path);
                     }
                 }
-                _ => options::unknown(opt, "package", OPTIONS, LATER, d),
+                _ => options::unknown(opt, "package", OPTIONS, &[], d),
             }
         }
         if options::lacks(&options, "name", OPTIONS) {

@@ -12,13 +12,13 @@ const EXAMPLE: &str = "`middleware = [audit]` for a function, `middleware = [\"a
 
 /// What runs around a route.
 #[derive(Debug, Clone)]
-pub(super) enum Middleware {
+pub(crate) enum Middleware {
     Function(ExprPath),
     Named(LitStr),
 }
 
 /// Reads a list of either.
-pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
+pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
     let Expr::Array(array) = opt.expr("middleware = [audit]", d)? else {
         d.error(&opt.key, "`middleware` needs a list").help(EXAMPLE);
         return None;
@@ -61,6 +61,12 @@ impl Middleware {
 
 /// A call on the descriptor; nothing where no server is built that could run it.
 pub(super) fn tokens(list: &[Middleware]) -> Option<TokenStream> {
+    let list = self::list(list);
+    crate::SERVER.then(|| quote!(.middleware(const { #list })))
+}
+
+/// A slice of descriptors.
+pub(crate) fn list(list: &[Middleware]) -> TokenStream {
     let each = list.iter().map(|middleware| match middleware {
         Middleware::Function(path) => {
             let name = middleware.shown();
@@ -69,5 +75,5 @@ pub(super) fn tokens(list: &[Middleware]) -> Option<TokenStream> {
         }
         Middleware::Named(name) => quote!(__lp::MiddlewareDesc::Named(#name)),
     });
-    crate::SERVER.then(|| quote!(.middleware(const { &[#(#each),*] })))
+    quote!(&[#(#each),*])
 }

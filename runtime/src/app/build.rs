@@ -10,7 +10,7 @@ use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
-use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, idempotency};
+use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, RouteGuard, idempotency};
 use crate::operation::{OpSpec, Operation};
 use crate::resource::{Adapters, BoxFuture, CursorKey, Outcome, Table};
 use crate::search::{Providers, SearchProvider};
@@ -41,6 +41,8 @@ pub struct App {
     sweep_every: Duration,
     rates: Option<Arc<dyn RateStore>>,
     hooks: Vec<Hook>,
+    /// As written: a pattern that is none is told with everything else that is wrong.
+    pub(super) guards: Vec<(String, RouteGuard)>,
     pub(super) own_commands: Vec<OwnCommand>,
     events: Hub,
     searches: Providers,
@@ -135,6 +137,7 @@ impl App {
             sweep_every: SWEEP,
             rates: None,
             hooks: Vec::new(),
+            guards: Vec::new(),
             own_commands: Vec::new(),
             events: Hub::default(),
             searches: Providers::default(),
@@ -232,6 +235,24 @@ impl App {
         self
     }
 
+    /// Puts a guard before every route whose path matches a pattern: those of packages, of plugins and of the app itself, in
+    /// addition to their own policy. In a pattern, `{name}` is any one segment, and `{*rest}` at its end all that follow, none
+    /// included: `/admin/{*rest}` stands before `/admin` as well. Several guards are asked in the order in which they are added.
+    ///
+    /// A pattern that matches no route is a start-up error.
+    ///
+    /// ```
+    /// # use linchpin::prelude::*;
+    /// # fn with(config: Config) -> App {
+    /// App::new(config).guard("/admin/{*rest}", require_role(["admin"]))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn guard(mut self, pattern: impl Into<String>, guard: RouteGuard) -> Self {
+        self.guards.push((pattern.into(), guard));
+        self
+    }
+
     /// Runs once adapters exist and before anything is served, so that handlers can capture adapters of other entities.
     #[must_use]
     pub fn after_adapters<F, Fut>(mut self, hook: F) -> Self
@@ -317,7 +338,19 @@ impl App {
     pub(crate) async fn build(self) -> Result<Built> {
         let info = self.info();
         let Self {
-            config, plugins, packages, clock, overrides, sweep_every, rates, hooks, mut events, mut searches, store: own_store, ..
+            config,
+            plugins,
+            packages,
+            clock,
+            overrides,
+            sweep_every,
+            rates,
+            hooks,
+            guards,
+            mut events,
+            mut searches,
+            store: own_store,
+            ..
         } = self;
         let (config, secrets) = config.checked()?;
         let plugins = checks::ordered(plugins, &packages)?;
@@ -332,6 +365,7 @@ impl App {
         let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
         capabilities::check(entries(), name, supports)?;
         checks::routes(&packages, &overrides)?;
+        let guards = checks::patterns(&guards)?;
 
         let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
@@ -383,6 +417,7 @@ impl App {
             let mut endpoints = mounted(&packages, &adapters);
             endpoints.extend(http::plugin_endpoints(teardown.plugins().flat_map(Plugin::routes).collect()));
             apply(&overrides, &mut endpoints);
+            http::guard(&guards, &mut endpoints);
             for plugin in teardown.plugins() {
                 plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
             }
@@ -392,7 +427,7 @@ impl App {
             events.adopt(feeds);
             events.activate(&entries, &tables, &store).await?;
             let registry = std::mem::take(&mut post.registrar.registry);
-            let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints)?;
+            let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
             if let Some(evaluator) = &registry.evaluator {
                 for table in &tables {
                     table.judged_by(evaluator);
@@ -400,6 +435,7 @@ impl App {
             }
             own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
+            routes.problems.extend(checks::idle(&guards, &endpoints, &routes));
             if !routes.problems.is_empty() {
                 return Err(startup(routes.problems.join("\n")));
             }
@@ -412,6 +448,7 @@ impl App {
             state.resolver = middleware.resolver;
             state.auth = auth;
             state.registry = registry;
+            state.guards = guards;
             if let Some(rates) = rates {
                 state.rates = rates;
             }
@@ -488,9 +525,11 @@ fn own_routes(routes: &mut RoutesCx, config: &Config, info: &crate::openapi::Inf
     routes.route("/health/ready", get(ready));
     if config.openapi {
         routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints)));
+        routes.areas.push(crate::openapi::PATHS[0].to_owned());
     }
     if config.openapi && config.docs_on() {
         routes.merge(crate::openapi::docs_router());
+        routes.areas.extend(crate::openapi::PATHS.map(str::to_owned));
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::build::{Replacement, mounted};
-use super::plugin::Plugin;
+use super::plugin::{Plugin, RoutesCx};
 use super::suggest::did_you_mean;
-use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, Registry, RouteAuth};
+use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
@@ -138,8 +138,29 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
     }
 }
 
+/// Guards by path, unless one of the patterns is none.
+pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>> {
+    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    for (pattern, guard) in guards {
+        match PathGuard::new(pattern, guard.clone()) {
+            Ok(guard) => good.push(guard),
+            Err(what) => problems.push(format!("guard of `{pattern}`: {what}")),
+        }
+    }
+    if problems.is_empty() { Ok(good) } else { Err(startup(problems.join("\n"))) }
+}
+
+/// Guards that stand before nothing.
+pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &RoutesCx) -> Vec<String> {
+    let idle = guards.iter().filter(|guard| {
+        let mut all = endpoints.iter().map(|e| &e.path).chain(&routes.paths).chain(&routes.areas);
+        !all.any(|path| guard.reaches(path))
+    });
+    idle.map(|guard| format!("guard of `{}`: no route matches; `routes` lists those of packages", guard.pattern())).collect()
+}
+
 /// Every name of a policy must mean something; roles need somebody who checks them.
-pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoints: &[Endpoint]) -> Result<RouteAuth> {
+pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoints: &[Endpoint], guards: &[PathGuard]) -> Result<RouteAuth> {
     let mut missing = Vec::new();
     let registered = auth.is_some();
     let mut auth = auth.unwrap_or_default();
@@ -169,6 +190,12 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
             _ => {}
         }
         missing.extend(crate::http::missing(endpoint, &auth, registry).into_iter().map(|what| format!("{route} {what}")));
+    }
+    for guard in guards {
+        if guard.asks_for_roles() && !registered {
+            missing.push(format!("guard of `{}` needs roles, but no plugin registers who holds them", guard.pattern()));
+        }
+        missing.extend(guard.missing(&auth, registry).into_iter().map(|what| format!("guard of `{}` {what}", guard.pattern())));
     }
     missing.dedup();
     if missing.is_empty() {

@@ -149,6 +149,7 @@ impl App {
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(self.plugin_routes());
         apply(&self.overrides, &mut endpoints);
+        crate::http::guard(&checks::patterns(&self.guards)?, &mut endpoints);
         let lines = report::lines(&self.packages, &endpoints);
         match args {
             [] => Ok(report::table(&lines)),
@@ -159,11 +160,12 @@ impl App {
 
     /// Every endpoint, unless something is wrong with them.
     fn checked_routes(self) -> Result<Vec<Endpoint>> {
-        let of_plugins = self.plugin_routes();
+        let (of_plugins, guards) = (self.plugin_routes(), checks::patterns(&self.guards)?);
         checks::ordered(self.plugins, &self.packages)?;
         checks::routes(&self.packages, &self.overrides)?;
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(of_plugins);
+        crate::http::guard(&guards, &mut endpoints);
         Ok(endpoints)
     }
 

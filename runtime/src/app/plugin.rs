@@ -157,6 +157,8 @@ pub struct RoutesCx {
     pub(super) adapters: Adapters,
     pub(super) router: axum::Router,
     pub(super) paths: Vec<String>,
+    /// What else is known of where its routes are.
+    pub(super) areas: Vec<String>,
     /// What could not be mounted; start-up lists all of it.
     pub(super) problems: Vec<String>,
 }
@@ -176,9 +178,18 @@ impl RoutesCx {
         self.paths.push(path.to_owned());
     }
 
+    /// Mounts a router below a path, such as `/files`. Its routes are reached when no entity's route matches.
+    ///
+    /// A malformed path, or one that is taken, is a start-up error.
+    pub fn nest(&mut self, path: &str, router: axum::Router) {
+        self.change(path, |all| all.nest(path, router));
+        self.areas.push(format!("{}/{{*rest}}", path.trim_end_matches('/')));
+    }
+
     /// Merges a router whose paths are reached when no entity's route matches.
     ///
-    /// A route that is mounted already is a start-up error.
+    /// A route that is mounted already is a start-up error. Guards of the app stand before its routes as well, but nobody can see
+    /// at start-up that a pattern matches one of them: [`RoutesCx::nest`] says where they are.
     pub fn merge(&mut self, router: axum::Router) {
         self.change("a router", |all| all.merge(router));
     }

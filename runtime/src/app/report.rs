@@ -9,7 +9,8 @@ use crate::Package;
 use crate::entity::{EntityDesc, ScopeFrom};
 use crate::event::names_by_route;
 use crate::filter::CtxPath;
-use crate::http::{Action, AuthDesc, Endpoint};
+use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
+use crate::openapi::gates;
 
 /// A route as the report shows it.
 pub(super) struct Line {
@@ -20,6 +21,11 @@ pub(super) struct Line {
     kind: &'static str,
     auth: &'static str,
     roles: &'static [&'static str],
+    /// Guards by name, with their argument, and with the pattern of those of the app.
+    guards: Vec<Json>,
+    permission: Option<&'static PermissionDesc>,
+    /// Names and paths of functions, the first outermost.
+    middleware: Vec<&'static str>,
     /// What records must equal to be seen: `ownerId = ctx(actor.id)`.
     scope: Vec<String>,
     unscoped: Option<&'static str>,
@@ -38,12 +44,13 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
     let line = |endpoint: &Endpoint| {
         let desc = endpoint.table.as_ref().map(|table| table.desc);
         let names = desc.and_then(|desc| events.get(desc.storage_name)?.get(endpoint.name.as_str()));
-        let (kind, unscoped) = match endpoint.action {
+        let (kind, lifted) = match endpoint.action {
             Action::Operation(spec, _) => (spec.kind.name(), spec.unscoped),
             Action::Extra(_) => ("route", None),
             Action::Plugin(_) => ("plugin", None),
             _ => ("crud", None),
         };
+        let left_out = desc.filter(|_| kind != "route").and_then(|desc| left_out(desc, &endpoint.name));
         Line {
             method: endpoint.method.as_str(),
             path: endpoint.path.clone(),
@@ -58,8 +65,11 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
                 AuthDesc::Named(name) => name,
             },
             roles: endpoint.policy.roles,
-            scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, unscoped.is_some())),
-            unscoped,
+            guards: gates::guards(endpoint),
+            permission: endpoint.policy.permission,
+            middleware: endpoint.middleware().map(MiddlewareDesc::name).collect(),
+            scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
+            unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
             statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
@@ -85,6 +95,35 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
         format!("{} = {from}", wire(scope.field))
     });
     tenant.chain(scopes).collect()
+}
+
+/// Why a scope does not hold on a route: it says so itself.
+fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
+    desc.scope.iter().filter(|scope| !scope.holds_on(route)).find_map(|scope| scope.unscoped)
+}
+
+/// A guard as people read it: `require_step_up(300)`, `require_role(admin) at /admin/{*rest}`.
+fn guard(shown: &Json) -> String {
+    let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let argument = match &shown["argument"] {
+        Json::Null => String::new(),
+        Json::Array(list) => format!("({})", list.iter().map(text).collect::<Vec<_>>().join(", ")),
+        one => format!("({})", text(one)),
+    };
+    let at = shown["path"].as_str().map_or_else(String::new, |path| format!(" at {path}"));
+    format!("{}{argument}{at}", text(&shown["name"]))
+}
+
+/// A permission as people read it: `write or moderate, owner author_id`.
+fn permission(declared: &PermissionDesc) -> String {
+    let mut out = std::iter::once(&declared.requires).chain(declared.or).copied().collect::<Vec<_>>().join(" or ");
+    for (word, field) in [("owner", declared.owner_field), ("resource", declared.resource)] {
+        if let Some(field) = field {
+            // Writing to a String cannot fail.
+            let _ = write!(out, ", {word} {field}");
+        }
+    }
+    if declared.hide { out + ", hides" } else { out }
 }
 
 /// Whether deleting a record changes others: how many statements that takes depends on how many there are.
@@ -125,7 +164,22 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
 
 /// For people.
 pub(super) fn table(lines: &[Line]) -> String {
-    let head = ["METHOD", "PATH", "ENTITY", "ROUTE", "KIND", "AUTH", "ROLES", "SCOPE", "EVENT", "STATEMENTS", "SOURCE"];
+    let head = [
+        "METHOD",
+        "PATH",
+        "ENTITY",
+        "ROUTE",
+        "KIND",
+        "AUTH",
+        "ROLES",
+        "GUARDS",
+        "PERMISSION",
+        "MIDDLEWARE",
+        "SCOPE",
+        "EVENT",
+        "STATEMENTS",
+        "SOURCE",
+    ];
     let row = |line: &Line| {
         [
             line.method.to_owned(),
@@ -135,7 +189,14 @@ pub(super) fn table(lines: &[Line]) -> String {
             line.kind.to_owned(),
             line.auth.to_owned(),
             line.roles.join(","),
-            if line.unscoped.is_some() { "unscoped".to_owned() } else { line.scope.join(", ") },
+            line.guards.iter().map(guard).collect::<Vec<_>>().join(", "),
+            line.permission.map(permission).unwrap_or_default(),
+            line.middleware.join(", "),
+            match line.unscoped {
+                Some(_) if line.scope.is_empty() => "unscoped".to_owned(),
+                Some(_) => format!("{}, unscoped", line.scope.join(", ")),
+                None => line.scope.join(", "),
+            },
             line.events.join(", "),
             match (line.statements, line.include.is_empty()) {
                 (None, _) => "-".to_owned(),
@@ -145,8 +206,8 @@ pub(super) fn table(lines: &[Line]) -> String {
             line.at.clone(),
         ]
     };
-    let rows: Vec<[String; 11]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();
-    let mut widths = [0; 11];
+    let rows: Vec<[String; 14]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();
+    let mut widths = [0; 14];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -184,7 +245,8 @@ pub(super) fn json(lines: &[Line]) -> String {
     let rows = lines.iter().map(|line| {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
-            "auth": line.auth, "roles": line.roles, "scope": line.scope, "unscoped": line.unscoped,
+            "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
+            "middleware": line.middleware, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "include": line.include,
             "source": line.at,
         })

@@ -50,6 +50,8 @@ pub struct Scope {
     pub from: ScopeFrom,
     /// The routes it holds on: `get`, `list` and so on, and names of operations; `None` is all.
     pub apply_to: Option<&'static [&'static str]>,
+    /// Why it does not hold on others, where that needs a reason.
+    pub unscoped: Option<&'static str>,
 }
 
 /// Where the value of a scope comes from.
@@ -65,7 +67,7 @@ impl Scope {
     /// A scope on every route.
     #[doc(hidden)]
     pub const fn new(field: usize, from: ScopeFrom) -> Self {
-        Self { field, from, apply_to: None }
+        Self { field, from, apply_to: None, unscoped: None }
     }
 
     /// On these routes only.
@@ -73,6 +75,13 @@ impl Scope {
     #[must_use]
     pub const fn apply_to(self, routes: &'static [&'static str]) -> Self {
         Self { apply_to: Some(routes), ..self }
+    }
+
+    /// Why not on the others.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn unscoped(self, reason: &'static str) -> Self {
+        Self { unscoped: Some(reason), ..self }
     }
 
     /// Whether it holds on a route: one that is named, or a method of a collection that is.

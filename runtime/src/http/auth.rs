@@ -32,7 +32,7 @@ pub trait ActorResolver: Send + Sync + 'static {
 pub type AuthCheck = Arc<dyn Fn(&Actor) -> Result<()> + Send + Sync>;
 
 /// Decides whether an actor holds one of the roles a route asks for. The error is the answer.
-pub type RoleCheck = Arc<dyn Fn(&Actor, &[&'static str]) -> Result<()> + Send + Sync>;
+pub type RoleCheck = Arc<dyn Fn(&Actor, &[&str]) -> Result<()> + Send + Sync>;
 
 /// A call as a guard sees it.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use tower_service::Service;
 use super::answer::{self, Shape};
 use super::auth::Resolution;
 use super::endpoint::{Inputs, OverrideCall};
-use super::include::{self, Wanted};
+use super::include::{self, Asking, Wanted};
 use super::list::ListParams;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::operation::{Births, OperationPlan};
@@ -58,13 +58,16 @@ pub(super) async fn run(
     if let Some(limiter) = &mounted.limiter {
         limiter.admit(&actor, from, (app.clock)()).await?;
     }
+    let mut cx = Cx::new(Arc::clone(&actor), (app.clock)(), id.shared()).called_from(from);
+    if let Some(before) = &mounted.before {
+        before.admit(&cx, Some(parts.uri.path()))?;
+    }
     if let Some(check) = &mounted.check {
         check(&actor)?;
     }
     if !policy.roles.is_empty() {
         (app.auth.require_role)(&actor, policy.roles)?;
     }
-    let mut cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
     let emitted = mounted.emits.then(|| cx.watch());
     let response = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,
@@ -433,7 +436,8 @@ impl Asked<'_> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let includes = on.include.allowed(wanted, &self.cx).await?;
+        let asking = Asking { cx: &self.cx, parts: self.parts, adapters: &self.app.adapters };
+        let includes = on.include.allowed(wanted, asking).await?;
         includes.admit()?;
         Ok(Some(Box::new(includes)))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path;
+use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 use crate::entity::{Entity, FieldType, PageArgs, SourceLine};
@@ -34,6 +35,10 @@ pub struct Endpoint {
     pub run: Option<Override>,
     /// What a plugin's route does.
     pub(crate) plugin: Option<PluginHandler>,
+    /// What stands before its policy: guards of the app that its path lies below.
+    pub guards: Vec<PathGuard>,
+    /// What runs around all routes of its package, outside of its own middleware.
+    pub around: &'static [MiddlewareDesc],
 }
 
 impl fmt::Debug for Endpoint {
@@ -50,6 +55,16 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
+    /// What runs around it, the first outermost.
+    pub(crate) fn middleware(&self) -> impl Iterator<Item = &'static MiddlewareDesc> + use<> {
+        self.around.iter().chain(self.policy.middleware)
+    }
+
+    /// Whether anybody may call it, so that its answers may be cached by others.
+    pub(crate) fn is_public(&self) -> bool {
+        self.policy.is_public() && self.guards.is_empty()
+    }
+
     /// Whether `include` shows further records beside its own: it reads records of its entity.
     pub fn includes(&self) -> bool {
         let related = self.table.as_ref().is_some_and(|table| !table.desc.relations.is_empty());
@@ -284,7 +299,7 @@ pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<End
     let mut out = Vec::new();
     for entry in package.entities {
         if let Some(table) = adapters.table(entry.desc.storage_name) {
-            entity_endpoints(entry, mount, table, &mut out);
+            entity_endpoints(package, entry, mount, table, &mut out);
         }
     }
     out
@@ -302,11 +317,13 @@ pub(crate) fn plugin_endpoints(routes: Vec<PluginRoute>) -> Vec<Endpoint> {
         at: route.desc.at,
         run: None,
         plugin: Some(route.run),
+        guards: Vec::new(),
+        around: &[],
     };
     routes.into_iter().filter(|route| !route.desc.policy.disabled).map(endpoint).collect()
 }
 
-fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
+fn entity_endpoints(package: &Package, entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
     let desc = entry.desc;
     let base = path::join(&path::join(mount, desc.parent_path.unwrap_or_default()), desc.path);
     let crud = [
@@ -331,6 +348,8 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
             at: desc.at,
             run: None,
             plugin: None,
+            guards: Vec::new(),
+            around: package.middleware,
         });
     }
     for spec in entry.mounted() {
@@ -348,6 +367,8 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
                 at: spec.at,
                 run: None,
                 plugin: None,
+                guards: Vec::new(),
+                around: package.middleware,
             });
         }
     }
@@ -365,6 +386,8 @@ fn entity_endpoints(entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &
             at: extra.at,
             run: None,
             plugin: None,
+            guards: Vec::new(),
+            around: package.middleware,
         });
     }
 }

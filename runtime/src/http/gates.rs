@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::http::Response;
 
 use super::auth::{GuardCall, GuardCheck, NamedCheck, RouteAuth};
 use super::endpoint::{Action, Endpoint};
+use super::include::Asking;
 use super::middleware::{Middleware, Next, RouteCall};
 use super::router::App;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
+use crate::app::did_you_mean;
 use crate::operation::Subject;
 use crate::permission::{Evaluator, Permit};
-use crate::{Cx, Result};
+use crate::{Cx, Error, Result};
 
 /// What the names in policies mean beside those of [`RouteAuth`].
 #[derive(Clone, Default)]
@@ -59,8 +62,9 @@ impl Gates {
             return Err(missing);
         }
         let policy = &endpoint.policy;
-        let guards: Box<[_]> = policy.guards.iter().filter_map(|guard| Some((guard_of(auth, guard)?, guard.argument))).collect();
-        let middleware: Box<[_]> = policy.middleware.iter().filter_map(|m| registry.find(m)).collect();
+        let check = |guard: &GuardDesc| Some((guard_of(auth, guard.name, guard.argument).ok()?, guard.argument));
+        let guards: Box<[_]> = policy.guards.iter().filter_map(check).collect();
+        let middleware: Box<[_]> = endpoint.middleware().filter_map(|m| registry.find(m)).collect();
         let permit = match (policy.permission, &registry.evaluator, &endpoint.table) {
             (Some(declared), Some(evaluator), Some(table)) => {
                 let subject = subject(endpoint);
@@ -81,6 +85,33 @@ impl Gates {
         self.guards.iter().try_for_each(|(check, argument)| check(&GuardCall { actor, argument: *argument, now: cx.now() }))
     }
 
+    /// Without the middleware that stands around another route already: for what that one shows beside its records.
+    pub(super) fn beyond(mut self: Box<Self>, route: &Endpoint, outer: &Endpoint) -> Box<Self> {
+        let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
+        let further = route.middleware().map(|declared| !known.iter().any(|&other| same(other, declared)));
+        self.middleware = self.middleware.into_iter().zip(further).filter_map(|(run, further)| further.then_some(run)).collect();
+        self
+    }
+
+    /// Runs the middleware around nothing: whether it lets a call pass that reads the records of this route by way of another.
+    /// What it does to the answer is of no effect.
+    ///
+    /// # Errors
+    /// Its own; `forbidden` when it answers itself.
+    pub(super) async fn pass(&self, route: &Endpoint, asking: &Asking<'_>, cx: &Cx) -> Result<()> {
+        if self.middleware.is_empty() {
+            return Ok(());
+        }
+        let passed = AtomicBool::new(false);
+        let rest = Box::pin(async {
+            passed.store(true, Ordering::Relaxed);
+            Ok(Response::new(Body::empty()))
+        });
+        let call = RouteCall { cx, parts: asking.parts, path: &route.path, name: &route.name, adapters: asking.adapters };
+        let answer = self.run(call, rest).await?;
+        if passed.load(Ordering::Relaxed) && answer.status().is_success() { Ok(()) } else { Err(Error::forbidden()) }
+    }
+
     /// Runs the middleware around the rest.
     pub(super) async fn around(
         &self,
@@ -91,11 +122,22 @@ impl Gates {
         rest: Next<'_>,
     ) -> Result<Response<Body>> {
         let call = RouteCall { cx, parts, path: &endpoint.path, name: &endpoint.name, adapters: &app.adapters };
-        self.middleware.iter().rev().fold(rest, |next, middleware| middleware.run(call, next)).await
+        self.run(call, rest).await
+    }
+
+    fn run<'a>(&'a self, call: RouteCall<'a>, rest: Next<'a>) -> Next<'a> {
+        self.middleware.iter().rev().fold(rest, |next, middleware| middleware.run(call, next))
     }
 }
 
 impl Registry {
+    /// Roles that nobody declares, once somebody has declared some; in words that follow what names them.
+    pub(super) fn unknown_roles<'a>(&'a self, roles: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+        let known = || self.roles.iter().map(String::as_str);
+        let unknown = roles.filter(|role| !self.roles.is_empty() && !self.roles.contains(*role));
+        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{}", did_you_mean(role, known())))
+    }
+
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {
         match declared {
             MiddlewareDesc::Function(_, run) => Some(Middleware::new(*run)),
@@ -104,41 +146,31 @@ impl Registry {
     }
 }
 
-/// What stands behind the name of a guard, when it takes the argument that it is given.
-fn guard_of(auth: &RouteAuth, guard: &GuardDesc) -> Option<GuardCheck> {
-    match auth.named.get(guard.name)? {
-        NamedCheck::Guard(check) => Some(Arc::clone(check)),
-        NamedCheck::Actor(check) if guard.argument.is_none() => {
+/// What stands behind the name of a guard.
+///
+/// # Errors
+/// When nothing does, or it takes no argument and is given one; in words that follow what names it.
+pub(super) fn guard_of(auth: &RouteAuth, name: &str, argument: Option<GuardArg>) -> Result<GuardCheck, String> {
+    match auth.named.get(name) {
+        Some(NamedCheck::Guard(check)) => Ok(Arc::clone(check)),
+        Some(NamedCheck::Actor(check)) if argument.is_none() => {
             let check = Arc::clone(check);
-            Some(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
+            Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
         }
-        NamedCheck::Actor(_) => None,
+        Some(NamedCheck::Actor(_)) => Err(format!("gives guard `{name}` an argument, and it takes none")),
+        None => {
+            let known = auth.named.keys().map(String::as_str);
+            Err(format!("needs guard `{name}`, but no plugin registers it{}", did_you_mean(name, known)))
+        }
     }
 }
 
 /// What the policy of a route names and nobody has registered, in words that follow the name of the route.
 pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
-    use crate::app::did_you_mean;
     let policy = &endpoint.policy;
-    let mut out = Vec::new();
-    for role in policy.roles.iter().filter(|role| !registry.roles.is_empty() && !registry.roles.contains(**role)) {
-        let known = registry.roles.iter().map(String::as_str);
-        out.push(format!("needs role `{role}`, which no plugin declares{}", did_you_mean(role, known)));
-    }
-    for guard in policy.guards {
-        let name = guard.name;
-        match auth.named.get(name) {
-            None => {
-                let known = auth.named.keys().map(String::as_str);
-                out.push(format!("needs guard `{name}`, but no plugin registers it{}", did_you_mean(name, known)));
-            }
-            Some(NamedCheck::Actor(_)) if guard.argument.is_some() => {
-                out.push(format!("gives guard `{name}` an argument, and it takes none"));
-            }
-            Some(_) => {}
-        }
-    }
-    for middleware in policy.middleware {
+    let mut out: Vec<String> = registry.unknown_roles(policy.roles.iter().copied()).collect();
+    out.extend(policy.guards.iter().filter_map(|guard| guard_of(auth, guard.name, guard.argument).err()));
+    for middleware in endpoint.middleware() {
         if let MiddlewareDesc::Named(name) = middleware
             && !registry.middleware.contains_key(*name)
         {
@@ -157,6 +189,14 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
         }
     }
     out
+}
+
+/// Whether two places name one middleware. Of functions only the one declaration of their package is the same for sure.
+fn same(one: &'static MiddlewareDesc, other: &'static MiddlewareDesc) -> bool {
+    match (one, other) {
+        (MiddlewareDesc::Named(one), MiddlewareDesc::Named(other)) => one == other,
+        _ => std::ptr::eq(one, other),
+    }
 }
 
 /// What a route works on, as far as its permission is concerned.

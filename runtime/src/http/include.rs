@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
+
 use super::auth::{AuthCheck, RoleCheck};
 use super::endpoint::{Action, Endpoint, Policy};
 use super::gates::Gates;
+use super::path_guard::PathGuards;
 use super::query::{self, Pair};
 use super::router::HttpState;
 use super::{AuthDesc, mounted};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
 use crate::operation::Method;
-use crate::resource::{BoxFuture, Include, Includes, Table};
+use crate::resource::{Adapters, BoxFuture, Include, Includes, Table};
 use crate::store::Projection;
 use crate::{Cx, Error, Problem, Result};
 
@@ -36,8 +39,28 @@ struct Planned {
     inner: Level,
 }
 
+/// The route that shows relations, and what it is part of.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) all: &'a [Endpoint],
+    pub(super) state: &'a HttpState,
+}
+
+/// A request that wants relations.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) cx: &'a Cx,
+    pub(super) parts: &'a Parts,
+    pub(super) adapters: &'a Adapters,
+}
+
 /// Who may see the other entity's records: the policy of its own `get` or `list`.
 struct Gate {
+    /// That route, as middleware is told of it.
+    route: Endpoint,
+    /// Guards of the app that its path lies below.
+    before: Option<PathGuards>,
     check: Option<AuthCheck>,
     roles: &'static [&'static str],
     require_role: RoleCheck,
@@ -72,10 +95,11 @@ impl Level {
     ///
     /// # Errors
     /// The text of what is wrong with one of them.
-    pub(super) fn new(table: &Table, state: &HttpState, depth: usize) -> std::result::Result<Self, String> {
+    pub(super) fn new(around: &Around<'_>, table: &Table, depth: usize) -> std::result::Result<Self, String> {
         if depth == 0 {
             return Ok(Self { relations: Box::default() });
         }
+        let Around { endpoint: outer, all, state } = *around;
         let planned = |relation: &'static Relation| {
             let name = format!("relation `{}` of `{}`", relation.name, table.desc.name);
             let other = table.sibling((relation.target)()).map_err(|_| {
@@ -106,7 +130,7 @@ impl Level {
                 }
             };
             // As a list asks: an actor without the permission sees records of their own, if any.
-            let route = Endpoint {
+            let mut route = Endpoint {
                 method: Method::Get,
                 path: String::new(),
                 table: Some(Arc::clone(&other)),
@@ -116,10 +140,29 @@ impl Level {
                 at: other.desc.at,
                 run: None,
                 plugin: None,
+                guards: Vec::new(),
+                around: &[],
             };
-            let gates = Gates::new(&route, &state.auth, &state.registry).map_err(|missing| format!("{name} {}", missing.join(", and ")))?;
-            let gate = Gate { check, roles: policy.roles, require_role: Arc::clone(&state.auth.require_role), gates };
-            Ok(Planned { relation, inner: Self::new(&other, state, depth - 1)?, table: other, projection, gate })
+            let one = matches!(relation.link, Link::BelongsTo { .. });
+            let own = |e: &&Endpoint| match e.action {
+                Action::Get => one,
+                Action::List => !one,
+                _ => false,
+            };
+            let same = |e: &&Endpoint| e.table.as_ref().is_some_and(|t| t.desc.storage_name == other.desc.storage_name);
+            if let Some(target) = all.iter().filter(own).find(same) {
+                route.path.clone_from(&target.path);
+                route.name.clone_from(&target.name);
+                route.guards.clone_from(&target.guards);
+                route.around = target.around;
+            }
+            let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
+            let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
+            let gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
+            let gates = gates.map(|gates| gates.beyond(&route, outer));
+            let require_role = Arc::clone(&state.auth.require_role);
+            let gate = Gate { route, before, check, roles: policy.roles, require_role, gates };
+            Ok(Planned { relation, inner: Self::new(around, &other, depth - 1)?, table: other, projection, gate })
         };
         Ok(Self { relations: table.desc.relations.iter().map(planned).collect::<std::result::Result<_, String>>()? })
     }
@@ -182,7 +225,7 @@ impl Level {
     ///
     /// # Errors
     /// 401 or 403, for the whole request.
-    pub(super) fn allowed<'a>(&'a self, wanted: &'a Wanted, cx: &'a Cx) -> BoxFuture<'a, Result<Includes>> {
+    pub(super) fn allowed<'a>(&'a self, wanted: &'a Wanted, asking: Asking<'a>) -> BoxFuture<'a, Result<Includes>> {
         Box::pin(async move {
             let mut relations = Vec::with_capacity(wanted.0.len());
             for (at, inner) in &wanted.0 {
@@ -191,8 +234,8 @@ impl Level {
                     relation: planned.relation,
                     table: Arc::clone(&planned.table),
                     projection: Arc::clone(&planned.projection),
-                    cx: planned.gate.admit(cx).await?,
-                    inner: planned.inner.allowed(inner, cx).await?,
+                    cx: planned.gate.admit(asking).await?,
+                    inner: planned.inner.allowed(inner, asking).await?,
                 });
             }
             Ok(Includes { relations })
@@ -221,8 +264,12 @@ impl Wanted {
 
 impl Gate {
     /// The call, limited to what it may see; what limits the records that these belong to is no matter here.
-    async fn admit(&self, cx: &Cx) -> Result<Cx> {
-        let cx = cx.unlimited();
+    async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
+        let cx = asking.cx.unlimited();
+        if let Some(before) = &self.before {
+            // Which record it is shows later: all that may stand before one are asked.
+            before.admit(&cx, None)?;
+        }
         if let Some(actor) = cx.get_actor() {
             if let Some(check) = &self.check {
                 check(actor)?;
@@ -233,6 +280,7 @@ impl Gate {
         }
         let Some(gates) = &self.gates else { return Ok(cx) };
         gates.guard(&cx)?;
+        gates.pass(&self.route, &asking, &cx).await?;
         match &gates.permit {
             Some(permit) => permit.list(&permit.enter(cx).await?).await,
             None => Ok(cx),

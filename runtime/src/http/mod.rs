@@ -41,6 +41,8 @@ mod operation;
 #[cfg(feature = "server")]
 mod path;
 #[cfg(feature = "server")]
+mod path_guard;
+#[cfg(feature = "server")]
 mod permitted;
 #[cfg(feature = "server")]
 mod plugged;
@@ -85,6 +87,8 @@ pub(crate) use host::refused as refused_host;
 pub use idempotency::Claims;
 #[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
+#[cfg(feature = "server")]
+pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]
 pub use plugged::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput};
 pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};

@@ -9,10 +9,11 @@ use super::auth::AuthCheck;
 use super::endpoint::{Action, Endpoint};
 use super::gates::Gates;
 use super::idempotency::{self, Gate};
-use super::include::{Level, MAX_DEPTH};
+use super::include::{Around, Level, MAX_DEPTH};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
+use super::path_guard::PathGuards;
 use super::plugged::PluggedPlan;
 use super::rate::Limiter;
 use super::router::HttpState;
@@ -26,6 +27,8 @@ use crate::{Error, Result};
 /// An endpoint, ready to answer.
 pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
+    /// `None`: its path lies below no guard of the app.
+    pub(super) before: Option<PathGuards>,
     /// `None`: anybody.
     pub(super) check: Option<AuthCheck>,
     /// Whether a call may make events.
@@ -85,13 +88,23 @@ impl Mounted {
         };
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
+        let before = PathGuards::new(&endpoint.guards, &state.auth).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
         let gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
         let idempotency = match (endpoint.policy.idempotency.filter(|_| idempotency::applies(endpoint)), &state.claims) {
             (None, _) => None,
             (Some(policy), Some(claims)) => Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims)))),
             (Some(_), None) => return Err(refuse(endpoint, "is idempotent, and there is no table for it")),
         };
-        Ok(Self { check, gates, emits, limiter, idempotency, plan: Plan::new(endpoint, names, all, state)?, endpoint: endpoint.clone() })
+        Ok(Self {
+            before,
+            check,
+            gates,
+            emits,
+            limiter,
+            idempotency,
+            plan: Plan::new(endpoint, names, all, state)?,
+            endpoint: endpoint.clone(),
+        })
     }
 
     /// Who may do with a record what the route does.
@@ -141,7 +154,7 @@ impl Plan {
             _ => Form::Json(Arc::clone(&projection)),
         };
         let target = Target {
-            include: Level::new(table, state, if endpoint.includes() { MAX_DEPTH } else { 0 })
+            include: Level::new(&Around { endpoint, all, state }, table, if endpoint.includes() { MAX_DEPTH } else { 0 })
                 .map_err(|what| refuse(endpoint, &format!("cannot be mounted: {what}")))?,
             guarded: table.is_guarded(),
             parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use axum::http::Uri;
+use axum::http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::operation::Seg;
@@ -88,6 +90,37 @@ pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
+/// The one spelling of a path: what is encoded without need is not, and what must be is. Answers nothing when it is that already.
+///
+/// Two spellings of a segment are one to everybody who decodes it, so they must be one to the router as well, and to whatever
+/// guards paths. A slash that is encoded stays inside its segment.
+pub(super) fn normal(path: &str) -> Option<String> {
+    if !path.as_bytes().contains(&b'%') {
+        return None;
+    }
+    let mut out = String::with_capacity(path.len());
+    for (n, segment) in path.split('/').enumerate() {
+        if n > 0 {
+            out.push('/');
+        }
+        match decode(segment) {
+            // A segment of dots would mean another one to some who read it.
+            Some(decoded) if !matches!(&*decoded, "." | "..") => push_segment(&mut out, &decoded),
+            _ => out.push_str(segment),
+        }
+    }
+    (out != path).then_some(out)
+}
+
+/// A URI with another path and the same query.
+pub(super) fn moved(uri: &Uri, path: &str) -> Uri {
+    let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let mut parts = uri.clone().into_parts();
+    // What is percent-encoded is a path always; should it not be, the request keeps its own.
+    parts.path_and_query = PathAndQuery::try_from(target).ok().or(parts.path_and_query);
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
+}
+
 /// A segment percent-decoded once; `None` when that is not UTF-8.
 pub(super) fn decode(segment: &str) -> Option<Cow<'_, str>> {
     if !segment.as_bytes().contains(&b'%') {
@@ -113,6 +146,27 @@ mod tests {
         assert_eq!(canonical("/posts/{id}"), ("/posts/{p0}".to_owned(), vec!["id".to_owned()]));
         assert_eq!(canonical("/a/{x}/b/{*rest}"), ("/a/{p0}/b/{*p1}".to_owned(), vec!["x".to_owned(), "rest".to_owned()]));
         assert_eq!(canonical("/"), ("/".to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn a_path_has_one_spelling() {
+        for (path, expected) in [
+            ("/%70osts/by%2Dslug", Some("/posts/by-slug")),
+            ("/posts/a%2fb", Some("/posts/a%2Fb")),
+            ("/posts/a%2Fb", None),
+            ("/posts/caf%c3%a9", Some("/posts/caf%C3%A9")),
+            ("/posts/%2541", None),
+            ("/posts/%ff", None),
+            ("/posts/100%", Some("/posts/100%25")),
+            ("/%2e%2e/posts", None),
+            ("/posts/%7Bid%7D", None),
+            ("/posts/%00", None),
+            ("/posts", None),
+        ] {
+            assert_eq!(normal(path).as_deref(), expected, "{path}");
+            let once = normal(path).unwrap_or_else(|| path.to_owned());
+            assert_eq!(normal(&once), None, "{once}");
+        }
     }
 
     #[test]

@@ -63,6 +63,17 @@ pub enum GuardArg {
     Text(&'static str),
 }
 
+impl GuardArg {
+    /// As the API document and the route report show it.
+    #[cfg(feature = "server")]
+    pub(crate) fn to_json(self) -> serde_json::Value {
+        match self {
+            Self::Int(number) => number.into(),
+            Self::Text(text) => text.into(),
+        }
+    }
+}
+
 #[doc(hidden)]
 impl GuardDesc {
     /// Without an argument.
@@ -140,6 +151,16 @@ pub enum MiddlewareDesc {
     Function(&'static str, super::MiddlewareFn),
     /// What somebody registers under a name.
     Named(&'static str),
+}
+
+impl MiddlewareDesc {
+    /// The path of the function as written, or the name.
+    #[cfg(feature = "server")]
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Function(name, _) | Self::Named(name) => name,
+        }
+    }
 }
 
 /// Calls of a route under one `Idempotency-Key` have one effect and one answer.

@@ -19,6 +19,7 @@ use super::gates::Registry;
 use super::idempotency::Claims;
 use super::mounted::Mounted;
 use super::path;
+use super::path_guard::{PathGuard, PathGuards};
 use super::rate::{RateStore, RatesInProcess};
 use super::serve::{self, Unrouted};
 use crate::operation;
@@ -47,6 +48,8 @@ pub struct HttpState {
     /// The paths in `extra`, so that static segments there win over parameters of entities (`/posts/export` over
     /// `/posts/{id}`). A path left out is reached only when no entity's route matches.
     pub extra_paths: Vec<String>,
+    /// What stands before routes in `extra`, by their paths.
+    pub guards: Vec<PathGuard>,
     /// Origins whose pages may read answers; none by default.
     pub cors: Option<Cors>,
     /// Where calls are counted for `rate_limit`; in this process by default.
@@ -66,6 +69,7 @@ impl HttpState {
             clock: Arc::new(Timestamp::system_now),
             extra: axum::Router::new(),
             extra_paths: Vec::new(),
+            guards: Vec::new(),
             cors: None,
             rates: Arc::new(RatesInProcess::default()),
             claims: None,
@@ -159,6 +163,8 @@ pub(super) struct App {
     shapes: Vec<Shape>,
     /// `None` when there are no such routes, so that a miss is answered at once.
     pub(super) extra: Option<axum::Router>,
+    /// What stands before them.
+    pub(super) guards: Option<PathGuards>,
     pub(super) resolver: Option<Arc<dyn ActorResolver>>,
     pub(super) auth: RouteAuth,
     pub(super) adapters: Adapters,
@@ -279,6 +285,7 @@ impl App {
         for path in &state.extra_paths {
             shape_at(&path::canonical(path).0, &mut known, &mut paths, &mut shapes)?;
         }
+        let guards = PathGuards::new(&state.guards, &state.auth).map_err(|missing| Error::internal(missing.join("\n")))?;
         let extra = state.extra.has_routes().then(|| {
             state
                 .extra
@@ -293,6 +300,7 @@ impl App {
             paths,
             shapes,
             extra,
+            guards,
             resolver: state.resolver,
             auth: state.auth,
             adapters: state.adapters,

@@ -21,6 +21,7 @@ use super::dispatch;
 use super::endpoint::{Action, Policy};
 use super::guard::guarded;
 use super::mounted::Mounted;
+use super::path;
 use super::request_id::{self, RequestId};
 use super::response::{self, Raised};
 use super::router::{App, Found, method_not_allowed};
@@ -29,6 +30,7 @@ use crate::{Code, Cx, Error, Result};
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
+const ANY_METHOD: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 /// Longest query string, in bytes.
 const MAX_QUERY: usize = 8192;
 
@@ -46,7 +48,10 @@ pub(super) struct Denied(pub(super) Arc<Error>);
 /// and rare paths are boxed on their own.
 pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>) -> impl Future<Output = Response<Body>> + Send {
     let started = Instant::now();
-    let (parts, mut body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
+    if let Some(path) = path::normal(parts.uri.path()) {
+        parts.uri = path::moved(&parts.uri, &path);
+    }
     let id = RequestId::of(&parts.headers);
     async move {
         if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
@@ -107,14 +112,30 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId) -> Resul
         request.extensions_mut().insert(id.clone());
         request.extensions_mut().insert(app.adapters.clone());
         let (mut parts, body) = request.into_parts();
-        match dispatch::actor(app, &parts).await {
-            Ok(actor) => drop(parts.extensions.insert(Cx::new(actor, (app.clock)(), id.shared()))),
-            Err(error) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
+        let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
+        match (dispatch::actor(app, &parts).await, guards) {
+            (Ok(actor), guards) => {
+                let cx = Cx::new(actor, (app.clock)(), id.shared());
+                if let Some(guards) = guards {
+                    guards.admit(&cx, Some(parts.uri.path()))?;
+                }
+                parts.extensions.insert(cx);
+            }
+            (Err(error), Some(_)) => return Err(error),
+            (Err(error), None) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
         }
-        let Ok(answer) = extra.clone().call(Request::from_parts(parts, body)).await;
-        answer
+        let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
+        if guards.is_some() && !answer.headers().contains_key(CACHE_CONTROL) {
+            answer.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        }
+        Ok(answer)
     };
-    let answer = guarded(Policy::DEFAULT.timeout, pin!(work)).await?;
+    let answer = match guarded(Policy::DEFAULT.timeout, pin!(work)).await? {
+        // A browser's question before a request carries no credential. It is answered without asking the router, whose handler
+        // may take every method.
+        Err(_) if options => response::allow(response::empty(StatusCode::METHOD_NOT_ALLOWED), &ANY_METHOD),
+        answer => answer?,
+    };
     if answer.status() != StatusCode::METHOD_NOT_ALLOWED {
         return Ok(answer);
     }
@@ -178,7 +199,7 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     }
     let headers = response.headers_mut();
     headers.insert(request_id::HEADER, id.header());
-    if mounted.is_some_and(|m| !m.endpoint.policy.is_public()) && !headers.contains_key(CACHE_CONTROL) {
+    if mounted.is_some_and(|m| !m.endpoint.is_public()) && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
     if mounted.is_some_and(|m| m.endpoint.policy.deprecated) {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::Code;
-use crate::http::{Endpoint, GuardArg};
+use crate::http::{Endpoint, GuardArg, PermissionDesc};
 
 /// `x-linchpin-roles`, `-guards` and `-permission`. Fields are named as on the wire; hidden ones cannot stand in a policy.
 pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
@@ -11,13 +11,9 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     if !policy.roles.is_empty() {
         out["x-linchpin-roles"] = json!(policy.roles);
     }
-    if !policy.guards.is_empty() {
-        let guards = policy.guards.iter().map(|guard| match guard.argument {
-            None => json!({ "name": guard.name }),
-            Some(GuardArg::Int(number)) => json!({ "name": guard.name, "argument": number }),
-            Some(GuardArg::Text(text)) => json!({ "name": guard.name, "argument": text }),
-        });
-        out["x-linchpin-guards"] = guards.collect();
+    let guards = guards(endpoint);
+    if !guards.is_empty() {
+        out["x-linchpin-guards"] = guards.into();
     }
     let Some(permission) = policy.permission else { return };
     let mut shown = Map::new();
@@ -37,11 +33,41 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     out["x-linchpin-permission"] = Json::Object(shown);
 }
 
+/// A permission by the names of the declaration, for the route report.
+pub(crate) fn permission(declared: &PermissionDesc) -> Json {
+    json!({
+        "requires": declared.requires, "or": declared.or, "owner": declared.owner_field, "resource": declared.resource,
+        "hide": declared.hide,
+    })
+}
+
+/// The guards before a route in the order in which they are asked: those of the app with their pattern, then its own.
+pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
+    let guard = |name: &str, argument: Option<Json>| {
+        let mut shown = json!({ "name": name });
+        if let Some(argument) = argument {
+            shown["argument"] = argument;
+        }
+        shown
+    };
+    let of_app = endpoint.guards.iter().map(|at| {
+        let (name, argument) = at.guard().shown();
+        let mut shown = guard(name, argument);
+        shown["path"] = json!(at.pattern());
+        shown
+    });
+    let own = endpoint.policy.guards.iter().map(|own| guard(own.name, own.argument.map(GuardArg::to_json)));
+    of_app.chain(own).collect()
+}
+
 /// What a route can be refused with because of them.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     let policy = &endpoint.policy;
-    if !policy.roles.is_empty() || !policy.guards.is_empty() {
+    if !policy.roles.is_empty() || !policy.guards.is_empty() || !endpoint.guards.is_empty() {
         out.push(Code::Forbidden);
+    }
+    if !endpoint.guards.is_empty() {
+        out.push(Code::Unauthorized);
     }
     if let Some(permission) = policy.permission {
         out.extend([if permission.hide { Code::NotFound } else { Code::Forbidden }, Code::Unavailable]);

@@ -5,7 +5,7 @@
 
 mod docs;
 mod errors;
-mod gates;
+pub(crate) mod gates;
 mod names;
 mod narrowed;
 mod operation;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use docs::{PATHS, docs_router, openapi_router};
 
-use crate::http::{AuthDesc, Endpoint};
+use crate::http::{AuthDesc, Endpoint, PathGuard};
 use crate::operation::Method;
 use names::Names;
 
@@ -61,6 +61,9 @@ pub fn document(info: &Info, endpoints: &[Endpoint]) -> String {
         item[endpoint.method.as_str().to_ascii_lowercase()] = operation::operation(&parts, false, &mut names, &mut components);
         if endpoint.method == Method::Get && operation::answers_head(endpoint) {
             item["head"] = operation::operation(&parts, true, &mut names, &mut components);
+        }
+        if endpoint.guards.iter().any(PathGuard::always) {
+            components.security.entry("userAuth".to_owned()).or_insert_with(|| security_scheme("userAuth"));
         }
         if let AuthDesc::Named(name) = endpoint.policy.auth {
             components.security.entry(name.to_owned()).or_insert_with(|| security_scheme(name));

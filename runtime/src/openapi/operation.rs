@@ -8,7 +8,7 @@ use super::schema::{self, Object, describe};
 use super::{Components, errors, gates, narrowed, parameters, plugged, reference, related, repeat};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
-use crate::http::{Action, AuthDesc, Endpoint};
+use crate::http::{Action, AuthDesc, Endpoint, PathGuard};
 use crate::operation::{Answer, Method, OpSpec, Place, Whole};
 
 /// A route, and how the document spells the parameters of its path.
@@ -90,6 +90,8 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
 
 fn security(endpoint: &Endpoint) -> Json {
     match endpoint.policy.auth {
+        // Whom a guard of the app lets pass is known like the callers of other routes.
+        AuthDesc::None if endpoint.guards.iter().any(PathGuard::always) => json!([{ "userAuth": [] }]),
         AuthDesc::None => json!([]),
         AuthDesc::Named(name) => json!([{ name: [] }]),
     }

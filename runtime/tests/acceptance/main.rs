@@ -17,6 +17,7 @@ mod events;
 mod extensions;
 mod fixture;
 mod gates;
+mod guarded_paths;
 mod ids;
 mod isolation;
 mod limits;

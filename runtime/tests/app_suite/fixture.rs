@@ -61,7 +61,7 @@ pub static TWIN: EntityDesc =
     EntityDesc { name: "Twin", storage_name: "twins", at: SourceLine { file: "src/twin.rs", line: 9 }, ..NOTE_BASE };
 
 pub const fn package(name: &'static str, entities: &'static [EntityEntry]) -> Package {
-    Package { name, version: "1.2.3", mount: "/", entities, dependencies: &[], after_adapters: None }
+    Package { name, version: "1.2.3", mount: "/", entities, dependencies: &[], middleware: &[], after_adapters: None }
 }
 
 pub static NOTES: Package = package("notes", &[EntityEntry { desc: &NOTE, operations: &[], routes: &[] }]);

@@ -46,6 +46,7 @@ async fn routes_across_packages_are_compared() {
         mount: "/v2",
         entities: &[linchpin::EntityEntry { desc: &TWIN, operations: &[], routes: &[] }],
         dependencies: &["notes"],
+        middleware: &[],
         after_adapters: None,
     };
     notes().package(&ELSEWHERE).start().await.unwrap().stop().await.unwrap();

@@ -255,6 +255,7 @@ pub static BLOG: Package = Package {
         EntityEntry { desc: &NOTE, operations: &[], routes: &[] },
     ],
     dependencies: &[],
+    middleware: &[],
     after_adapters: None,
 };
 

@@ -263,6 +263,7 @@ pub(crate) static PACKAGE: Package = Package {
         EntityEntry { desc: &ERROR, operations: &[], routes: &[] },
     ],
     dependencies: &[],
+    middleware: &[],
     after_adapters: None,
 };
 

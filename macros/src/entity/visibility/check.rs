@@ -120,7 +120,7 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
             d.error(route, format!("route `{route}` repeated in apply_to")).help("name each route once");
         }
     }
-    if scope.holds_on("list") && !scope.unscoped {
+    if scope.holds_on("list") && scope.unscoped.is_none() {
         for route in MUTATING.iter().filter(|route| !scope.holds_on(route)) {
             let name = &of.name;
             d.error(&apply.key, format!("`{route}` is left out of scope `{name}`"))

@@ -57,7 +57,8 @@ pub(crate) struct Scope {
     pub(crate) at: Ident,
     pub(crate) from: From,
     pub(crate) apply_to: Option<ApplyTo>,
-    pub(crate) unscoped: bool,
+    /// Why not on others.
+    pub(crate) unscoped: Option<syn::LitStr>,
 }
 
 /// Where the value of a scope comes from.
@@ -99,7 +100,7 @@ impl Visibility {
                 // The syntax has refused all others.
                 _ => return None,
             };
-            Some(Scope { field, at: scope.field, from, apply_to: scope.apply_to, unscoped: scope.unscoped.is_some() })
+            Some(Scope { field, at: scope.field, from, apply_to: scope.apply_to, unscoped: scope.unscoped })
         });
         let scopes: Vec<Scope> = scopes.collect();
         if let Some(SoftDelete { field, value: None, .. }) = &soft_delete {

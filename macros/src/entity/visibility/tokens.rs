@@ -59,7 +59,8 @@ fn scope(scope: &Scope) -> TokenStream {
         let routes = apply.routes.iter().map(|route| names::snake(&route.unraw().to_string()));
         quote!(.apply_to(&[#(#routes),*]))
     });
-    quote!(__lp::Scope::new(#field, #from) #apply_to)
+    let unscoped = scope.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
+    quote!(__lp::Scope::new(#field, #from) #apply_to #unscoped)
 }
 
 /// `documents/{docId}`: the parent path with its parameters under their wire names.

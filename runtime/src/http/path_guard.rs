@@ -1,0 +1,371 @@
+//! Guards of the app: who may call anything below a path, whoever mounts it.
+//!
+//! Whether a route lies below a pattern is decided at start-up where its path says so. Where a parameter decides, and for routes of
+//! plugins, the path of each request does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::auth::{GuardCall, GuardCheck, RouteAuth};
+use super::endpoint::Endpoint;
+use super::gates::{self, Registry};
+use super::{GuardArg, path};
+use crate::{Cx, Error, Result};
+
+/// What [`App::guard`](crate::App::guard) asks of a caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteGuard(Asks);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Asks {
+    Roles(Arc<[String]>),
+    Named(String, Option<GuardArg>),
+}
+
+/// A caller with any of these roles: 401 for callers nobody knows, 403 for others.
+///
+/// ```
+/// # use linchpin::prelude::*;
+/// # fn with(config: Config) -> App {
+/// App::new(config).guard("/admin/{*rest}", require_role(["admin"]))
+/// # }
+/// ```
+pub fn require_role<R: Into<String>>(roles: impl IntoIterator<Item = R>) -> RouteGuard {
+    RouteGuard(Asks::Roles(roles.into_iter().map(Into::into).collect()))
+}
+
+impl RouteGuard {
+    /// A name that policies can say in `guards` or `auth`: `RouteGuard::named("require_mfa")`.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self(Asks::Named(name.into(), None))
+    }
+
+    /// A name with an argument: `RouteGuard::with("require_step_up", GuardArg::Int(300))`.
+    pub fn with(name: impl Into<String>, argument: GuardArg) -> Self {
+        Self(Asks::Named(name.into(), Some(argument)))
+    }
+
+    /// What it is called in policies, and its argument as JSON.
+    pub(crate) fn shown(&self) -> (&str, Option<serde_json::Value>) {
+        match &self.0 {
+            Asks::Roles(roles) => ("require_role", Some(serde_json::json!(**roles))),
+            Asks::Named(name, argument) => (name, argument.map(GuardArg::to_json)),
+        }
+    }
+
+    /// The check behind it.
+    ///
+    /// # Errors
+    /// What it names and nobody has registered, in words that follow its pattern.
+    fn check(&self, auth: &RouteAuth) -> Result<GuardCheck, String> {
+        match &self.0 {
+            Asks::Roles(roles) => {
+                let (roles, check) = (Arc::clone(roles), Arc::clone(&auth.require_role));
+                Ok(Arc::new(move |call: &GuardCall<'_>| {
+                    if call.actor.id.is_none() {
+                        return Err(Error::unauthorized());
+                    }
+                    let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
+                    check(call.actor, &roles)
+                }))
+            }
+            Asks::Named(name, argument) => match (auth.check(name), argument) {
+                (Some(check), None) => {
+                    let check = Arc::clone(check);
+                    Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
+                }
+                (_, argument) => {
+                    let (check, argument) = (gates::guard_of(auth, name, *argument)?, *argument);
+                    Ok(Arc::new(move |call: &GuardCall<'_>| check(&GuardCall { argument, ..*call })))
+                }
+            },
+        }
+    }
+}
+
+/// A guard and where it stands.
+#[derive(Clone, Debug)]
+pub struct PathGuard {
+    pattern: Arc<Pattern>,
+    guard: RouteGuard,
+    /// Whether every path of the route matches; else each request is looked at.
+    always: bool,
+}
+
+impl PathGuard {
+    /// A guard before every path that matches a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern.
+    pub fn new(pattern: &str, guard: RouteGuard) -> std::result::Result<Self, String> {
+        Ok(Self { pattern: Arc::new(Pattern::parse(pattern)?), guard, always: false })
+    }
+
+    /// The pattern as written.
+    pub fn pattern(&self) -> &str {
+        &self.pattern.text
+    }
+
+    /// What it asks.
+    pub fn guard(&self) -> &RouteGuard {
+        &self.guard
+    }
+
+    /// Whether it stands before every call of the route; else the parameters of the path decide.
+    pub(crate) fn always(&self) -> bool {
+        self.always
+    }
+
+    /// Whether some path of a route matches.
+    pub(crate) fn reaches(&self, template: &str) -> bool {
+        self.pattern.covers(template) != Cover::Never
+    }
+
+    /// The roles that nobody declares, and names that nobody registers, in words that follow the pattern.
+    pub(crate) fn missing(&self, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
+        let mut out: Vec<String> = self.guard.check(auth).err().into_iter().collect();
+        if let Asks::Roles(roles) = &self.guard.0 {
+            out.extend(registry.unknown_roles(roles.iter().map(String::as_str)));
+            if roles.is_empty() {
+                out.push("names no role: nobody could pass".to_owned());
+            }
+        }
+        out
+    }
+
+    /// Whether it asks for roles, so that somebody must say who holds them.
+    pub(crate) fn asks_for_roles(&self) -> bool {
+        matches!(self.guard.0, Asks::Roles(_))
+    }
+}
+
+/// Puts guards before the endpoints that they reach.
+pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
+    for endpoint in endpoints {
+        let reaching = guards.iter().filter_map(|guard| match guard.pattern.covers(&endpoint.path) {
+            Cover::Never => None,
+            cover => Some(PathGuard { always: cover == Cover::Always, ..guard.clone() }),
+        });
+        endpoint.guards = reaching.collect();
+    }
+}
+
+/// The guards of a mounted route, or of all routes of plugins.
+pub(super) struct PathGuards(Box<[(Option<Arc<Pattern>>, GuardCheck)]>);
+
+impl PathGuards {
+    /// `None` without any.
+    ///
+    /// # Errors
+    /// The names that nobody has registered.
+    pub(super) fn new(guards: &[PathGuard], auth: &RouteAuth) -> std::result::Result<Option<Self>, Vec<String>> {
+        let one = |guard: &PathGuard| {
+            let pattern = (!guard.always).then(|| Arc::clone(&guard.pattern));
+            guard.guard.check(auth).map(|check| (pattern, check)).map_err(|what| vec![format!("below `{}` {what}", guard.pattern.text)])
+        };
+        let guards = guards.iter().map(one).collect::<std::result::Result<Box<[_]>, _>>()?;
+        Ok((!guards.is_empty()).then_some(Self(guards)))
+    }
+
+    /// Whether one of them stands before a path.
+    pub(super) fn stand_before(&self, path: &str) -> bool {
+        self.0.iter().any(|(pattern, _)| pattern.as_ref().is_none_or(|pattern| pattern.matches(path)))
+    }
+
+    /// Asks those that stand before a path; without one, all of them.
+    ///
+    /// # Errors
+    /// That of the first that does not let the call pass.
+    pub(super) fn admit(&self, cx: &Cx, path: Option<&str>) -> Result<()> {
+        let Some(actor) = cx.get_actor() else { return Ok(()) };
+        let stands = |pattern: &Option<Arc<Pattern>>| match (pattern, path) {
+            (Some(pattern), Some(path)) => pattern.matches(path),
+            _ => true,
+        };
+        let call = GuardCall { actor, argument: None, now: cx.now() };
+        self.0.iter().filter(|(pattern, _)| stands(pattern)).try_for_each(|(_, check)| check(&call))
+    }
+}
+
+/// A pattern of paths: static segments, `{name}` for any one, and `{*rest}` at the end for all that follow, none included.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    text: String,
+    parts: Box<[Part]>,
+    rest: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// Decoded.
+    Static(String),
+    Any,
+}
+
+/// How much of a route's paths a pattern matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cover {
+    Never,
+    Sometimes,
+    Always,
+}
+
+impl Pattern {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        if !text.starts_with('/') {
+            return Err("a pattern begins with `/`".to_owned());
+        }
+        let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
+        let mut parts = Vec::with_capacity(segments.len());
+        let mut rest = false;
+        for (n, segment) in segments.iter().enumerate() {
+            match segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
+                Some(name) if name.starts_with('*') => {
+                    if n + 1 < segments.len() {
+                        return Err(format!("`{segment}` stands at the end of a pattern"));
+                    }
+                    rest = true;
+                }
+                Some(name) if !name.is_empty() && !name.contains(['{', '}', '*']) => parts.push(Part::Any),
+                None if !segment.contains(['{', '}', '*', '?', '#']) => {
+                    let decoded = path::decode(segment).ok_or_else(|| format!("`{segment}` is no UTF-8"))?;
+                    parts.push(Part::Static(decoded.into_owned()));
+                }
+                _ => return Err(format!("`{segment}` is neither static, nor `{{name}}`, nor `{{*rest}}`")),
+            }
+        }
+        Ok(Self { text: text.to_owned(), parts: parts.into(), rest })
+    }
+
+    /// Whether a path matches as it is split into segments, or as one would read it who decodes it first and goes up at `..`:
+    /// a guard that is asked for nothing is a smaller fault than one that is passed by.
+    fn matches(&self, path: &str) -> bool {
+        let segments: Vec<_> = path.split('/').filter(|s| !s.is_empty()).map(path::decode).collect();
+        // What is no UTF-8 equals no static segment.
+        if self.fits(segments.iter().map(|segment| segment.as_deref())) {
+            return true;
+        }
+        let Some(decoded) = path::decode(path) else { return false };
+        let mut resolved: Vec<&str> = Vec::new();
+        for segment in decoded.split(['/', '\\']) {
+            match segment {
+                "" | "." => {}
+                ".." => drop(resolved.pop()),
+                segment => resolved.push(segment),
+            }
+        }
+        self.fits(resolved.into_iter().map(Some))
+    }
+
+    fn fits<'a>(&self, mut segments: impl Iterator<Item = Option<&'a str>>) -> bool {
+        for part in &self.parts {
+            match (part, segments.next()) {
+                (_, None) => return false,
+                (Part::Static(text), Some(segment)) if segment != Some(text) => return false,
+                _ => {}
+            }
+        }
+        self.rest || segments.next().is_none()
+    }
+
+    /// How much of the paths of a route in axum's form matches.
+    fn covers(&self, template: &str) -> Cover {
+        let mut segments = template.split('/').filter(|segment| !segment.is_empty());
+        let mut cover = Cover::Always;
+        for part in &self.parts {
+            let Some(segment) = segments.next() else { return Cover::Never };
+            let inner = segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+            match (part, inner) {
+                // The rest of the path decides.
+                (_, Some(name)) if name.starts_with('*') => return Cover::Sometimes,
+                (Part::Static(_), Some(_)) => cover = Cover::Sometimes,
+                (Part::Static(text), None) if path::decode(segment).as_deref() != Some(text) => return Cover::Never,
+                _ => {}
+            }
+        }
+        match segments.next() {
+            None => cover,
+            Some(_) if self.rest => cover,
+            Some(segment) if segment.starts_with("{*") => Cover::Sometimes,
+            Some(_) => Cover::Never,
+        }
+    }
+}
+
+impl fmt::Debug for PathGuards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PathGuards").field(&self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::parse(text).unwrap()
+    }
+
+    #[test]
+    fn patterns_that_are_none() {
+        for text in ["admin", "", "/{*rest}/x", "/a{b}", "/{}", "/{a}b", "/a*", "/a?b", "/%ff", "/{a{b}"] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+        for text in ["/", "/admin", "/admin/", "//admin//x", "/{tenant}/admin/{*rest}", "/{*rest}"] {
+            assert!(Pattern::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_of_requests() {
+        let admin = pattern("/admin/{*rest}");
+        for path in [
+            "/admin",
+            "/admin/",
+            "/admin/users",
+            "/admin/users/1",
+            "//admin//users",
+            "/%61dmin/users",
+            "/admin%2Fusers",
+            "/public/../admin/users",
+            "/public/%2e%2e/admin",
+            "/./admin",
+            "\\admin\\users",
+            "/admin/../public",
+            "/admin/%ff",
+        ] {
+            assert!(admin.matches(path), "{path}");
+        }
+        for path in ["/", "/administration", "/public/admin", "/Admin/users", "/%ff/admin", "/public"] {
+            assert!(!admin.matches(path), "{path}");
+        }
+        assert!(pattern("/{tenant}/admin").matches("/acme/admin"));
+        assert!(!pattern("/{tenant}/admin").matches("/acme/admin/users"));
+        assert!(pattern("/caf%C3%A9").matches("/café"));
+        assert!(pattern("/{*rest}").matches("/"));
+    }
+
+    #[test]
+    fn paths_of_routes() {
+        use Cover::{Always, Never, Sometimes};
+        for (at, template, expected) in [
+            ("/admin/{*rest}", "/admin/users", Always),
+            ("/admin/{*rest}", "/admin", Always),
+            ("/admin/{*rest}", "/admin/users/{id}", Always),
+            ("/admin/{*rest}", "/posts/{id}", Never),
+            ("/admin/{*rest}", "/{slug}", Sometimes),
+            ("/admin/{*rest}", "/{tenant}/users", Sometimes),
+            ("/admin/{*rest}", "/{*page}", Sometimes),
+            ("/admin/{*rest}", "/%61dmin/x", Always),
+            ("/admin", "/admin/users", Never),
+            ("/admin/users", "/admin", Never),
+            ("/admin", "/admin/{*page}", Sometimes),
+            ("/{tenant}/admin", "/acme/admin", Always),
+            ("/{tenant}/admin", "/{t}/admin", Always),
+            ("/posts/{id}", "/posts/{id}/publish", Never),
+            ("/{*rest}", "/", Always),
+        ] {
+            assert_eq!(pattern(at).covers(template), expected, "{at} over {template}");
+        }
+    }
+}

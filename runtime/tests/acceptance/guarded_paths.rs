@@ -1,0 +1,290 @@
+//! Guards by path, and middleware of a package: what stands before routes whatever their own policy says.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use axum::http::HeaderValue;
+use axum::response::Response;
+use linchpin::http::{GuardArg, GuardCall, NamedCheck};
+use linchpin::prelude::*;
+use linchpin::{BoxFuture, Plugin, PostCx, Result, RoutesCx};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{Reply, SECRET, Server};
+use crate::tenancy::{call, made};
+
+/// What is sold; its list is open as far as its own policy goes.
+#[entity(
+    unique(slug),
+    sort = asc(slug),
+    has_many(lines: Line, key = report_id),
+    routes(auth = none, delete(auth = "userAuth", roles = ["auditor"]), update(auth = "bearer"))
+)]
+#[derive(Clone, Debug)]
+pub struct Report {
+    #[field(primary)]
+    pub id: String,
+    pub slug: String,
+    #[field(default = 0)]
+    pub views: i64,
+}
+
+#[operation(kind = "increment", field = views, by = 1)]
+pub const VIEW: Operation<Report>;
+
+#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one")]
+pub const BY_SLUG: Operation<Report>;
+
+#[route(entity = Report, method = "GET", path = "feed")]
+async fn feed() -> &'static str {
+    "feed"
+}
+
+/// A line of a report: its own routes lie elsewhere.
+#[entity(belongs_to(report: Report, key = report_id), routes(auth = none, list(middleware = [counted])))]
+#[derive(Clone, Debug)]
+pub struct Line {
+    #[field(primary)]
+    pub id: String,
+    #[field(filterable)]
+    pub report_id: String,
+}
+
+/// Stamps what it stands around, and keeps out who asks for that.
+async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
+    if call.parts.headers.contains_key("x-refuse-package") {
+        return Err(Error::forbidden());
+    }
+    let mut response = next.await?;
+    response.headers_mut().append("x-stamp", HeaderValue::from_static("package"));
+    Ok(response)
+}
+
+/// Stands around the list of lines, and around whatever shows them.
+async fn counted(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
+    match call.parts.headers.get("x-wish").and_then(|v| v.to_str().ok()) {
+        Some("refuse") => Err(Error::new(linchpin::Code::Other(403, "not_today"), "Not today")),
+        Some("answer") => Ok(Response::new("answered".into())),
+        _ => {
+            let mut response = next.await?;
+            response.headers_mut().append("x-stamp", HeaderValue::from_static("lines"));
+            Ok(response)
+        }
+    }
+}
+
+static HOUSE: Package = package!(
+    name = "house",
+    mount = "/reports",
+    entities = [entity(Report, [VIEW, BY_SLUG, feed]), entity(Line, [])],
+    middleware = [stamped],
+);
+
+cases!(&crate::guarded_paths::HOUSE, crate::guarded_paths::guarded =>
+    auth_85_guards_by_path, percent_signs_hide_nothing, plugins_are_guarded_too, guards_with_arguments, includes_are_guarded,
+    a_package_has_middleware, documented, patterns_that_match_nothing,
+);
+
+fn guarded(app: App) -> App {
+    app.plugin(Pages)
+        .guard("/reports/{*rest}", require_role(["admin", "auditor"]))
+        .guard("/inside/{*rest}", require_role(["admin"]))
+        .guard("/inside/vault", RouteGuard::with("require_step_up", GuardArg::Int(300)))
+        .guard("/reports/lines/{*rest}", RouteGuard::named("require_mfa"))
+}
+
+/// Pages at paths of its own, and at whatever path is left.
+struct Pages;
+
+impl Plugin for Pages {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
+    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        use axum::routing::{any, get};
+        Box::pin(async {
+            cx.route("/inside/page", get(async || "page"));
+            cx.route("/inside/vault", any(async || "vault"));
+            cx.nest("/site", axum::Router::new().route("/{*rest}", get(async |uri: axum::http::Uri| uri.path().to_owned())));
+            cx.merge(axum::Router::new().route("/{tenant}/page", get(async || "anybody's")));
+            Ok(())
+        })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let has = |call: &GuardCall<'_>, role: &str| call.actor.has_any_role(&[role]);
+            cx.registrar().named(
+                "bearer",
+                NamedCheck::actor(|actor| if actor.has_any_role(&["service"]) { Ok(()) } else { Err(Error::forbidden()) }),
+            )?;
+            cx.registrar()
+                .named("require_mfa", NamedCheck::guard(move |call| if has(call, "mfa") { Ok(()) } else { Err(Error::forbidden()) }))?;
+            let stepped = |call: &GuardCall<'_>| call.argument == Some(GuardArg::Int(300)) && call.actor.has_any_role(&["stepped"]);
+            let check = move |call: &GuardCall<'_>| if stepped(call) { Ok(()) } else { Err(Error::forbidden()) };
+            cx.registrar().named("require_step_up", NamedCheck::guard(check))
+        })
+    }
+}
+
+async fn ask(s: &Server, roles: Option<&[&str]>, method: &str, path: &str, body: &str) -> Reply {
+    let token = roles.map(|roles| s.token("someone", roles));
+    let mut headers = vec![("content-type", "application/json")];
+    headers.extend(token.as_deref().map(|token| ("authorization", token)));
+    s.raw(method, path, &headers, body).await
+}
+
+async fn auth_85_guards_by_path(s: &Server) {
+    let admin = s.token("root", &["admin"]);
+    for id in ["a", "b"] {
+        made(s, &admin, "/reports/reports", json!({"id": id, "slug": id})).await;
+    }
+    for (method, path, body, expected) in [
+        ("GET", "/reports/reports", "", 200),
+        ("POST", "/reports/reports", r#"{"id": "c", "slug": "c"}"#, 201),
+        ("GET", "/reports/reports/a", "", 200),
+        ("HEAD", "/reports/reports/a", "", 200),
+        ("POST", "/reports/reports/a/view", "{}", 200),
+        ("GET", "/reports/reports/by-slug/a", "", 200),
+        ("GET", "/reports/reports/by-slug?slug=a", "", 200),
+        ("GET", "/reports/reports/feed", "", 200),
+        // Before the body is read, and whether or not there is such a record.
+        ("POST", "/reports/reports", "{", 400),
+        ("GET", "/reports/reports/none?x=1", "", 400),
+    ] {
+        assert_eq!(ask(s, None, method, path, body).await.status, 401, "{method} {path}");
+        assert_eq!(ask(s, Some(&["user"]), method, path, body).await.status, 403, "{method} {path}");
+        assert_eq!(ask(s, Some(&["admin"]), method, path, body).await.status, expected, "{method} {path}");
+    }
+    let refused = ask(s, None, "GET", "/reports/reports", "").await;
+    assert_eq!((refused.code(), refused.header("www-authenticate").as_str()), ((401, "unauthorized"), "Bearer"));
+    // What a guard lets pass, its own policy still judges.
+    assert_eq!(ask(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "").await.code(), (403, "forbidden"));
+    assert_eq!(ask(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "").await.status, 204);
+    assert_eq!(ask(s, Some(&["admin"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.code(), (403, "forbidden"));
+    assert_eq!(ask(s, Some(&["service"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.code(), (403, "forbidden"));
+    assert_eq!(ask(s, Some(&["service", "admin"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.status, 200);
+    // Its answers are not for caches, though its own policy is open.
+    assert_eq!(ask(s, Some(&["admin"]), "GET", "/reports/reports/a", "").await.header("cache-control"), "no-store");
+    assert_eq!(s.get("/health/ready").await.status, 200);
+}
+
+async fn percent_signs_hide_nothing(s: &Server) {
+    made(s, &s.token("root", &["admin"]), "/reports/reports", json!({"id": "a", "slug": "a-b"})).await;
+    for path in ["/%72eports/reports/a", "/reports/%72eports/a", "/repo%72ts/reports/by%2Dslug/a%2Db", "/reports/reports/by-slug/a%2db"] {
+        assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
+        let reply = ask(s, Some(&["admin"]), "GET", path, "").await;
+        assert_eq!((reply.status, reply.json()["id"].as_str()), (200, Some("a")), "{path}");
+    }
+    // One segment with a slash in it is no two.
+    assert_eq!(ask(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "").await.status, 404);
+    for path in ["/inside%2Fpage", "/%69nside/page", "/inside/%70age", "/site/..%2Finside%2Fpage", "/site/%2e%2e/inside/page"] {
+        assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
+    }
+}
+
+async fn plugins_are_guarded_too(s: &Server) {
+    for path in ["/inside/page", "/inside/nothing"] {
+        assert_eq!(ask(s, None, "GET", path, "").await.code(), (401, "unauthorized"), "{path}");
+        assert_eq!(ask(s, Some(&["user"]), "GET", path, "").await.code(), (403, "forbidden"), "{path}");
+    }
+    let page = ask(s, Some(&["admin"]), "GET", "/inside/page", "").await;
+    assert_eq!((page.status, &page.body[..], page.header("cache-control").as_str()), (200, &b"page"[..], "no-store"));
+    assert_eq!(ask(s, Some(&["admin"]), "GET", "/inside/nothing", "").await.status, 404);
+    // The parameter of a merged route reaches the guarded path.
+    assert_eq!(ask(s, None, "GET", "/reports/page", "").await.status, 401);
+    assert_eq!(&ask(s, None, "GET", "/shop/page", "").await.body[..], b"anybody's");
+    assert_eq!(ask(s, None, "GET", "/site/x/y", "").await.header("cache-control"), "");
+    // A handler of any method is not reached by the question before a request.
+    let question =
+        s.raw("OPTIONS", "/inside/vault", &[("origin", "https://a.example"), ("access-control-request-method", "PUT")], "").await;
+    assert_eq!((question.status, question.body.len()), (204, 0));
+    assert!(question.header("allow").contains("PUT"), "{question:?}");
+    // A bad credential is none.
+    assert_eq!(s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "").await.code(), (401, "unauthorized"));
+}
+
+async fn guards_with_arguments(s: &Server) {
+    assert_eq!(ask(s, Some(&["admin"]), "GET", "/inside/vault", "").await.status, 403);
+    assert_eq!(ask(s, Some(&["stepped"]), "GET", "/inside/vault", "").await.status, 403, "in the order in which they were added");
+    assert_eq!(&ask(s, Some(&["admin", "stepped"]), "GET", "/inside/vault", "").await.body[..], b"vault");
+}
+
+async fn includes_are_guarded(s: &Server) {
+    made(s, &s.token("root", &["admin"]), "/reports/reports", json!({"id": "a", "slug": "a"})).await;
+    made(s, &s.token("root", &["admin", "mfa"]), "/reports/lines", json!({"id": "l", "reportId": "a"})).await;
+    let path = "/reports/reports/a?include=lines";
+    assert_eq!(ask(s, Some(&["admin"]), "GET", path, "").await.code(), (403, "forbidden"));
+    let reply = ask(s, Some(&["admin", "mfa"]), "GET", path, "").await;
+    assert_eq!(reply.json()["lines"]["items"][0]["id"], "l");
+    let stamps: Vec<_> = reply.headers.get_all("x-stamp").iter().collect();
+    assert_eq!(stamps, ["package"], "the middleware of the package is asked once; what the list's does to the answer is of no effect");
+    // The middleware of the list of lines decides for whatever shows them.
+    let token = s.token("root", &["admin", "mfa"]);
+    let wish = async |wish: &'static str| s.raw("GET", path, &[("authorization", &token), ("x-wish", wish)], "").await;
+    assert_eq!(wish("refuse").await.code(), (403, "not_today"));
+    assert_eq!(wish("answer").await.code(), (403, "forbidden"));
+    assert_eq!(wish("other").await.status, 200);
+    assert_eq!(s.raw("GET", "/reports/reports/a", &[("authorization", &token), ("x-wish", "refuse")], "").await.status, 200);
+}
+
+async fn a_package_has_middleware(s: &Server) {
+    let token = s.token("root", &["admin", "mfa"]);
+    let stamps = async |path: &str| -> Vec<String> {
+        let reply = call(s, &token, "GET", path, Json::Null).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.headers.get_all("x-stamp").iter().map(|v| v.to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(stamps("/reports/reports").await, ["package"]);
+    assert_eq!(stamps("/reports/reports/feed").await, ["package"]);
+    assert_eq!(stamps("/reports/reports/by-slug/none").await, ["package"]);
+    assert_eq!(stamps("/reports/lines").await, ["lines", "package"], "outside of the route's own");
+    let refused = s.raw("GET", "/reports/reports", &[("authorization", &token), ("x-refuse-package", "1")], "").await;
+    assert_eq!(refused.code(), (403, "forbidden"));
+    assert_eq!(s.raw("GET", "/reports/reports", &[("x-refuse-package", "1")], "").await.status, 401, "behind guards");
+}
+
+async fn documented(s: &Server) {
+    let first = s.get("/openapi.json").await;
+    let document = first.json();
+    let list = &document["paths"]["/reports/reports"]["get"];
+    assert_eq!(list["x-linchpin-guards"], json!([{"name": "require_role", "argument": ["admin", "auditor"], "path": "/reports/{*rest}"}]));
+    assert_eq!(list["security"], json!([{"userAuth": []}]));
+    assert!(list["responses"]["401"].is_object() && list["responses"]["403"].is_object());
+    let lines = &document["paths"]["/reports/lines"]["get"]["x-linchpin-guards"];
+    assert_eq!(lines[1], json!({"name": "require_mfa", "path": "/reports/lines/{*rest}"}));
+}
+
+async fn patterns_that_match_nothing(s: &Server) {
+    let app =
+        || App::new(Config::new().signing_secret(SECRET).port(0).database("memory:")).plugin(JwtAuth::new()).plugin(Pages).package(&HOUSE);
+    let text = async |app: App| app.start().await.err().map_or_else(String::new, |error| error.to_string());
+    let said = text(
+        app()
+            .guard("/report/{*rest}", require_role(["admin"]))
+            .guard("/inside/pages", require_role(["admin"]))
+            .guard("/site/x/y", require_role(["admin"]))
+            .guard("/health/ready", require_role(["admin"])),
+    )
+    .await;
+    assert!(said.contains("guard of `/report/{*rest}`: no route matches") && said.contains("guard of `/inside/pages`"), "{said}");
+    assert!(!said.contains("/site") && !said.contains("/health"), "{said}");
+    let said = text(app().guard("reports", require_role(["admin"])).guard("/{*rest}/x", require_role(["admin"]))).await;
+    assert!(said.contains("guard of `reports`: a pattern begins with `/`") && said.contains("`{*rest}` stands at the end"), "{said}");
+    let said = text(
+        app()
+            .guard("/reports/{*rest}", RouteGuard::named("require_mfaa"))
+            .guard("/reports/{*rest}", RouteGuard::with("bearer", GuardArg::Int(1)))
+            .guard("/reports/{*rest}", require_role(Vec::<String>::new())),
+    )
+    .await;
+    for part in [
+        "guard of `/reports/{*rest}` needs guard `require_mfaa`, but no plugin registers it; did you mean `require_mfa`?",
+        "gives guard `bearer` an argument, and it takes none",
+        "names no role: nobody could pass",
+    ] {
+        assert!(said.contains(part), "{part} is not in\n{said}");
+    }
+    assert_eq!(s.get("/health/live").await.status, 200);
+}
