@@ -6,5 +6,6 @@ pub static BLOG: Package = package!(
         entity(Post, [PUBLISH, BY_SLUG, feed]),
         entity(crate::comments::Comment, []),
     ],
+    middleware = [crate::stamped, "counted"],
     dependencies = ["auth"],
 );

@@ -48,6 +48,12 @@ async fn all(comments: CommentAdapter) -> Result<()> {
     Ok(())
 }
 
+/// Stands around every route of a package.
+async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<linchpin::axum::response::Response> {
+    let _ = call;
+    next.await
+}
+
 pub static EMPTY: Package = package!(name = "empty", entities = []);
 pub static SHORT: Package = package!(name = "s2-_", mount = "", entities = [entity(Comment)],);
 pub static BLOG: Package = package!(
@@ -57,11 +63,13 @@ pub static BLOG: Package = package!(
         entity(Post, [TAKEN, newest, set_newest, r#by]),
         entity(crate::Comment, [comments::TAKEN, all]),
     ],
+    middleware = [stamped, "counted"],
     dependencies = ["auth", "notifications"],
 );
 
 fn main() {
-    assert!(EMPTY.entities.is_empty());
+    assert!(EMPTY.entities.is_empty() && EMPTY.middleware.is_empty());
+    assert_eq!(BLOG.middleware.len(), 2);
     assert_eq!(SHORT.entities[0].operations.len(), 0);
     assert_eq!((BLOG.entities[0].operations.len(), BLOG.entities[0].routes.len()), (1, 3));
 }
