@@ -61,6 +61,9 @@ async fn the_policy_holds(s: &Server) {
 async fn static_beside_parameters(s: &Server) {
     // `whoami` is no record's id, in no method.
     assert_eq!(s.delete("/tickets/whoami").await.code(), (405, "method_not_allowed"));
-    // Paths are compared as they are spelled: this one names a record, of which there is none.
-    assert_eq!(s.get("/tickets/who%61mi").await.code(), (404, "not_found"));
+    // A path is the same in every spelling: this one names the function, not a record.
+    assert_eq!(s.get("/tickets/who%61mi").await.code(), (401, "unauthorized"));
+    assert_eq!(s.delete("/tickets/who%61mi").await.code(), (405, "method_not_allowed"));
+    // An encoded slash is part of its segment.
+    assert_eq!(s.get("/tickets%2Fwhoami").await.code(), (404, "not_found"));
 }
