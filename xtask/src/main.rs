@@ -6,13 +6,15 @@ use std::time::Instant;
 mod bench;
 mod conformance;
 mod expand_size;
+mod peers;
 mod postgres;
 
 /// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
-const FEATURES: [&str; 2] = ["--features", "linchpin/postgres,linchpin-auth/test-util"];
+const FEATURES: [&str; 2] = ["--features", "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util"];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search
+cargo xtask services        installs what tests talk to and is missing: a maker of one-time codes, a mail server
 cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("test") => test(fast),
         Some("search") => search(),
+        Some("services") => postgres::installed().and(peers::install()),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),
@@ -63,6 +66,7 @@ fn test(fast: bool) -> Result<(), String> {
     }
     // A snapshot that changed is a failure to review, never an update.
     note(postgres::installed());
+    note(peers::install());
     let mut tests = cargo(&["test", "--workspace", "--exclude", SEARCH, "--all-targets", "--no-fail-fast"]);
     tests.args(FEATURES);
     if fast {

@@ -10,16 +10,22 @@ mod keys;
 mod limit;
 mod mail;
 mod otp;
+mod outbox;
 mod password;
 mod recovery;
 mod return_target;
 mod secret;
 mod sms;
+#[cfg(test)]
+mod testing;
 mod totp;
 
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
 pub use identity::{PrimaryField, TrustProxy};
+pub use limit::table::Limit;
+pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, SmtpMailer, Template, Templates};
 pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
+pub use sms::{E164, SmsProvider};
 pub use totp::TotpAlgorithm;

@@ -152,6 +152,24 @@ mod tests {
         }
     }
 
+    /// Another program makes the codes. A machine without it fails the test.
+    #[test]
+    fn codes_of_another_program_are_accepted() {
+        let secret = secret(&*Env::system().rng).unwrap();
+        for (algorithm, mode) in [(TotpAlgorithm::Sha1, "sha1"), (TotpAlgorithm::Sha256, "sha256"), (TotpAlgorithm::Sha512, "sha512")] {
+            for (digits, period) in [(6, 30), (8, 60)] {
+                let rules = TotpRules { algorithm, digits, period, window: 0 };
+                let mut oathtool = std::process::Command::new("oathtool");
+                oathtool.args(["-b", &format!("--totp={mode}"), &format!("--digits={digits}"), &format!("--time-step-size={period}s")]);
+                oathtool.args(["--now=2026-03-04 05:06:07 UTC", base32(&secret).expose()]);
+                let made = oathtool.output().expect("oathtool is needed: `apt-get install oathtool`");
+                let code = String::from_utf8(made.stdout).unwrap();
+                let now = Timestamp::parse("2026-03-04T05:06:07Z").unwrap();
+                assert!(rules.step(&secret, code.trim(), now, None).is_some(), "{mode} {digits} {code}");
+            }
+        }
+    }
+
     #[test]
     fn one_step_before_and_after_and_never_twice() {
         let rules = TotpRules::default();

@@ -1,1 +1,244 @@
 //! Rate limits and lockout: counters that are taken before an attempt and given back by its success.
+//!
+//! Because they are taken before, a hundred guesses at once pass no more often than a hundred in a row. Counters are records of the
+//! app's store, so that several processes share them; every step is one atomic operation on one record.
+
+#![allow(dead_code)] // routes that use the rest of it are on their way
+
+pub(crate) mod counter;
+pub(crate) mod table;
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::{Code, Cx, Error, Result, Timestamp};
+
+use crate::env::Env;
+use crate::error::rate_limited;
+use crate::keys::derive::{Purpose, Ring};
+use counter::{CounterAdapter, CounterCreate};
+pub(crate) use table::{Bucket, Counted, Limits};
+
+/// How often a step is repeated that met another one. Each repetition means that somebody else got on.
+const TRIES: usize = 64;
+
+/// One thing to count: a bucket and what it is kept for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit<'a> {
+    pub(crate) bucket: Bucket,
+    /// The address, the identifier in its normalised form, the user's id: what the bucket's comment says.
+    pub(crate) of: &'a [&'a str],
+}
+
+/// Counts attempts.
+#[derive(Clone, Debug)]
+pub(crate) struct Limiter {
+    counters: CounterAdapter,
+    ring: Arc<Ring>,
+    env: Env,
+    /// `None` when they are switched off, which production refuses.
+    limits: Option<Limits>,
+}
+
+/// What an attempt was counted in. Dropped, it stays counted: an attempt that ends in any other way than success has failed.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Taken {
+    limiter: Limiter,
+    tickets: Vec<Ticket>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    id: String,
+    bucket: Bucket,
+    window_end: Option<Timestamp>,
+    /// A mark of its own that says what has been counted already.
+    mark: Option<String>,
+}
+
+enum Step {
+    Taken(Option<Timestamp>),
+    /// Seconds until the window ends.
+    Full(u32),
+}
+
+impl Limiter {
+    pub(crate) fn new(counters: CounterAdapter, ring: Arc<Ring>, env: Env, limits: Option<Limits>) -> Self {
+        Self { counters, ring, env, limits }
+    }
+
+    /// Counts an attempt in all these buckets, or in none of them.
+    ///
+    /// # Errors
+    /// 429 `rate_limited` with the seconds to wait, when one is full; 503 when the counters cannot be reached.
+    pub(crate) async fn take(&self, hits: &[Hit<'_>]) -> Result<Taken> {
+        let mut taken = Taken { limiter: self.clone(), tickets: Vec::with_capacity(hits.len()) };
+        let Some(limits) = &self.limits else { return Ok(taken) };
+        for hit in hits {
+            let id = self.id(hit.bucket, hit.of);
+            match self.step(&id, limits.of(hit.bucket)).await {
+                Ok(Step::Taken(window_end)) => taken.tickets.push(Ticket { id, bucket: hit.bucket, window_end, mark: None }),
+                Ok(Step::Full(seconds)) => {
+                    taken.undo().await;
+                    return Err(rate_limited(seconds));
+                }
+                Err(error) => return Err(unreachable(error)),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Counts a value of `of` that this window has not seen yet; one that it has seen passes without being counted. Two who bring
+    /// the same new value at the same moment count it twice until the second has noticed: stricter, never more generous.
+    ///
+    /// # Errors
+    /// As [`Limiter::take`].
+    pub(crate) async fn take_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Taken> {
+        let mut taken = Taken { limiter: self.clone(), tickets: Vec::new() };
+        let Some(limits) = &self.limits else { return Ok(taken) };
+        let parts: Vec<&str> = hit.of.iter().copied().chain([value]).collect();
+        let mark = self.id(hit.bucket, &parts);
+        let cx = self.cx();
+        if self.counters.get(&cx, mark.as_str()).await.map_err(unreachable)?.is_some() {
+            return Ok(taken);
+        }
+        let id = self.id(hit.bucket, hit.of);
+        let window_end = match self.step(&id, limits.of(hit.bucket)).await.map_err(unreachable)? {
+            Step::Taken(window_end) => window_end,
+            Step::Full(seconds) => return Err(rate_limited(seconds)),
+        };
+        let ticket = Ticket { id, bucket: hit.bucket, window_end, mark: Some(mark.clone()) };
+        match self.counters.create(&cx, CounterCreate { id: mark, left: 0, window_end }).await {
+            Ok(_) => taken.tickets.push(ticket),
+            // Somebody else has just counted it.
+            Err(error) if error.code() == Code::Conflict => self.give_back(&ticket.id, ticket.bucket, ticket.window_end).await,
+            Err(error) => return Err(unreachable(error)),
+        }
+        Ok(taken)
+    }
+
+    /// Empties a counter: what it was kept against is over.
+    pub(crate) async fn clear(&self, hit: Hit<'_>) {
+        if self.limits.is_some() {
+            self.remove(&self.id(hit.bucket, hit.of)).await;
+        }
+    }
+
+    async fn step(&self, id: &str, limit: table::Limit) -> Result<Step> {
+        for _ in 0..TRIES {
+            let cx = self.cx();
+            match self.counters.take(&cx, id).await {
+                Ok(counter) => return Ok(Step::Taken(counter.window_end)),
+                Err(error) if error.code() == Code::NotFound => {
+                    let window_end = Some(after(cx.now(), limit.window_seconds));
+                    let first = CounterCreate { id: id.to_owned(), left: i64::from(limit.max) - 1, window_end };
+                    match self.counters.create(&cx, first).await {
+                        Ok(_) => return Ok(Step::Taken(window_end)),
+                        // Somebody else began the window.
+                        Err(error) if error.code() == Code::Conflict => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                // Below zero: the window is full, unless it has ended meanwhile.
+                Err(error) if error.code() == Code::ValidationFailed => {
+                    if let Some(full) = self.counters.get(&cx, id).await?.filter(|counter| counter.left == 0) {
+                        return Ok(Step::Full(full.window_end.map_or(1, |end| seconds_until(cx.now(), end))));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::unavailable("a counter kept changing"))
+    }
+
+    /// Gives one back. That it cannot be done makes the limit stricter and nothing else.
+    async fn give_back(&self, id: &str, bucket: Bucket, window_end: Option<Timestamp>) {
+        let (Some(end), Some(limits)) = (window_end, &self.limits) else { return };
+        let max = i64::from(limits.of(bucket).max);
+        let cx = self.cx();
+        let given = match self.counters.give_back(&cx, id, end).await {
+            Ok(counter) if counter.left >= max => self.counters.end_empty(&cx, id, max, end).await.map(|_| ()),
+            Ok(_) => Ok(()),
+            // The window has ended.
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        log(given);
+    }
+
+    async fn remove(&self, id: &str) {
+        match self.counters.delete(&self.cx(), id, None).await {
+            Err(error) if error.code() == Code::NotFound => {}
+            done => log(done),
+        }
+    }
+
+    fn id(&self, bucket: Bucket, of: &[&str]) -> String {
+        let parts: Vec<&[u8]> = std::iter::once(bucket.row().name).chain(of.iter().copied()).map(str::as_bytes).collect();
+        URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
+    }
+
+    fn cx(&self) -> Cx {
+        Cx::system("rate limits").at(self.env.clock.now())
+    }
+}
+
+impl Taken {
+    /// The attempt succeeded: what counts failures only is given back, what counts them in a row begins anew.
+    pub(crate) async fn succeeded(self) {
+        for ticket in &self.tickets {
+            match ticket.bucket.row().counted {
+                Counted::All => {}
+                Counted::Failures => self.return_ticket(ticket).await,
+                Counted::FailuresInARow => self.limiter.remove(&ticket.id).await,
+            }
+        }
+    }
+
+    /// Counts what another has taken as part of the same attempt.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.tickets.extend(other.tickets);
+        self
+    }
+
+    /// The attempt was never made, because something else forbade it.
+    pub(crate) async fn undo(&self) {
+        for ticket in self.tickets.iter().rev() {
+            self.return_ticket(ticket).await;
+        }
+    }
+
+    async fn return_ticket(&self, ticket: &Ticket) {
+        // The mark goes first: between the two, the value may be counted twice, but never not at all.
+        if let Some(mark) = &ticket.mark {
+            self.limiter.remove(mark).await;
+        }
+        self.limiter.give_back(&ticket.id, ticket.bucket, ticket.window_end).await;
+    }
+}
+
+fn after(now: Timestamp, seconds: u32) -> Timestamp {
+    Timestamp::from_millis(now.millis() + i64::from(seconds) * 1000)
+}
+
+/// Whole seconds, so that whoever waits them is not a moment too early.
+fn seconds_until(now: Timestamp, end: Timestamp) -> u32 {
+    let millis = u64::try_from(end.millis() - now.millis()).unwrap_or(0);
+    u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX).max(1)
+}
+
+/// Without counters nothing may be tried.
+fn unreachable(error: Error) -> Error {
+    if error.code() == Code::Unavailable { error } else { Error::unavailable(error) }
+}
+
+fn log(done: Result<()>) {
+    if let Err(error) = done {
+        tracing::warn!(error = ?error, "an attempt that succeeded stays counted");
+    }
+}
+
+#[cfg(test)]
+mod tests;

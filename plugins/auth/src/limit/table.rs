@@ -1,0 +1,201 @@
+//! Every limit of the plugin: the only place for these numbers.
+
+use std::collections::BTreeMap;
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Every attempt.
+    All,
+    /// Attempts that fail: one that succeeds is given back.
+    Failures,
+    /// Attempts that fail since the last one that succeeded: that one empties the counter.
+    FailuresInARow,
+}
+
+/// A limit as it stands in the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The name in the configuration, and in the key of each counter.
+    pub(crate) name: &'static str,
+    pub(crate) counted: Counted,
+    pub(crate) limit: Limit,
+}
+
+/// So many in so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// So many pass; the next does not.
+    pub max: u32,
+    /// Seconds from the first one that was counted.
+    pub window_seconds: u32,
+}
+
+const MINUTE: u32 = 60;
+const HOUR: u32 = 60 * MINUTE;
+const DAY: u32 = 24 * HOUR;
+/// Long enough that only success ends it.
+const ENDLESS: u32 = 100 * 365 * DAY;
+
+/// Codes sent for one challenge, the first one not counted.
+pub(crate) const SENDS_PER_CHALLENGE: i64 = 3;
+
+/// Wrong answers that drop what is being set up, and that end proof of identity by a sent code.
+pub(crate) const TRIES_PER_SETUP: i64 = 5;
+
+macro_rules! buckets {
+    ($($(#[$doc:meta])* $bucket:ident $name:literal: $counted:ident, $max:literal in $n:literal * $unit:ident;)*) => {
+        /// What is limited. The comment says what a counter is kept for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Bucket {
+            $($(#[$doc])* $bucket,)*
+        }
+
+        /// In the order of the buckets.
+        const ROWS: &[Row] = &[
+            $(Row { name: $name, counted: Counted::$counted, limit: Limit { max: $max, window_seconds: $n * $unit } },)*
+        ];
+
+        impl Bucket {
+            pub(crate) const ALL: &[Self] = &[$(Self::$bucket,)*];
+        }
+    };
+}
+
+buckets! {
+    /// Address.
+    Register "register": All, 20 in 60 * MINUTE;
+    /// Address and identifier.
+    Login "login": FailuresInARow, 10 in 15 * MINUTE;
+    /// Address.
+    LoginIp "loginIp": Failures, 50 in 15 * MINUTE;
+    /// Address: one for each identifier, by `Limiter::take_distinct`.
+    LoginSpread "loginSpread": Failures, 15 in 15 * MINUTE;
+    /// Identifier, from devices that are not recognised.
+    LoginIdentifier "loginIdentifier": Failures, 30 in 60 * MINUTE;
+    /// Recognised device, in place of the former.
+    LoginDevice "loginDevice": Failures, 10 in 15 * MINUTE;
+    /// Identifier, from devices that are not recognised, when its owner has another way in.
+    PasswordLockout "passwordLockout": FailuresInARow, 100 in 1 * ENDLESS;
+    /// Address.
+    VerifyEmail "verifyEmail": All, 20 in 15 * MINUTE;
+    /// Address.
+    ResetPassword "resetPassword": All, 20 in 15 * MINUTE;
+    /// Address.
+    MagicVerify "magicVerify": All, 20 in 15 * MINUTE;
+    /// Address.
+    VerifyAndLogin "verifyAndLogin": All, 20 in 15 * MINUTE;
+    /// Address.
+    Forgot "forgot": All, 10 in 15 * MINUTE;
+    /// Identifier; nobody is told.
+    ForgotIdentifier "forgotIdentifier": All, 3 in 60 * MINUTE;
+    /// Address.
+    Resend "resend": All, 10 in 15 * MINUTE;
+    /// Identifier; nobody is told.
+    ResendIdentifier "resendIdentifier": All, 3 in 60 * MINUTE;
+    /// Address.
+    MagicRequest "magicRequest": All, 10 in 15 * MINUTE;
+    /// Identifier; nobody is told.
+    MagicRequestIdentifier "magicRequestIdentifier": All, 3 in 60 * MINUTE;
+    /// Session.
+    Refresh "refresh": All, 30 in 60 * SECOND;
+    /// Address.
+    RefreshIp "refreshIp": All, 300 in 60 * SECOND;
+    /// User; shared by step-up, proof in a body, and the current password.
+    Proof "proof": Failures, 10 in 15 * MINUTE;
+    /// User.
+    Reauth "reauth": All, 10 in 15 * MINUTE;
+    /// User, from devices that are not recognised.
+    MfaVerifyUser "mfaVerifyUser": Failures, 15 in 15 * MINUTE;
+    /// Address.
+    MfaVerifyIp "mfaVerifyIp": Failures, 50 in 15 * MINUTE;
+    /// User; a challenge counts its own.
+    MfaResend "mfaResend": All, 10 in 60 * MINUTE;
+    /// User.
+    MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
+    /// User.
+    MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
+    /// User.
+    SmsSend "smsSend": All, 5 in 60 * MINUTE;
+    /// Address.
+    SmsSendIp "smsSendIp": All, 20 in 24 * HOUR;
+    /// Address.
+    PasskeyOptions "passkeyOptions": All, 60 in 60 * SECOND;
+    /// Address.
+    PasskeyLogin "passkeyLogin": Failures, 30 in 15 * MINUTE;
+    /// Address.
+    OauthStart "oauthStart": All, 30 in 60 * SECOND;
+    /// Address.
+    OauthCallback "oauthCallback": All, 30 in 60 * SECOND;
+    /// Address.
+    OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
+    /// User.
+    ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
+    /// User.
+    Link "link": All, 10 in 60 * MINUTE;
+    /// User.
+    DeleteAccount "deleteAccount": All, 10 in 60 * MINUTE;
+}
+
+const SECOND: u32 = 1;
+
+impl Bucket {
+    /// Its row of the table.
+    pub(crate) fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// The bucket of a name in the configuration.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|bucket| bucket.row().name == name)
+    }
+}
+
+/// The limits of an app: the table, and what its configuration says otherwise.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limits(BTreeMap<Bucket, Limit>);
+
+impl Limits {
+    /// Takes a limit of the configuration.
+    ///
+    /// # Errors
+    /// Why it cannot be one.
+    pub(crate) fn set(&mut self, name: &str, limit: Limit) -> Result<(), String> {
+        let bucket = Bucket::named(name).ok_or_else(|| format!("there is no limit `{name}`"))?;
+        if limit.max == 0 || limit.window_seconds == 0 {
+            return Err("`max` and `windowSeconds` must be at least 1".into());
+        }
+        self.0.insert(bucket, limit);
+        Ok(())
+    }
+
+    pub(crate) fn of(&self, bucket: Bucket) -> Limit {
+        self.0.get(&bucket).copied().unwrap_or(bucket.row().limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lead_back() {
+        assert_eq!(ROWS.len(), Bucket::ALL.len());
+        for bucket in Bucket::ALL {
+            assert_eq!(Bucket::named(bucket.row().name), Some(*bucket));
+            assert!(bucket.row().limit.max > 0 && bucket.row().limit.window_seconds >= 60);
+        }
+        assert_eq!(Bucket::named("nothing"), None);
+    }
+
+    #[test]
+    fn the_configuration_overrides_single_rows() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.of(Bucket::Login), Limit { max: 10, window_seconds: 900 });
+        limits.set("login", Limit { max: 3, window_seconds: 60 }).unwrap();
+        assert_eq!((limits.of(Bucket::Login).max, limits.of(Bucket::LoginIp).max), (3, 50));
+        for (name, max, window_seconds) in [("logn", 1, 1), ("login", 0, 1), ("login", 1, 0)] {
+            assert!(limits.set(name, Limit { max, window_seconds }).is_err());
+        }
+    }
+}

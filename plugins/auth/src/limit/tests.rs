@@ -1,0 +1,255 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::entity::ListQuery;
+use linchpin::{Package, package};
+
+use super::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
+use super::table::Limit;
+use super::*;
+use crate::testing::{Bed, on_stores};
+
+static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])]);
+
+on_stores!(
+    &super::COUNTERS =>
+    exactly_so_many_pass,
+    fifty_at_once_are_counted_like_fifty_in_a_row,
+    a_success_gives_back_what_counts_failures,
+    giving_back_under_load_loses_nothing,
+    a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it,
+    what_succeeded_begins_no_window,
+    all_buckets_or_none,
+    identifiers_are_counted_once_each,
+    fifty_identifiers_at_once,
+    nothing_of_anybody_stands_in_the_store,
+    a_window_that_has_ended_gets_nothing_back,
+);
+
+fn limiter(bed: &Bed) -> Limiter {
+    let mut limits = Limits::default();
+    limits.set("login", Limit { max: 10, window_seconds: 900 }).unwrap();
+    limits.set("loginIp", Limit { max: 12, window_seconds: 60 }).unwrap();
+    Limiter::new(bed.app.adapter::<Counter>().unwrap(), bed.ring.clone(), bed.env.clone(), Some(limits))
+}
+
+const LOGIN: Hit<'static> = Hit { bucket: Bucket::Login, of: &["192.0.2.1", "alice@example.test"] };
+const IP: Hit<'static> = Hit { bucket: Bucket::LoginIp, of: &["192.0.2.1"] };
+const ALL: Hit<'static> = Hit { bucket: Bucket::Register, of: &["192.0.2.1"] };
+const SPREAD: Hit<'static> = Hit { bucket: Bucket::LoginSpread, of: &["192.0.2.1"] };
+
+async fn passes(limiter: &Limiter, hit: Hit<'_>) -> bool {
+    match limiter.take(&[hit]).await {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.code(), Code::RateLimited, "{error:?}");
+            false
+        }
+    }
+}
+
+/// Runs many at a time.
+async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(n: usize, work: impl Fn(usize) -> F) -> Vec<T> {
+    let barrier = Arc::new(tokio::sync::Barrier::new(n));
+    let mut tasks = Vec::new();
+    for i in 0..n {
+        let (barrier, work) = (barrier.clone(), work(i));
+        tasks.push(tokio::spawn(async move {
+            barrier.wait().await;
+            work.await
+        }));
+    }
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.unwrap());
+    }
+    done
+}
+
+async fn counters(bed: &Bed) -> Vec<Counter> {
+    let cx = Cx::system("look").at(bed.env.clock.now());
+    bed.app.adapter::<Counter>().unwrap().list(&cx, ListQuery::new().limit(200)).await.unwrap().items
+}
+
+async fn exactly_so_many_pass(bed: &Bed) {
+    let limiter = limiter(bed);
+    for _ in 0..10 {
+        assert!(passes(&limiter, LOGIN).await);
+    }
+    let refused = limiter.take(&[LOGIN]).await.unwrap_err();
+    assert_eq!((refused.code().status(), refused.retry_after_seconds()), (429, Some(900)));
+    // Somebody else is not concerned.
+    assert!(passes(&limiter, Hit { of: &["192.0.2.1", "bob@example.test"], ..LOGIN }).await);
+    assert!(passes(&limiter, Hit { of: &["192.0.2.2", "alice@example.test"], ..LOGIN }).await);
+    limiter.clear(LOGIN).await;
+    assert!(passes(&limiter, LOGIN).await);
+}
+
+async fn fifty_at_once_are_counted_like_fifty_in_a_row(bed: &Bed) {
+    let limiter = limiter(bed);
+    let passed = at_once(50, |_| {
+        let limiter = limiter.clone();
+        async move { passes(&limiter, LOGIN).await }
+    });
+    assert_eq!(passed.await.into_iter().filter(|passed| *passed).count(), 10);
+    assert!(!passes(&limiter, LOGIN).await);
+}
+
+async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
+    let limiter = limiter(bed);
+    for _ in 0..9 {
+        drop(limiter.take(&[LOGIN, IP, ALL]).await.unwrap());
+    }
+    limiter.take(&[LOGIN, IP, ALL]).await.unwrap().succeeded().await;
+    // In a row: begins anew. Failures: nine of twelve. All: ten of twenty.
+    let left = async |hit: Hit<'_>| {
+        let mut n = 0;
+        while passes(&limiter, hit).await {
+            n += 1;
+        }
+        n
+    };
+    assert_eq!((left(LOGIN).await, left(IP).await, left(ALL).await), (10, 3, 10));
+}
+
+async fn giving_back_under_load_loses_nothing(bed: &Bed) {
+    let limiter = limiter(bed);
+    // Five of twelve stay counted, whatever comes between.
+    for _ in 0..5 {
+        assert!(passes(&limiter, IP).await);
+    }
+    at_once(50, |_| {
+        let limiter = limiter.clone();
+        async move {
+            if let Ok(taken) = limiter.take(&[IP]).await {
+                taken.succeeded().await;
+            }
+        }
+    })
+    .await;
+    for n in 0..7 {
+        assert!(passes(&limiter, IP).await, "{n}");
+    }
+    assert!(!passes(&limiter, IP).await);
+}
+
+async fn a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it(bed: &Bed) {
+    let limiter = limiter(bed);
+    for _ in 0..12 {
+        assert!(passes(&limiter, IP).await);
+        bed.clock.advance(Duration::from_secs(1));
+    }
+    for _ in 0..5 {
+        assert!(!passes(&limiter, IP).await);
+    }
+    bed.clock.advance(Duration::from_millis(47_999));
+    assert_eq!(limiter.take(&[IP]).await.unwrap_err().retry_after_seconds(), Some(1), "a millisecond is a whole second to wait");
+    bed.clock.advance(Duration::from_millis(1));
+    for _ in 0..12 {
+        assert!(passes(&limiter, IP).await);
+    }
+    assert!(!passes(&limiter, IP).await);
+}
+
+async fn what_succeeded_begins_no_window(bed: &Bed) {
+    let limiter = limiter(bed);
+    limiter.take(&[IP]).await.unwrap().succeeded().await;
+    assert!(counters(bed).await.is_empty());
+    bed.clock.advance(Duration::from_secs(59));
+    assert!(passes(&limiter, IP).await);
+    bed.clock.advance(Duration::from_secs(59));
+    for _ in 0..11 {
+        assert!(passes(&limiter, IP).await);
+    }
+    assert!(!passes(&limiter, IP).await, "the window began with the first that was counted");
+}
+
+async fn all_buckets_or_none(bed: &Bed) {
+    let limiter = limiter(bed);
+    for _ in 0..12 {
+        assert!(passes(&limiter, IP).await);
+    }
+    for _ in 0..30 {
+        assert!(limiter.take(&[LOGIN, ALL, IP]).await.is_err());
+    }
+    for _ in 0..10 {
+        assert!(passes(&limiter, LOGIN).await);
+    }
+    assert!(!passes(&limiter, LOGIN).await);
+}
+
+async fn identifiers_are_counted_once_each(bed: &Bed) {
+    let limiter = limiter(bed);
+    for _ in 0..3 {
+        for n in 0..15 {
+            assert!(limiter.take_distinct(SPREAD, &format!("{n}@example.test")).await.is_ok());
+        }
+    }
+    let refused = limiter.take_distinct(SPREAD, "15@example.test").await.unwrap_err();
+    assert_eq!((refused.code(), refused.retry_after_seconds()), (Code::RateLimited, Some(900)));
+    assert!(limiter.take_distinct(SPREAD, "3@example.test").await.is_ok());
+    bed.clock.advance(Duration::from_mins(15));
+    // One who knows the password makes room for the next.
+    for n in 20..34 {
+        drop(limiter.take_distinct(SPREAD, &format!("{n}@example.test")).await.unwrap());
+    }
+    limiter.take_distinct(SPREAD, "mine@example.test").await.unwrap().succeeded().await;
+    assert!(limiter.take_distinct(SPREAD, "34@example.test").await.is_ok());
+    assert!(limiter.take_distinct(SPREAD, "35@example.test").await.is_err());
+}
+
+async fn fifty_identifiers_at_once(bed: &Bed) {
+    let limiter = limiter(bed);
+    let try_all = async |of: usize, hit: Hit<'static>| {
+        let tries = at_once(50, |i| {
+            let limiter = limiter.clone();
+            async move { limiter.take_distinct(hit, &format!("{}@example.test", i % of)).await.is_ok().then_some(i % of) }
+        });
+        tries.await.into_iter().flatten().collect::<std::collections::BTreeSet<usize>>()
+    };
+    assert_eq!(try_all(50, SPREAD).await.len(), 15);
+
+    // Twenty-five of them, twice each. Whoever passes once passes again, and what two have taken for one is free in the end.
+    let elsewhere = Hit { of: &["192.0.2.2"], ..SPREAD };
+    let mut passed = try_all(25, elsewhere).await;
+    assert!(passed.len() <= 15, "{passed:?}");
+    for n in 0..25 {
+        let passes = limiter.take_distinct(elsewhere, &format!("{n}@example.test")).await.is_ok();
+        assert_eq!(passes, passed.contains(&n) || passed.len() < 15, "{n}");
+        passed.extend(passes.then_some(n));
+    }
+    assert_eq!(passed.len(), 15);
+}
+
+async fn nothing_of_anybody_stands_in_the_store(bed: &Bed) {
+    let limiter = limiter(bed);
+    drop(limiter.take(&[LOGIN, IP]).await.unwrap());
+    drop(limiter.take_distinct(SPREAD, "alice@example.test").await.unwrap());
+    let all = counters(bed).await;
+    assert_eq!(all.len(), 4);
+    let text = format!("{all:?}");
+    assert!(!text.contains("alice") && !text.contains("192.0") && !text.contains("login"), "{text}");
+}
+
+async fn a_window_that_has_ended_gets_nothing_back(bed: &Bed) {
+    let limiter = limiter(bed);
+    let long = limiter.take(&[IP]).await.unwrap();
+    bed.clock.advance(Duration::from_mins(1));
+    for _ in 0..12 {
+        assert!(passes(&limiter, IP).await);
+    }
+    long.succeeded().await;
+    assert!(!passes(&limiter, IP).await, "it was counted in the window before");
+}
+
+#[tokio::test]
+async fn switched_off_nothing_is_counted() {
+    let bed = Bed::memory(&COUNTERS).await;
+    let limiter = Limiter::new(bed.app.adapter::<Counter>().unwrap(), bed.ring.clone(), bed.env.clone(), None);
+    for _ in 0..100 {
+        limiter.take(&[LOGIN]).await.unwrap().succeeded().await;
+        limiter.take_distinct(SPREAD, "x").await.unwrap().succeeded().await;
+    }
+    limiter.clear(LOGIN).await;
+    assert!(counters(&bed).await.is_empty());
+}

@@ -1,0 +1,148 @@
+//! What mails are about, and what they say unless the app says it otherwise.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal [$($var:literal)*] $subject:literal $text:literal;)*) => {
+        /// What a mail is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum MailKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl MailKind {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The name on the wire, as `verify_email`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+
+            /// What a template of this kind may name, beside `app`.
+            pub const fn variables(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$kind => &[$($var),*],)*
+                }
+            }
+
+            /// Subject and text as they are unless the app replaces them.
+            pub(super) const fn words(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$kind => ($subject, $text),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Proves a new account's address.
+    VerifyEmail "verify_email" ["link"]
+        "Confirm your email address"
+        "Please confirm that this address is yours:\n\n{{link}}\n\nIf you did not sign up at {{app}}, ignore this message.";
+    /// Proves an address that is to replace another.
+    VerifyNewEmail "verify_new_email" ["link"]
+        "Confirm your new email address"
+        "Please confirm that this is your new address at {{app}}:\n\n{{link}}\n\nUntil then the old one stays in use. If you did not ask for this, ignore this message.";
+    /// Lets a new password be set.
+    PasswordReset "password_reset" ["link"]
+        "Reset your password"
+        "Somebody, hopefully you, asked for a new password at {{app}}. You can set one here:\n\n{{link}}\n\nIf it was not you, ignore this message; your password stays as it is.";
+    /// Signs in.
+    MagicLink "magic_link" ["link"]
+        "Your sign-in link"
+        "Here you sign in to {{app}}:\n\n{{link}}\n\nThe link works once. If you did not ask for it, ignore this message.";
+    /// A code for a second factor, or to prove who one is.
+    EmailOtp "email_otp" ["code"]
+        "Your code"
+        "Your code for {{app}} is:\n\n{{code}}\n\nNobody from {{app}} will ever ask you for it. If you did not expect it, somebody may know your password: change it.";
+    /// Takes the deletion of an account back.
+    CancelDeletion "cancel_deletion" ["link" "at"]
+        "Your account will be deleted"
+        "Your account at {{app}} will be deleted on {{at}}. You can keep it:\n\n{{link}}";
+    /// Somebody tried to sign up with an address that has an account.
+    ExistingAccount "existing_account" []
+        "You already have an account"
+        "Somebody, perhaps you, tried to sign up at {{app}} with this address. It has an account already: sign in, or ask for a new password.\n\nIf it was not you, there is nothing to do.";
+    /// The password was changed by who is signed in.
+    PasswordChanged "password_changed" ["at" "ip"]
+        "Your password was changed"
+        "The password of your account at {{app}} was changed on {{at}} from {{ip}}.\n\nIf it was not you, reset it now.";
+    /// The password was set by a mailed link.
+    PasswordResetDone "password_reset_done" ["at" "ip"]
+        "Your password was reset"
+        "The password of your account at {{app}} was reset on {{at}} from {{ip}}. All sessions have ended.\n\nIf it was not you, reset it again and check who can read your mail.";
+    /// To the old address, with a way back.
+    EmailChanged "email_changed" ["link" "at"]
+        "Your email address was changed"
+        "On {{at}} a new email address was asked for or set for your account at {{app}}.\n\nIf it was not you, take it back within seven days:\n\n{{link}}";
+    /// A second factor was set up.
+    MfaEnabled "mfa_enabled" ["method" "at" "ip"]
+        "A second factor was added"
+        "The second factor \"{{method}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+    /// A second factor was removed.
+    MfaDisabled "mfa_disabled" ["method" "at" "ip"]
+        "A second factor was removed"
+        "The second factor \"{{method}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+    /// A recovery code was used.
+    RecoveryCodeUsed "recovery_code_used" ["left" "at" "ip"]
+        "A recovery code was used"
+        "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, reset your password and your recovery codes now.";
+    /// There are new recovery codes.
+    RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip"]
+        "You have new recovery codes"
+        "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, reset your password now.";
+    /// A passkey was added.
+    PasskeyAdded "passkey_added" ["name" "at" "ip"]
+        "A passkey was added"
+        "The passkey \"{{name}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, remove it and reset your password now.";
+    /// A passkey was removed.
+    PasskeyRemoved "passkey_removed" ["name" "at" "ip"]
+        "A passkey was removed"
+        "The passkey \"{{name}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+    /// Another way to sign in was added.
+    ProviderLinked "provider_linked" ["provider" "at" "ip"]
+        "A sign-in method was added"
+        "You can now sign in to {{app}} with {{provider}}. This was set up on {{at}} from {{ip}}.\n\nIf it was not you, remove it and reset your password now.";
+    /// A way to sign in was removed.
+    ProviderUnlinked "provider_unlinked" ["provider" "at" "ip"]
+        "A sign-in method was removed"
+        "You can no longer sign in to {{app}} with {{provider}}. This was changed on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+    /// Somebody signed in where nobody had before.
+    NewDeviceLogin "new_device_login" ["at" "ip" "device"]
+        "A new device signed in"
+        "Somebody signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, reset your password now.";
+    /// Many wrong passwords.
+    PasswordUnderAttack "password_under_attack" ["at"]
+        "Somebody is guessing your password"
+        "Since {{at}} there have been so many wrong passwords for your account at {{app}} that it is refused on devices you have not used before. Reset it, or sign in another way, to end this.";
+    /// Many wrong second factors after a right password.
+    MfaUnderAttack "mfa_under_attack" ["at" "ip"]
+        "Somebody has your password"
+        "On {{at}}, somebody at {{ip}} gave the right password of your account at {{app}} and many wrong codes.\n\nIf it was not you, reset your password now.";
+    /// A refresh token was presented a second time.
+    RefreshReused "refresh_reused" ["at" "ip"]
+        "A session was ended for your safety"
+        "On {{at}}, a session of your account at {{app}} was continued from {{ip}} in a way that suggests a copy. It has been ended; please sign in again.";
+    /// The account will be deleted.
+    DeletionScheduled "deletion_scheduled" ["due" "at" "ip"]
+        "Your account will be deleted"
+        "The deletion of your account at {{app}} was asked for on {{at}} from {{ip}}. It will happen on {{due}}. Until then, sign in to keep the account.";
+    /// It will not.
+    DeletionCancelled "deletion_cancelled" ["at"]
+        "Your account stays"
+        "The deletion of your account at {{app}} was called off on {{at}}.";
+    /// The account is gone.
+    AccountDeleted "account_deleted" ["at"]
+        "Your account was deleted"
+        "Your account at {{app}} was deleted on {{at}}.";
+    /// The account can no longer be used.
+    AccountSuspended "account_suspended" ["at"]
+        "Your account was suspended"
+        "Your account at {{app}} was suspended on {{at}}. All sessions have ended.";
+}

@@ -1,0 +1,121 @@
+//! Mail by SMTP.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use lettre::message::{Mailbox, MultiPart};
+use lettre::transport::smtp::AsyncSmtpTransportBuilder;
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use linchpin::{BoxFuture, Error, Result};
+use tokio::runtime::Handle;
+use url::{Host, Url};
+
+use super::{Mail, Mailer};
+
+/// How long one step of the conversation may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Sends by SMTP, over a pool of connections.
+#[derive(Clone)]
+pub struct SmtpMailer(Arc<Inner>);
+
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+struct Inner {
+    builder: AsyncSmtpTransportBuilder,
+    from: Mailbox,
+    /// The pool begins and ends tasks of its own, so it lives in the runtime of the first mail.
+    pool: OnceLock<(Handle, Transport)>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some((runtime, transport)) = self.pool.take() {
+            let _inside = runtime.enter();
+            drop(transport);
+        }
+    }
+}
+
+impl fmt::Debug for SmtpMailer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SmtpMailer").field("from", &self.0.from).finish_non_exhaustive()
+    }
+}
+
+impl SmtpMailer {
+    /// Sends through a server, as `from` (`Accounts <accounts@example.com>`).
+    ///
+    /// The address of the server is `smtps://user:password@host` for TLS, or `smtp://user:password@host?tls=required` for STARTTLS.
+    /// Without either only a server on this machine is accepted.
+    ///
+    /// # Errors
+    /// Why the address or the sender cannot be used. The text does not repeat the password.
+    pub fn new(server: &str, from: &str) -> Result<Self, String> {
+        let url = Url::parse(server).map_err(|e| format!("the address of the mail server: {e}"))?;
+        let encrypted = match url.scheme() {
+            "smtps" => true,
+            "smtp" => url.query_pairs().any(|(key, value)| key == "tls" && value == "required"),
+            other => return Err(format!("the address of the mail server begins with `smtps` or `smtp`, not `{other}`")),
+        };
+        if !encrypted && !is_here(&url) {
+            return Err("mail would leave this machine in the clear: use `smtps://…`, or `smtp://…?tls=required`".into());
+        }
+        let from = from.parse().map_err(|e| format!("the sender of mail: {e}"))?;
+        let builder = Transport::from_url(server).map_err(|e| format!("the address of the mail server: {e}"))?.timeout(Some(LIMIT));
+        Ok(Self(Arc::new(Inner { builder, from, pool: OnceLock::new() })))
+    }
+
+    async fn deliver(&self, mail: Mail) -> Result<()> {
+        let to: lettre::Address = mail.to.parse().map_err(|_| Error::internal("a mail is addressed to something that is no address"))?;
+        let message = Message::builder()
+            .from(self.0.from.clone())
+            .to(Mailbox::new(None, to))
+            .subject(mail.subject)
+            // So that no other program answers it.
+            .header(AutoSubmitted)
+            .multipart(MultiPart::alternative_plain_html(mail.text, mail.html))
+            .map_err(Error::internal)?;
+        let (_, transport) = self.0.pool.get_or_init(|| (Handle::current(), self.0.builder.clone().build()));
+        transport.send(message).await.map(|_| ()).map_err(Error::unavailable)
+    }
+}
+
+impl Mailer for SmtpMailer {
+    fn send(&self, mail: Mail) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.deliver(mail))
+    }
+}
+
+fn is_here(url: &Url) -> bool {
+    // Of a scheme that is not the web's, every host is a domain to the parser.
+    let host = url.host_str().and_then(|host| Host::parse(host).ok());
+    match host {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(v4)) => v4.is_loopback(),
+        Some(Host::Ipv6(v6)) => v6.is_loopback(),
+        None => false,
+    }
+}
+
+/// `Auto-Submitted: auto-generated` (RFC 3834).
+#[derive(Clone)]
+struct AutoSubmitted;
+
+impl lettre::message::header::Header for AutoSubmitted {
+    fn name() -> lettre::message::header::HeaderName {
+        lettre::message::header::HeaderName::new_from_ascii_str("Auto-Submitted")
+    }
+
+    fn parse(_: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Self)
+    }
+
+    fn display(&self) -> lettre::message::header::HeaderValue {
+        lettre::message::header::HeaderValue::new(Self::name(), "auto-generated".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! From kinds and variables to mails. Values are data: they cannot add a line to a subject, nor markup to a body.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::{Mail, MailKind};
+
+/// What a mail says. `{{name}}` stands for a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// One line.
+    pub subject: String,
+    /// The body for every reader.
+    pub text: String,
+    /// The body for those who read HTML; made from `text` when there is none.
+    pub html: Option<String>,
+}
+
+/// The templates of an app: Linchpin's own, and those that replace them.
+#[derive(Clone, Debug)]
+pub struct Templates(BTreeMap<MailKind, Template>);
+
+impl Default for Templates {
+    fn default() -> Self {
+        let own = |kind: MailKind| {
+            let (subject, text) = kind.words();
+            (kind, Template { subject: subject.into(), text: text.into(), html: None })
+        };
+        Self(MailKind::ALL.iter().copied().map(own).collect())
+    }
+}
+
+impl Templates {
+    /// Replaces a template.
+    ///
+    /// # Errors
+    /// When it names a variable that mails of this kind do not have, or leaves out the link or code that they are for, or when the
+    /// subject is not one line.
+    pub fn replace(&mut self, kind: MailKind, template: Template) -> Result<(), String> {
+        let of = kind.name();
+        if template.subject.chars().any(char::is_control) {
+            return Err(format!("the subject of `{of}` must be one line"));
+        }
+        let bodies = [Some(&template.text), template.html.as_ref()];
+        for part in bodies.into_iter().flatten().chain([&template.subject]) {
+            for name in names(part).map_err(|e| format!("the template `{of}` {e}"))? {
+                if name != "app" && !kind.variables().contains(&name) {
+                    let known = kind.variables().join("`, `");
+                    return Err(format!("the template `{of}` names `{name}`; there are `app`, `{known}`"));
+                }
+            }
+        }
+        for needed in kind.variables().iter().filter(|v| matches!(**v, "link" | "code")) {
+            if bodies.into_iter().flatten().any(|body| !body.contains(&format!("{{{{{needed}}}}}"))) {
+                return Err(format!("the template `{of}` leaves out `{{{{{needed}}}}}`"));
+            }
+        }
+        self.0.insert(kind, template);
+        Ok(())
+    }
+
+    /// Makes a mail. A variable without a value is empty.
+    pub(crate) fn render(&self, to: String, kind: MailKind, locale: Option<String>, vars: BTreeMap<String, String>) -> Mail {
+        // Every kind is there from the beginning.
+        let fallback = Template { subject: kind.words().0.into(), text: kind.words().1.into(), html: None };
+        let template = self.0.get(&kind).unwrap_or(&fallback);
+        let plain = |name: &str| one_line(vars.get(name).map_or("", String::as_str));
+        let subject = fill(&template.subject, plain);
+        let text = fill(&template.text, plain);
+        let html = match &template.html {
+            Some(html) => fill(html, |name| escaped(&plain(name))),
+            None => page(&template.text, plain),
+        };
+        Mail { to, kind, locale, subject, text, html, vars }
+    }
+}
+
+/// The variables that a text names.
+fn names(text: &str) -> Result<Vec<&str>, &'static str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((_, behind)) = rest.split_once("{{") {
+        let (name, behind) = behind.split_once("}}").ok_or("has `{{` without `}}`")?;
+        found.push(name);
+        rest = behind;
+    }
+    Ok(found)
+}
+
+/// The text with every variable's value in its place. Values are not looked into: one that holds `{{code}}` shows just that.
+fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((front, behind)) = rest.split_once("{{") {
+        out.push_str(front);
+        let Some((name, behind)) = behind.split_once("}}") else {
+            rest = "";
+            break;
+        };
+        out.push_str(&value(name));
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A value without line breaks and other control characters.
+fn one_line(value: &str) -> String {
+    value.chars().map(|c| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect()
+}
+
+fn escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The plain text as a page: a paragraph for each of its own, links that can be followed, codes that can be read out.
+fn page(text: &str, value: impl Fn(&str) -> String) -> String {
+    let mut out = String::from("<!doctype html><html><body style=\"font-family:sans-serif;line-height:1.5\">");
+    for paragraph in text.split("\n\n") {
+        // Writing to a string cannot fail.
+        let _ = match paragraph {
+            "{{link}}" => {
+                let link = escaped(&value("link"));
+                write!(out, "<p><a href=\"{link}\">{link}</a></p>")
+            }
+            "{{code}}" => write!(out, "<p style=\"font-size:1.6em;letter-spacing:.15em\"><strong>{}</strong></p>", escaped(&value("code"))),
+            words => write!(out, "<p>{}</p>", fill(&escaped(words), |name| escaped(&value(name)))),
+        };
+    }
+    out.push_str("</body></html>");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn vars<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+        pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    }
+
+    fn render(kind: MailKind, vars: BTreeMap<String, String>) -> Mail {
+        Templates::default().render("a@x.test".into(), kind, None, vars)
+    }
+
+    #[test]
+    fn the_own_templates_could_replace_themselves() {
+        for kind in MailKind::ALL {
+            let (subject, text) = kind.words();
+            let own = Template { subject: subject.into(), text: text.into(), html: None };
+            Templates::default().replace(*kind, own).unwrap();
+            for name in kind.variables() {
+                assert!(text.contains(&format!("{{{{{name}}}}}")), "{} does not say its {name}", kind.name());
+            }
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            let mail = render(*kind, BTreeMap::new());
+            assert!(!mail.text.contains("{{") && !mail.html.contains("{{") && !mail.subject.is_empty());
+        }
+        assert_eq!(MailKind::ALL.len(), 26);
+    }
+
+    #[test]
+    fn a_link_and_a_code_are_in_both_bodies() {
+        let mail = render(MailKind::PasswordReset, vars([("link", "https://x.test/r#token=a&b=\"c"), ("app", "Acme <3")]));
+        assert!(mail.text.contains("\n\nhttps://x.test/r#token=a&b=\"c\n\n"));
+        assert!(mail.html.contains("<a href=\"https://x.test/r#token=a&amp;b=&quot;c\">"), "{}", mail.html);
+        assert!(mail.html.contains("Acme &lt;3") && mail.text.contains("Acme <3"));
+        let mail = render(MailKind::EmailOtp, vars([("code", "012345")]));
+        assert!(mail.text.contains("\n\n012345\n\n") && mail.html.contains("<strong>012345</strong>"));
+    }
+
+    #[test]
+    fn values_add_neither_lines_nor_markup_nor_variables() {
+        let mut templates = Templates::default();
+        let own =
+            Template { subject: "Hi {{device}}".into(), text: "{{device}} {{ip}}".into(), html: Some("<b title='{{device}}'>".into()) };
+        templates.replace(MailKind::NewDeviceLogin, own).unwrap();
+        let hostile = "x\r\nBcc: e@evil.test\u{2028}' onclick='{{ip}}<script>";
+        let mail = templates.render("a@x.test".into(), MailKind::NewDeviceLogin, None, vars([("device", hostile), ("ip", "192.0.2.1")]));
+        assert_eq!(mail.subject, "Hi x  Bcc: e@evil.test ' onclick='{{ip}}<script>");
+        assert_eq!(mail.html, "<b title='x  Bcc: e@evil.test &#39; onclick=&#39;{{ip}}&lt;script&gt;'>");
+        assert_eq!(mail.text.lines().count(), 1);
+    }
+
+    #[test]
+    fn templates_that_cannot_work_are_refused() {
+        let with = |subject: &str, text: &str, html: Option<&str>| Template {
+            subject: subject.into(),
+            text: text.into(),
+            html: html.map(Into::into),
+        };
+        let refused = |template| Templates::default().replace(MailKind::MagicLink, template).unwrap_err();
+        assert!(refused(with("a\nb", "{{link}}", None)).contains("one line"));
+        assert!(refused(with("a", "{{link}} {{lnk}}", None)).contains("`lnk`"));
+        assert!(refused(with("{{code}}", "{{link}}", None)).contains("`code`"));
+        assert!(refused(with("a", "no way in", None)).contains("{{link}}"));
+        assert!(refused(with("a", "{{link}}", Some("<p>"))).contains("{{link}}"));
+        assert!(refused(with("a", "{{link}} {{app", None)).contains("without"));
+        Templates::default().replace(MailKind::MagicLink, with("{{app}}", "{{link}}", Some("<a href='{{link}}'>"))).unwrap();
+    }
+
+    #[test]
+    fn a_mail_is_not_printed() {
+        let mail = render(MailKind::EmailOtp, vars([("code", "012345")]));
+        assert_eq!(format!("{mail:?}"), "Mail { kind: EmailOtp, .. }");
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leaves_its_place(value: String) {
+            let mail = render(MailKind::PasskeyAdded, vars([("name", &value), ("app", &value)]));
+            let bare = render(MailKind::PasskeyAdded, vars([]));
+            prop_assert_eq!(mail.text.lines().count(), bare.text.lines().count());
+            prop_assert_eq!(mail.html.matches('<').count(), bare.html.matches('<').count());
+            prop_assert!(!mail.subject.chars().any(char::is_control));
+        }
+
+        #[test]
+        fn hostile_templates_are_answered(text in "([{}]{1,3}|[a-z]{1,4}|\\PC){0,12}") {
+            let _ = names(&text);
+            fill(&text, str::to_owned);
+            page(&text, str::to_owned);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use linchpin::{Package, package};
+use parking_lot::Mutex;
+
+use super::entity::Outbox;
+use super::*;
+use crate::mail::{Mailer, SmtpMailer, Templates};
+use crate::testing::sink::Sink;
+use crate::testing::{Bed, on_stores};
+
+static TASKS: Package = package!(name = "tasks", entities = [entity(Outbox, [])]);
+
+on_stores!(
+    &super::TASKS =>
+    a_task_is_done_once,
+    many_workers_share_the_work,
+    a_failure_is_repeated_five_times_with_longer_pauses,
+    a_worker_that_died_is_replaced,
+    nothing_is_done_after_its_time,
+    nothing_secret_stands_in_the_store,
+    a_task_of_a_transaction_that_fails_is_none,
+    mail_arrives_when_the_server_is_back,
+);
+
+/// Notes what it does, and fails as long as it is told to.
+#[derive(Default)]
+struct Notes {
+    done: Mutex<Vec<Task>>,
+    tried: AtomicUsize,
+    fails: AtomicBool,
+}
+
+impl Perform for Notes {
+    fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.tried.fetch_add(1, Ordering::SeqCst);
+            if self.fails.load(Ordering::SeqCst) {
+                return Err(Error::unavailable("told to"));
+            }
+            tokio::task::yield_now().await;
+            self.done.lock().push(task);
+            Ok(())
+        })
+    }
+}
+
+fn queue(bed: &Bed) -> OutboxQueue {
+    OutboxQueue::new(bed.app.adapter::<Outbox>().unwrap(), bed.keys.clone(), bed.env.clone())
+}
+
+fn sms(n: usize) -> Task {
+    Task::Sms { to: "+4930123456".into(), text: format!("{n:06}") }
+}
+
+async fn records(bed: &Bed) -> Vec<Outbox> {
+    let cx = Cx::system("look").at(bed.env.clock.now());
+    bed.app.adapter::<Outbox>().unwrap().list(&cx, ListQuery::new().limit(200)).await.unwrap().items
+}
+
+async fn put(queue: &OutboxQueue, task: &Task) {
+    queue.put(&Cx::system("test"), task, None).await.unwrap();
+}
+
+async fn a_task_is_done_once(bed: &Bed) {
+    let (queue, notes) = (queue(bed), Notes::default());
+    let mail =
+        Task::Mail { kind: MailKind::EmailOtp, to: "a@x.test".into(), locale: None, vars: BTreeMap::from([("code".into(), "1".into())]) };
+    let lookup = Task::Lookup { what: Asked::PasswordReset, identifier: "a@x.test".into() };
+    for task in [&sms(1), &mail, &lookup] {
+        put(&queue, task).await;
+    }
+    assert_eq!(queue.round(&notes).await.unwrap(), 3);
+    assert_eq!(queue.round(&notes).await.unwrap(), 0);
+    let done = notes.done.lock().clone();
+    assert!(done.len() == 3 && [sms(1), mail, lookup].iter().all(|task| done.contains(task)), "{done:?}");
+    assert!(records(bed).await.is_empty());
+}
+
+async fn many_workers_share_the_work(bed: &Bed) {
+    let (queue, notes) = (queue(bed), Arc::new(Notes::default()));
+    for n in 0..40 {
+        put(&queue, &sms(n)).await;
+    }
+    let workers: Vec<Worker> = (0..4).map(|_| queue.work(notes.clone())).collect();
+    while notes.done.lock().len() < 40 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
+    let done: std::collections::BTreeSet<String> = notes.done.lock().iter().map(|t| serde_json::to_string(t).unwrap()).collect();
+    assert_eq!((done.len(), notes.tried.load(Ordering::SeqCst)), (40, 40));
+    assert!(records(bed).await.is_empty());
+}
+
+async fn a_failure_is_repeated_five_times_with_longer_pauses(bed: &Bed) {
+    let (queue, notes) = (queue(bed), Notes::default());
+    notes.fails.store(true, Ordering::SeqCst);
+    put(&queue, &sms(1)).await;
+    assert_eq!(queue.round(&notes).await.unwrap(), 1);
+    for pause in BACK_OFF {
+        bed.clock.advance(pause.checked_sub(Duration::from_millis(1)).unwrap());
+        assert_eq!(queue.round(&notes).await.unwrap(), 0, "{pause:?}");
+        bed.clock.advance(Duration::from_millis(1));
+        assert_eq!(queue.round(&notes).await.unwrap(), 1, "{pause:?}");
+    }
+    assert_eq!(notes.tried.load(Ordering::SeqCst), 6);
+    assert!(records(bed).await.is_empty(), "given up");
+
+    // One that succeeds in the end.
+    put(&queue, &sms(2)).await;
+    queue.round(&notes).await.unwrap();
+    notes.fails.store(false, Ordering::SeqCst);
+    bed.clock.advance(BACK_OFF[0]);
+    assert_eq!(queue.round(&notes).await.unwrap(), 1);
+    assert_eq!(*notes.done.lock(), [sms(2)]);
+}
+
+async fn a_worker_that_died_is_replaced(bed: &Bed) {
+    struct Never;
+    impl Perform for Never {
+        fn perform(&self, _: Task) -> BoxFuture<'_, Result<()>> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let (queue, notes) = (queue(bed), Notes::default());
+    put(&queue, &sms(1)).await;
+    let dying = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.round(&Never).await }
+    });
+    while records(bed).await.iter().all(|record| record.attempts == 0) {
+        tokio::task::yield_now().await;
+    }
+    dying.abort();
+    assert_eq!(queue.round(&notes).await.unwrap(), 0, "it may still be at it");
+    bed.clock.advance(LEASE);
+    assert_eq!(queue.round(&notes).await.unwrap(), 1);
+    assert_eq!(*notes.done.lock(), [sms(1)]);
+}
+
+async fn nothing_is_done_after_its_time(bed: &Bed) {
+    let (queue, notes) = (queue(bed), Notes::default());
+    queue.put(&Cx::system("test"), &sms(1), Some(Duration::from_mins(5))).await.unwrap();
+    bed.clock.advance(Duration::from_secs(301));
+    assert_eq!(queue.round(&notes).await.unwrap(), 0);
+    assert_eq!(notes.tried.load(Ordering::SeqCst), 0);
+}
+
+async fn nothing_secret_stands_in_the_store(bed: &Bed) {
+    let queue = queue(bed);
+    let task = Task::Mail {
+        kind: MailKind::PasswordReset,
+        to: "alice@example.test".into(),
+        locale: None,
+        vars: BTreeMap::from([("link".into(), "https://x.test/#token=hunter2".into())]),
+    };
+    put(&queue, &task).await;
+    let text = format!("{:?}", records(bed).await);
+    assert!(!text.contains("hunter2") && !text.contains("alice") && !text.contains("password"), "{text}");
+    assert_eq!(format!("{task:?}"), "Mail(password_reset)");
+    // An envelope moved to another record is not that record's task.
+    let notes = Notes::default();
+    let cx = Cx::system("test").at(bed.env.clock.now());
+    let adapter = bed.app.adapter::<Outbox>().unwrap();
+    let sealed = records(bed).await[0].sealed.clone();
+    adapter.create(&cx, OutboxCreate { id: "moved".into(), sealed, attempts: None, due_at: cx.now(), expires_at: None }).await.unwrap();
+    queue.round(&notes).await.unwrap();
+    assert_eq!(notes.done.lock().len(), 1);
+}
+
+async fn a_task_of_a_transaction_that_fails_is_none(bed: &Bed) {
+    let queue = queue(bed);
+    let cx = Cx::system("test").at(bed.env.clock.now());
+    let failed: Result<()> = cx
+        .transaction(async |cx| {
+            queue.put(cx, &sms(1), None).await?;
+            Err(Error::not_found())
+        })
+        .await;
+    assert!(failed.is_err() && records(bed).await.is_empty());
+}
+
+/// Sends mail and nothing else.
+struct Sends(SmtpMailer);
+
+impl Perform for Sends {
+    fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let Task::Mail { kind, to, locale, vars } = task else { return Err(Error::internal("no mail")) };
+            self.0.send(Templates::default().render(to, kind, locale, vars)).await
+        })
+    }
+}
+
+async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
+    let sink = Sink::start();
+    let (port, url) = (sink.port(), sink.url());
+    drop(sink);
+    let queue = queue(bed);
+    let sends = Sends(SmtpMailer::new(&url, "accounts@example.test").unwrap());
+    let vars = BTreeMap::from([("code".to_owned(), "012345".to_owned())]);
+    put(&queue, &Task::Mail { kind: MailKind::EmailOtp, to: "alice@example.test".into(), locale: None, vars }).await;
+    assert_eq!(queue.round(&sends).await.unwrap(), 1);
+    let sink = Sink::at(port);
+    bed.clock.advance(BACK_OFF[0]);
+    assert_eq!(queue.round(&sends).await.unwrap(), 1);
+    let received = sink.received(1).await;
+    assert!(received[0]["text"].as_str().unwrap().contains("012345"));
+    assert!(records(bed).await.is_empty());
+}

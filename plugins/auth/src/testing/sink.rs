@@ -1,0 +1,90 @@
+//! A real SMTP server (Python's `aiosmtpd`) that keeps what it receives. A machine without it fails the test.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Prints its port, then one JSON object for each message; ends with its standard input.
+const SERVER: &str = r#"
+import asyncio, email, email.policy, json, sys
+from aiosmtpd.smtp import SMTP
+
+class Keep:
+    async def handle_DATA(self, server, session, envelope):
+        message = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        body = lambda kind: message.get_body(preferencelist=(kind,)).get_content()
+        print(json.dumps({
+            "from": envelope.mail_from, "to": envelope.rcpt_tos, "subject": message["Subject"], "bcc": message["Bcc"],
+            "autoSubmitted": message["Auto-Submitted"], "text": body("plain"), "html": body("html"),
+        }), flush=True)
+        return "250 OK"
+
+async def main():
+    loop = asyncio.get_running_loop()
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    server = await loop.create_server(lambda: SMTP(Keep(), enable_SMTPUTF8=True), "127.0.0.1", port)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+asyncio.run(main())
+"#;
+
+/// A server of our own.
+pub(crate) struct Sink {
+    process: Child,
+    port: u16,
+    received: Arc<Mutex<Vec<serde_json::Value>>>,
+}
+
+impl Sink {
+    pub(crate) fn start() -> Self {
+        Self::at(0)
+    }
+
+    /// At a port that was another's before.
+    pub(crate) fn at(port: u16) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", SERVER, &port.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("python3 is needed for the mail sink");
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let port = lines.next().and_then(Result::ok).and_then(|line| line.parse().ok());
+        let port = port.expect("the mail sink did not start: `pip install aiosmtpd`");
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let keep = received.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                keep.lock().unwrap().push(serde_json::from_str(&line).unwrap());
+            }
+        });
+        Self { process, port, received }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("smtp://127.0.0.1:{}", self.port)
+    }
+
+    /// What has arrived, once there are so many.
+    pub(crate) async fn received(&self, least: usize) -> Vec<serde_json::Value> {
+        for _ in 0..2000 {
+            let now = self.received.lock().unwrap().clone();
+            if now.len() >= least {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{least} messages were expected, {} arrived", self.received.lock().unwrap().len());
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // It ends with its standard input; this is faster.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

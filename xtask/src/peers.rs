@@ -1,0 +1,25 @@
+//! The programs that authentication is tested against: another maker of one-time codes, and a real mail server.
+
+use std::process::{Command, Stdio};
+
+/// What is needed, how to tell that it is there, and how it is installed.
+const PEERS: [(&str, &[&str], &[&str]); 2] = [
+    ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
+    ("aiosmtpd", &["python3", "-c", "import aiosmtpd"], &["python3", "-m", "pip", "install", "-q", "aiosmtpd"]),
+];
+
+/// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail one by one.
+pub(crate) fn install() -> Result<(), String> {
+    let mut missing = Vec::new();
+    for (name, there, install) in PEERS {
+        if !(runs(there) || runs(install) && runs(there)) {
+            missing.push(format!("{name} (`{}`)", install.join(" ")));
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(format!("authentication cannot be tested without {}", missing.join(" and "))) }
+}
+
+fn runs(command: &[&str]) -> bool {
+    let (program, arguments) = (command[0], &command[1..]);
+    Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
