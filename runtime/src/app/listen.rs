@@ -40,7 +40,7 @@ impl Built {
             }
         };
         let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
-        let adapters = self.adapters.clone();
+        let (adapters, within) = (self.adapters.clone(), service.clone());
         let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let (stop, stopped) = watch::channel(false);
         let clock = self.sweep.as_ref().map_or_else(
@@ -63,7 +63,7 @@ impl Built {
             }
             self.undo().await;
         });
-        Ok(Running { address, adapters, stop, task })
+        Ok(Running { address, adapters, service: within, stop, task })
     }
 }
 

@@ -85,6 +85,7 @@ impl Built {
 pub struct Running {
     pub(super) address: SocketAddr,
     pub(super) adapters: Adapters,
+    pub(super) service: HttpService,
     pub(super) stop: watch::Sender<bool>,
     pub(super) task: JoinHandle<()>,
 }
@@ -106,6 +107,11 @@ impl Running {
     /// Typed access to every adapter.
     pub fn adapters(&self) -> &Adapters {
         &self.adapters
+    }
+
+    /// What answers on that address, for calls from within the process: under another server, or in tests.
+    pub fn service(&self) -> HttpService {
+        self.service.clone()
     }
 
     /// Stops accepting, finishes what was accepted within the grace period, tears plugins down and closes stores.

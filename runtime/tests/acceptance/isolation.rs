@@ -5,6 +5,8 @@
 //! no record holds. After the names of both are made equal, so must the answers be, byte for byte; and the victim's records
 //! must be as before.
 
+mod crossing;
+
 use std::collections::BTreeSet;
 
 use linchpin::entity::{EntityDesc, FieldDesc, Flags, Kind, PageArgs};
@@ -48,7 +50,7 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     let on = |e: &&Endpoint| sweep.paths.iter().any(|p| e.path == *p || e.path.starts_with(&format!("{p}/")));
     let swept: Vec<&Endpoint> = mounted.iter().filter(on).filter(|e| !is_lifted(e)).collect();
     assert_eq!(swept.iter().filter(|e| matches!(e.action, Action::Create)).count(), entities);
-    let mut reached = BTreeSet::new();
+    let (mut reached, mut crossed) = (BTreeSet::new(), (0, 0));
     for endpoint in &swept {
         let desc = endpoint.table.as_ref().unwrap().desc;
         let base = sweep.paths.iter().find(|p| endpoint.path.starts_with(**p)).unwrap();
@@ -71,7 +73,12 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
             reached.insert(format!("{} {}", endpoint.method.as_str(), endpoint.path));
         }
         drop(second);
+        crossed.0 += usize::from(crossing::answers_are_not_replayed(s, sweep, endpoint, desc, base).await);
+        crossed.1 += usize::from(crossing::included_records_are_ones_own(s, sweep, endpoint, desc, base).await);
     }
+    // Of those that declare it there is at least one, so that this says something.
+    let related = swept.iter().any(|e| e.includes() && !sweep.asking.is_empty());
+    assert!(crossed.0 >= entities && (crossed.1 >= 2 || !related), "{crossed:?}");
     let all: BTreeSet<String> = swept.iter().map(|e| format!("{} {}", e.method.as_str(), e.path)).collect();
     assert_eq!(reached, all, "every route was probed");
 }

@@ -106,6 +106,7 @@ pub const CODE_TAKEN: Operation<Invite>;
     pagination(default = 2, max = 3),
     belongs_to(whole: Task, key = whole_id),
     has_many(parts: Task, key = whole_id, max = 1),
+    routes(idempotent),
 )]
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -176,6 +177,7 @@ pub struct Line {
     pagination(default = 2, max = 3),
     belongs_to(parent: Account, key = parent_id),
     has_many(branches: Account, key = parent_id, max = 1),
+    routes(idempotent),
 )]
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -254,7 +256,7 @@ pub const CLOSE: Operation<Account>;
 #[entity(
     tenant(tenant_id, optional, anonymous_read),
     unique(slug),
-    routes(list(auth = none), get(auth = none)),
+    routes(idempotent, list(auth = none), get(auth = none)),
 )]
 #[derive(Clone, Debug)]
 pub struct Sheet {

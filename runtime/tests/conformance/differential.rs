@@ -1,19 +1,20 @@
 //! Sequences of calls on the memory model and on a store: every answer equal, and after every write all that is stored and all
 //! that each actor sees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use linchpin::entity::{EntityDesc, ScopeFrom};
+use linchpin::entity::{Entity, EntityDesc, ScopeFrom};
 use linchpin::http::{Action, Endpoint};
 use linchpin::store::Store;
 use linchpin::store::memory::Memory;
 
 use super::compare::Alike;
 use super::fixture::ALL;
+use super::related::{Job, Person, Project};
 use super::sequence::{Call, Step, What};
-use super::side::{ACTORS, Answer, Side};
+use super::side::{ACTORS, Answer, Side, TOLD};
 use super::{generate, shrink};
 
 /// How often each route gave which kind of answer: a status, and for refusals a code.
@@ -33,6 +34,10 @@ pub struct Pair {
     pub routes: Vec<Endpoint>,
     by_meaning: bool,
     pub seen: Seen,
+    /// What each entity held when all views of it were compared, and when that was.
+    compared: HashMap<&'static str, (i64, String)>,
+    /// Whether events may be on their way.
+    telling: bool,
 }
 
 impl Pair {
@@ -40,19 +45,42 @@ impl Pair {
         let by_meaning = store.name() == "postgres";
         let (model, store) = (Side::new(Arc::new(Memory::new())).await, Side::new(store).await);
         let routes = store.routes();
-        Self { model, store, routes, by_meaning, seen: Seen::new() }
+        Self { model, store, routes, by_meaning, seen: Seen::new(), compared: HashMap::new(), telling: false }
+    }
+
+    /// Stops both sides; what was seen.
+    pub async fn stop(self) -> Seen {
+        self.model.stop().await;
+        self.store.stop().await;
+        self.seen
     }
 
     /// Runs a sequence from nothing.
     pub async fn run(&mut self, steps: &[Step]) -> Result<(), Difference> {
+        if self.telling {
+            // Of a sequence that was not run to its end.
+            self.model.told().await;
+            self.store.told().await;
+        }
         self.model.reset().await;
         self.store.reset().await;
+        self.compared.clear();
+        let told = |desc: &EntityDesc| TOLD.contains(&desc.storage_name);
+        self.telling = steps.iter().any(|step| self.written(&step.what).iter().any(|desc| told(desc)));
         for (at, step) in steps.iter().enumerate() {
             self.step(step).await.map_err(|text| Difference { at, text })?;
         }
         let at = steps.len().saturating_sub(1);
         for entry in ALL.entities {
             self.contents(entry.desc).await.map_err(|text| Difference { at, text })?;
+        }
+        if !self.telling {
+            return Ok(());
+        }
+        let (expected, found) = (self.model.told().await, self.store.told().await);
+        self.telling = false;
+        if expected != found {
+            return Err(Difference { at, text: format!("events\nmodel:\n{expected}\nstore:\n{found}") });
         }
         Ok(())
     }
@@ -67,6 +95,7 @@ impl Pair {
                 What::Filtered(asked) => {
                     (self.model.filtered(step.actor, asked, next).await, self.store.filtered(step.actor, asked, next).await)
                 }
+                What::Code(code) => (self.model.act(&code.acts, code.end).await, self.store.act(&code.acts, code.end).await),
             };
             self.alike(&step.what).then_same(&expected, &found)?;
             if pages == 0 {
@@ -81,10 +110,10 @@ impl Pair {
             }
             next = true;
         }
-        match self.written(&step.what) {
-            Some(desc) => self.contents(desc).await,
-            None => Ok(()),
+        for desc in self.written(&step.what) {
+            self.contents(desc).await?;
         }
+        Ok(())
     }
 
     fn endpoint(&self, call: &Call) -> Option<&Endpoint> {
@@ -93,19 +122,27 @@ impl Pair {
 
     fn note(&mut self, what: &What, answer: &Answer) {
         let name = match what {
-            What::Call(call) => format!("{} {}", call.method, call.route),
+            What::Call(call) => {
+                let with = if call.query.iter().any(|(name, _)| name == "include") { " with include" } else { "" };
+                format!("{} {}{with}", call.method, call.route)
+            }
             What::Filtered(asked) => format!("filtered {}", asked.entity),
+            What::Code(code) => format!("code, {:?}", code.end),
         };
         let code = answer.text.split_once("\"code\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
-        let kind = if answer.status < 400 { answer.status.to_string() } else { format!("{} {code}", answer.status) };
+        let again = if answer.text.contains("idempotency-replayed: true") { " again" } else { "" };
+        let kind = if answer.status < 400 { format!("{}{again}", answer.status) } else { format!("{} {code}", answer.status) };
         *self.seen.entry(name).or_default().entry(kind).or_default() += 1;
     }
 
-    /// What a step may have changed.
-    fn written(&self, what: &What) -> Option<&'static EntityDesc> {
+    /// What a step may have changed: records of the entity that was called, and of those whose records follow.
+    fn written(&self, what: &What) -> Vec<&'static EntityDesc> {
         match what {
-            What::Call(call) if call.method != "GET" => self.endpoint(call).and_then(|e| e.table.as_ref()).map(|t| t.desc),
-            _ => None,
+            What::Call(call) if call.method != "GET" => {
+                self.endpoint(call).and_then(|e| e.table.as_ref()).map(|t| affected(&[t.desc])).unwrap_or_default()
+            }
+            What::Code(_) => affected(&[Person::DESC, Project::DESC, Job::DESC]),
+            _ => Vec::new(),
         }
     }
 
@@ -115,6 +152,7 @@ impl Pair {
                 Action::Operation(spec, _) if spec.kind.name() == "aggregate" => true,
                 _ => endpoint.table.as_ref().is_some_and(|t| holds_sums(t.desc)),
             }),
+            What::Code(_) => false,
             What::Filtered(asked) => ALL.entities.iter().any(|e| e.desc.storage_name == asked.entity && holds_sums(e.desc)),
         };
         Alike { by_meaning: self.by_meaning, sums }
@@ -127,12 +165,35 @@ impl Pair {
         if !alike.same(&expected, &found) {
             return Err(format!("contents of {}\nmodel:\n{expected}\nstore:\n{found}", desc.name));
         }
+        // What anybody sees follows from what is there, and from the time where records expire.
+        let now = if desc.ttl.is_some() { self.model.now().millis() } else { 0 };
+        let known = (now, expected);
+        if self.compared.get(desc.storage_name) == Some(&known) {
+            return Ok(());
+        }
+        self.compared.insert(desc.storage_name, known);
         for (actor, view) in views(desc) {
             let (expected, found) = (self.model.call(actor, &view, false).await, self.store.call(actor, &view, false).await);
             alike.then_same(&expected, &found).map_err(|text| format!("what actor {actor} sees at {:?}: {text}", view.path))?;
         }
         Ok(())
     }
+}
+
+/// Entities, and those whose records follow when theirs are deleted.
+fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
+    let mut all = of.to_vec();
+    let mut at = 0;
+    while let Some(named) = all.get(at).copied() {
+        at += 1;
+        for desc in ALL.entities.iter().map(|entry| entry.desc) {
+            let follows = desc.relations.iter().any(|r| r.enforced().is_some() && (r.target)().storage_name == named.storage_name);
+            if follows && all.iter().all(|known| known.storage_name != desc.storage_name) {
+                all.push(desc);
+            }
+        }
+    }
+    all
 }
 
 /// Whether records hold what was summed up over others.
@@ -153,7 +214,9 @@ impl Alike {
 
 /// The whole list of an entity as each actor who may differ gets it.
 fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
-    let by_actor = desc.tenant.is_some() || desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)) && s.apply_to.is_none());
+    let judged = [&desc.defaults].into_iter().chain(&desc.routes).any(|policy| policy.permission.is_some());
+    let by_actor =
+        judged || desc.tenant.is_some() || desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)) && s.apply_to.is_none());
     let parents: Vec<Vec<&str>> = match desc.parent_path {
         Some(_) => vec![vec!["teams", "1", "documents", "a"], vec!["teams", "1", "documents", "b%"], vec!["teams", "2", "documents", "a"]],
         None => vec![Vec::new()],
@@ -168,7 +231,7 @@ fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
     out
 }
 
-/// Runs the stored sequences, then `count` random ones, on as many threads as there are cores. `make` gives each its store, and
+/// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as there are cores. `make` gives each its store, and
 /// whatever must live as long.
 ///
 /// # Errors
@@ -177,17 +240,18 @@ pub fn differences<T>(
     count: u64,
     seed: u64,
     stored: &[(String, Vec<Step>)],
+    per_core: usize,
     make: impl Fn() -> (Arc<dyn Store>, T) + Sync,
 ) -> Result<Seen, String> {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = count + stored.len() as u64;
     let outcome = Mutex::new(Ok(Seen::new()));
-    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * per_core;
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let (store, _kept) = make();
-            let mut pair = Pair::new(Arc::clone(&store)).await;
+            let mut pair = Pair::new(store).await;
             while !stop.load(Ordering::SeqCst) {
                 let n = next.fetch_add(1, Ordering::SeqCst);
                 if n >= total {
@@ -208,9 +272,9 @@ pub fn differences<T>(
                     *outcome.lock().expect("no panic") = Err(format!("{name}: {} steps\n{json}\n{}", steps.len(), last.text));
                 }
             }
-            store.close().await;
+            let seen = pair.stop().await;
             if let Ok(all) = &mut *outcome.lock().expect("no panic") {
-                for (route, answers) in pair.seen {
+                for (route, answers) in seen {
                     let seen = all.entry(route).or_default();
                     for (kind, times) in answers {
                         *seen.entry(kind).or_default() += times;

@@ -3,6 +3,12 @@
 
 use linchpin::prelude::*;
 
+use super::related::{
+    ADD_FIVE, CLAIM, CLEAR, CLOSE_PROJECT, Case, DISMISS, Desk, FINISH, Finding, HAND_OVER, HEAVIEST, Job, LEASE, LOST, MEMOS_OF, MOVE_TO,
+    Memo, Node, OF_CONTAINER, ORDER, Order, PEOPLE_NAMED, Paper, Parcel, Person, Project, READ, READERS, REASSIGN, RELEASE, RETITLE,
+    REVIVE, SEND, SEND_ALL, SEND_PARCELS, SUBMIT, TITLED, TRASH, Thread, Ticket, VOID_PROJECT, WEIGH, WITHDRAW, WRITE,
+};
+
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
 pub enum State {
     Draft,
@@ -571,5 +577,18 @@ pub static ALL: Package = package!(
         entity(Invite, [USE, CODE_TAKEN, REDEEM, OFFER, AT_RANK]),
         entity(Board, [RESTATE, BAN]),
         entity(Comment, [THUMB, SAYING]),
+        entity(Person, [DISMISS, RELEASE, PEOPLE_NAMED]),
+        entity(Desk, []),
+        entity(Memo, [REASSIGN, FINISH, WRITE, HAND_OVER, MEMOS_OF]),
+        entity(Project, [CLOSE_PROJECT, VOID_PROJECT, REVIVE, TRASH, LOST]),
+        entity(Ticket, []),
+        entity(Node, []),
+        entity(Case, []),
+        entity(Finding, []),
+        entity(Order, [ADD_FIVE, CLEAR, ORDER]),
+        entity(Paper, [SEND, READ, RETITLE, TITLED, READERS, SEND_ALL, SUBMIT, WITHDRAW]),
+        entity(Thread, [MOVE_TO, OF_CONTAINER]),
+        entity(Parcel, [WEIGH, HEAVIEST, SEND_PARCELS]),
+        entity(Job, [CLAIM, LEASE]),
     ],
 );

@@ -1,14 +1,15 @@
 //! Random steps, made from the routes that are mounted and the parameters they declare: a route added later takes part without
 //! anyone remembering.
 
-use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind};
+use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Link, Relation};
 use linchpin::filter::Filter;
 use linchpin::http::{Action, Endpoint};
 use linchpin::operation::{Answer, OpSpec, ParamSpec, Place, Whole};
 use serde_json::{Map, Value as Json, json};
 
+use super::act;
 use super::pool::{Random, item, some_value, text, value};
-use super::sequence::{Call, Filtered, Step, What};
+use super::sequence::{Call, Code, Filtered, Step, What};
 use super::side::ACTORS;
 
 /// A sequence of 50 to 200 steps; equal seeds make equal ones.
@@ -16,13 +17,52 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut r = Random::new(seed);
     let steps = 50 + r.below(151);
     // Records meet when there are not too many places to be.
-    let mut all: Vec<&'static EntityDesc> = routes.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc).collect();
+    let owned: Vec<&'static EntityDesc> = routes.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc).collect();
+    let mut all = owned.clone();
     all.dedup_by_key(|desc| desc.storage_name);
-    let entities: Vec<&'static EntityDesc> = (0..=r.below(3)).map(|_| *r.one(&all)).collect();
-    (0..steps).map(|_| step(&mut r, routes, &entities)).collect()
+    // Every entity has its turn, and those with many routes more of them.
+    let mut entities: Vec<&'static EntityDesc> =
+        (0..=r.below(2)).map(|_| if r.percent(50) { *r.one(&all) } else { *r.one(&owned) }).collect();
+    // With those that their records name.
+    for at in 0..entities.len() {
+        for relation in entities[at].relations {
+            let target = (relation.target)();
+            if entities.iter().all(|known| known.storage_name != target.storage_name) {
+                entities.push(target);
+            }
+        }
+    }
+    let mut out: Vec<Step> = Vec::new();
+    for _ in 0..steps {
+        let next = match out.last() {
+            // The same once more, by the same caller or another.
+            Some(last) if r.percent(if is_keyed(last) { 40 } else { 2 }) => {
+                let actor = if r.percent(80) { last.actor } else { r.below(ACTORS.len()) };
+                Step { advance: *r.one(&[0, 0, 0, 1, 61_000]), actor, what: last.what.clone() }
+            }
+            last => {
+                let before = last.map(|step| step.actor);
+                step(&mut r, routes, &entities, before)
+            }
+        };
+        out.push(next);
+    }
+    out
 }
 
-fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc]) -> Step {
+/// Whether a call is made under an idempotency key.
+fn is_keyed(step: &Step) -> bool {
+    matches!(&step.what, What::Call(call) if call.headers.iter().any(|(name, _)| name == IDEMPOTENCY))
+}
+
+const IDEMPOTENCY: &str = "idempotency-key";
+
+/// Whose records code works on, beside requests.
+fn is_coded(desc: &EntityDesc) -> bool {
+    ["diff_people", "diff_memos", "diff_projects", "diff_jobs"].contains(&desc.storage_name)
+}
+
+fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc], before: Option<usize>) -> Step {
     let desc = *r.one(entities);
     let advance = match r.below(30) {
         0 => 12_000,
@@ -30,8 +70,20 @@ fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc]) -
         2..=12 => 1 + r.below(3000) as i64,
         _ => 0,
     };
-    let actor = if r.percent(8) { r.below(ACTORS.len()) } else { *r.one(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]) };
-    let what = if r.percent(8) { filtered(r, desc) } else { What::Call(call(r, routes, desc)) };
+    let actor = match before {
+        // Whoever has made a record goes on with it.
+        Some(before) if r.percent(40) => before,
+        _ if r.percent(8) => r.below(ACTORS.len()),
+        _ => *r.one(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]),
+    };
+    let what = match r.below(100) {
+        0..8 => filtered(r, desc),
+        8..28 if is_coded(desc) => {
+            let (acts, end) = act::some(r);
+            What::Code(Code { acts, end })
+        }
+        _ => What::Call(call(r, routes, desc)),
+    };
     Step { advance, actor, what }
 }
 
@@ -51,16 +103,48 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
     }
     call.path = path(r, endpoint, desc);
     let by_id = matches!(endpoint.action, Action::Update | Action::Delete | Action::Operation(..) | Action::Get);
-    let tag = if by_id && desc.version.is_some() { 70 } else { 1 };
+    let tag = match desc.version {
+        Some(version) if by_id && version.required_on_write => 70,
+        Some(_) if by_id => 40,
+        _ => 1,
+    };
     if r.percent(tag) {
         let name = if matches!(endpoint.action, Action::Get) { "if-none-match" } else { "if-match" };
         let version = if r.percent(3) { "\"x\"".to_owned() } else { format!("\"{}\"", 1 + r.below(3)) };
         call.headers.push((name.to_owned(), version));
     }
+    if endpoint.policy.idempotency.is_some() && r.percent(60) {
+        call.headers.push((IDEMPOTENCY.to_owned(), (*r.one(&["one", "one", "two", "three", "not visible"])).to_owned()));
+    }
+    if endpoint.includes() && r.percent(50) {
+        call.query.push(("include".to_owned(), included(r, desc)));
+    }
     if r.below(60) == 0 {
         call.query.push(((*r.one(&["includeDeleted", "actor.id", "tenantId"])).to_owned(), "t2".to_owned()));
     }
     call
+}
+
+/// What is shown beside the records of an answer.
+fn included(r: &mut Random, desc: &EntityDesc) -> String {
+    let paths = (0..=r.below(2)).map(|_| {
+        let relation = r.one(desc.relations);
+        let further = (relation.target)().relations;
+        match r.below(20) {
+            0 => "nothing".to_owned(),
+            1..9 if !further.is_empty() => format!("{}.{}", relation.wire, r.one(further).wire),
+            _ => relation.wire.to_owned(),
+        }
+    });
+    paths.collect::<Vec<_>>().join(",")
+}
+
+/// The key of a record that a field names.
+fn named(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Option<String> {
+    let position = desc.fields.iter().position(|f| f.wire == field.wire)?;
+    let names = |relation: &&Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == position);
+    let relation = desc.relations.iter().find(names)?;
+    Some(if r.percent(4) { "nobody".to_owned() } else { format!("<{}:{}>", (relation.target)().path, r.below(3)) })
 }
 
 /// A record's key as a path holds it.
@@ -70,7 +154,8 @@ fn key(r: &mut Random, desc: &EntityDesc) -> String {
     }
     match desc.primary_field().kind {
         Kind::Integer => (1 + r.below(5)).to_string(),
-        _ => format!("<{}:{}>", desc.path, r.below(4)),
+        // Mostly one of the latest, which are the most likely to be there.
+        _ => format!("<{}:{}>", desc.path, r.below(4).min(r.below(4))),
     }
 }
 
@@ -106,7 +191,7 @@ fn item_key(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Opt
     let by_number = field.kind.item_fields().iter().any(|f| f.wire == "number");
     match field.kind {
         Kind::Items(_) if by_number => Some((*r.one(&["0", "1", "2", "3"])).to_owned()),
-        Kind::Items(_) => Some(format!("<{}.{}:{}>", desc.path, field.wire, r.below(4))),
+        Kind::Items(_) => Some(format!("<{}.{}:{}>", desc.path, field.wire, r.below(3))),
         _ => None,
     }
 }
@@ -120,7 +205,7 @@ fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
             _ => 99,
         };
         if r.percent(present) {
-            body.insert(field.wire.to_owned(), written(r, field));
+            body.insert(field.wire.to_owned(), written(r, desc, field));
         }
     }
     if r.below(60) == 0 {
@@ -130,10 +215,15 @@ fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
 }
 
 /// A value to be stored: keys that are the client's are few.
-fn written(r: &mut Random, field: &FieldDesc) -> Json {
+fn written(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
+    if let Some(key) = named(r, desc, field).filter(|_| !field.optional || r.percent(85)) {
+        return json!(key);
+    }
     match field.kind {
+        Kind::String if field.wire == "authorId" && r.percent(95) => json!(*r.one(&["alice", "bob", "bob", "carol"])),
         Kind::Integer if field.flags.has(Flags::PRIMARY) => json!((1 + r.below(5)).to_string()),
         Kind::String if field.flags.has(Flags::PRIMARY) && r.percent(90) => json!(*r.one(&["k1", "k2", "k3", "é", "k 4"])),
+        Kind::String if field.wire == "containerId" && r.percent(90) => json!(*r.one(&["a", "b", "b", "c"])),
         Kind::String if field.wire == "accountId" => json!(format!("<accounts:{}>", r.below(3))),
         _ => value(r, field),
     }
@@ -155,7 +245,8 @@ fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
     for field in desc.fields {
         let present = if hidden(field, desc) || !field.updatable() { 1 } else { 18 };
         if r.percent(present) {
-            body.insert(field.wire.to_owned(), value(r, field));
+            let part = if field.flags.has(Flags::PRIMARY) { value(r, field) } else { written(r, desc, field) };
+            body.insert(field.wire.to_owned(), part);
         }
     }
     Json::Object(body)
@@ -181,6 +272,7 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
                 Some(listed.iter().map(|text| text.replace('\\', "\\\\").replace(',', "\\,")).collect::<Vec<_>>().join(","))
             }
             "[has]" => Some(text(r)),
+            "" | "[ne]" => named(r, desc, field).or_else(|| query_text(r, field)),
             _ => query_text(r, field),
         };
         if let Some(value) = value {
@@ -272,6 +364,9 @@ fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'stati
 /// The key of a record, where a parameter means one.
 fn reference(r: &mut Random, param: &ParamSpec, desc: &EntityDesc) -> Option<String> {
     let field = param.field_of(desc);
+    if let Some(key) = named(r, param.entity.unwrap_or(desc), field) {
+        return Some(key);
+    }
     match field.wire {
         "accountId" => Some(format!("<accounts:{}>", r.below(3))),
         "id" if matches!(field.kind, Kind::String) => Some(format!("<{}:{}>", param.entity.unwrap_or(desc).path, r.below(4))),
@@ -285,12 +380,13 @@ fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Jso
         && r.percent(90)
     {
         // A key that a new record shall have is the client's own.
-        return if param.name == "key" { written(r, field) } else { json!(text) };
+        return if param.name == "key" { written(r, desc, field) } else { json!(text) };
     }
     match field.kind {
+        Kind::String if field.wire == "containerId" => written(r, desc, field),
         _ if param.list => (0..=r.below(3)).map(|_| value(r, field)).collect(),
         Kind::StringArray if param.element => json!(text(r)),
-        Kind::Integer if field.flags.has(Flags::PRIMARY) => written(r, field),
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => written(r, desc, field),
         _ => value(r, field),
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::act::{Act, End};
+
 /// One step of a sequence.
 ///
 /// Texts may hold `<samples:3>`, which stands for the key of a record that the side has seen below that path, `<samples.lines:3>`
@@ -36,6 +38,8 @@ pub enum What {
     Call(Call),
     /// Pages of an entity under a filter of any depth, which no route offers.
     Filtered(Filtered),
+    /// Calls from code.
+    Code(Code),
 }
 
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -51,6 +55,12 @@ pub struct Call {
     pub headers: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Json>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Code {
+    pub acts: Vec<Act>,
+    pub end: End,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -84,6 +84,13 @@ fn plainer(step: &Step) -> Vec<Step> {
                 with(super::sequence::Call { body: Some(body), ..call.clone() });
             }
         }
+        What::Code(code) => {
+            for i in (0..code.acts.len()).filter(|_| code.acts.len() > 1) {
+                let mut less = code.clone();
+                less.acts.remove(i);
+                out.push(Step { what: What::Code(less), ..step.clone() });
+            }
+        }
         What::Filtered(asked) => {
             let mut with = |asked| out.push(Step { what: What::Filtered(asked), ..step.clone() });
             if asked.sort.is_some() {

@@ -1,10 +1,10 @@
-//! One side of the comparison: the whole service on a store, called without a socket.
+//! One side of the comparison: the whole app on a store, called without its socket.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
@@ -12,31 +12,44 @@ use axum::http::request::Parts;
 use http_body_util::BodyExt;
 use linchpin::entity::{Direction, Entity, EntityDesc, Kind, PageArgs};
 use linchpin::filter::Filter;
-use linchpin::http::{ActorResolver, Endpoint, HttpService, HttpState, Resolution, endpoints, service};
+use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Resolution, RouteAuth, endpoints, service};
+use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Form, ListRequest, Outcome, Table};
-use linchpin::store::{Order, Plan, Rows, Store};
-use linchpin::{Actor, ActorKind, Cx, Error, Timestamp, Value};
+use linchpin::store::{Order, Plan, Rows, Statement, Store};
+use linchpin::{Actor, ActorKind, BoxFuture, Cx, EntityEvent, MiddlewareCx, Plugin, PostCx, Value};
+use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value as Json;
 use tower_service::Service;
 
+use super::act::{self, Act, End};
 use super::fixture::{ALL, Comment};
+use super::related::{Finding, Judge, Memo, Node, Project, Ticket};
 use super::sequence::{Call, Filtered};
 
-/// Who calls: nobody, two of one tenant, one of another, and one of none.
+/// Who calls: nobody, two of one tenant, one of another, and one of none. The first of them is an editor.
 pub const ACTORS: [Option<(&str, Option<&str>)>; 5] =
     [None, Some(("alice", Some("t1"))), Some(("bob", Some("t1"))), Some(("carol", Some("t2"))), Some(("dave", None))];
 
 /// Where every sequence begins.
 const START: &str = "2026-03-04T05:06:07.008Z";
 
+const SECRET: &str = "a secret of at least thirty-two bytes";
+
 pub fn actor(n: usize) -> Arc<Actor> {
     let Some((id, tenant)) = ACTORS[n % ACTORS.len()] else { return Arc::new(Actor::anonymous()) };
-    Arc::new(Actor { kind: ActorKind::User, tenant_id: tenant.map(str::to_owned), ..Actor::user(id) })
+    let roles = if id == "alice" { vec!["editor".to_owned()] } else { Vec::new() };
+    Arc::new(Actor { kind: ActorKind::User, tenant_id: tenant.map(str::to_owned), roles, ..Actor::user(id) })
 }
 
 /// Believes the header `x-actor`.
 struct Believer(Vec<Arc<Actor>>);
+
+impl Believer {
+    fn new() -> Self {
+        Self((0..ACTORS.len()).map(actor).collect())
+    }
+}
 
 impl ActorResolver for Believer {
     fn resolve(&self, parts: &Parts) -> Resolution {
@@ -45,11 +58,28 @@ impl ActorResolver for Believer {
     }
 }
 
-/// The fixture on a store, served without a socket.
+impl Plugin for Believer {
+    fn name(&self) -> &'static str {
+        "believer"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.set_actor_resolver(Arc::new(Self::new())) })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            cx.registrar().set_route_auth(RouteAuth::default())?;
+            cx.registrar().set_evaluator(Judge)
+        })
+    }
+}
+
+/// The fixture on a store, served without an app around it: nobody listens to events.
 pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, HttpService) {
-    let descs: Vec<&'static EntityDesc> = ALL.entities.iter().map(|e| e.desc).collect();
+    let descs: Vec<&'static EntityDesc> = all().collect();
     store.install(&descs).await.unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
-    let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
+    let key = CursorKey::derive(&[SECRET]);
     let tables = ALL.entities.iter().map(|entry| {
         let table = Table::new(entry.desc, Arc::clone(store), key.clone());
         Arc::new(table.unwrap_or_else(|e| panic!("{e:?}")).bounded(entry))
@@ -58,21 +88,39 @@ pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, H
     let mut state = HttpState::new(adapters.clone());
     let reading = Arc::clone(clock);
     state.clock = Arc::new(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
-    state.resolver = Some(Arc::new(Believer((0..ACTORS.len()).map(actor).collect())));
+    state.resolver = Some(Arc::new(Believer::new()));
+    state.registry.evaluator = Some(Arc::new(Judge));
+    state.claims = Some(Arc::new(Claims::new(store).expect("claims")));
     let service = service(endpoints(&ALL, ALL.mount, &adapters), state).expect("a service");
     (adapters, service)
 }
 
+/// The entities whose events are compared. Those of others are not recorded, as where nobody listens.
+pub const TOLD: [&str; 5] = ["diff_memos", "diff_projects", "diff_tickets", "diff_nodes", "diff_findings"];
+
+/// Every entity there is, that of the claims included.
+fn all() -> impl Iterator<Item = &'static EntityDesc> {
+    ALL.entities.iter().map(|entry| entry.desc).chain([Claims::entity()])
+}
+
+/// What has been told, by entity.
+type Told = Arc<Mutex<HashMap<String, Vec<EntityEvent>>>>;
+
 pub struct Side {
     store: Arc<dyn Store>,
-    adapters: Adapters,
+    running: linchpin::Running,
     service: HttpService,
     clock: Arc<AtomicI64>,
+    told: Told,
     /// What the server has made up, and what it is called here.
     names: HashMap<String, String>,
     /// Keys below each path, as they were first seen.
     known: HashMap<String, Vec<String>>,
     cursor: String,
+    /// Ends of sequences so far.
+    ends: usize,
+    /// Of each entity: what reads all of it, and what removes all of it.
+    whole: HashMap<&'static str, (Arc<Statement>, Arc<Statement>)>,
 }
 
 /// An answer in which nothing differs from side to side that may.
@@ -87,21 +135,58 @@ pub struct Answer {
 impl Side {
     pub async fn new(store: Arc<dyn Store>) -> Self {
         let clock = Arc::new(AtomicI64::new(0));
-        let (adapters, service) = app(&store, &clock).await;
-        let mut side = Self { store, adapters, service, clock, names: HashMap::new(), known: HashMap::new(), cursor: String::new() };
+        let (reading, told) = (Arc::clone(&clock), Told::default());
+        let hear = || {
+            let told = Arc::clone(&told);
+            move |event: EntityEvent| {
+                told.lock().entry(event.entity.clone().into_owned()).or_default().push(event);
+                async { Ok(()) }
+            }
+        };
+        let (memos, projects, tickets, nodes, findings) = (hear(), hear(), hear(), hear(), hear());
+        let running = App::new(Config::new().signing_secret(SECRET).port(0).openapi(false).database("memory:"))
+            .store(Arc::clone(&store))
+            .plugin(Believer::new())
+            .package(&ALL)
+            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+            .sweep_every(Duration::from_hours(24))
+            .on_event::<Memo, _, _>("memos", move |event| memos(event.into_inner()))
+            .on_event::<Project, _, _>("projects", move |event| projects(event.into_inner()))
+            .on_event::<Ticket, _, _>("tickets", move |event| tickets(event.into_inner()))
+            .on_event::<Node, _, _>("nodes", move |event| nodes(event.into_inner()))
+            .on_event::<Finding, _, _>("findings", move |event| findings(event.into_inner()))
+            .start()
+            .await
+            .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
+        let service = running.service();
+        let (names, known) = (HashMap::new(), HashMap::new());
+        let whole = all().map(|desc| {
+            let by_key = vec![Order { field: desc.primary, desc: false }];
+            let limit = Some(linchpin::filter::Source::Value(Value::Int(500)));
+            let read = Plan::Select { filter: Filter::TRUE, order: by_key, after: None, limit };
+            let remove = Plan::Delete { filter: Filter::TRUE, pick: None };
+            let prepared = |plan| store.prepare(desc, plan).expect("a plan");
+            (desc.storage_name, (prepared(read), prepared(remove)))
+        });
+        let whole = whole.collect();
+        let mut side = Self { store, running, service, clock, told, names, known, cursor: String::new(), ends: 0, whole };
         side.reset().await;
         side
     }
 
+    pub async fn stop(self) {
+        self.running.stop().await.expect("stopped");
+    }
+
     pub fn routes(&self) -> Vec<Endpoint> {
-        endpoints(&ALL, ALL.mount, &self.adapters)
+        endpoints(&ALL, ALL.mount, self.running.adapters())
     }
 
     /// As it was at first.
     pub async fn reset(&mut self) {
-        for entry in ALL.entities {
-            let all = self.store.prepare(entry.desc, Plan::Delete { filter: Filter::TRUE, pick: None }).expect("a plan");
-            self.store.run(&all, Vec::new(), Rows::count()).rows().await.expect("emptied");
+        for desc in all() {
+            let (_, remove) = &self.whole[desc.storage_name];
+            self.store.run(remove, Vec::new(), Rows::count()).rows().await.expect("emptied");
         }
         self.clock.store(Timestamp::parse(START).expect("a date").millis(), Ordering::SeqCst);
         self.names.clear();
@@ -109,11 +194,72 @@ impl Side {
         "bm90IGEgY3Vyc29y".clone_into(&mut self.cursor);
     }
 
+    /// Every event since the last look, by record and in its order: how those of several records follow each other is nobody's
+    /// promise. Each entity gets a last one, and those before it have come when it has.
+    pub async fn told(&mut self) -> String {
+        self.ends += 1;
+        let end = format!("end-{}", self.ends);
+        act::mark(self.running.adapters(), &self.cx(), &end, self.ends).await;
+        let all_in = |told: &HashMap<String, Vec<EntityEvent>>| {
+            TOLD.iter().all(|entity| told.get(*entity).is_some_and(|events| events.iter().any(|e| e.payload.to_string().contains(&end))))
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+            while !all_in(&self.told.lock()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let in_time = waited.await.is_ok();
+        let told = std::mem::take(&mut *self.told.lock());
+        assert!(in_time, "{}: the last event does not come: {told:?}", self.store.name());
+        let mut out = String::new();
+        for entity in TOLD {
+            let mut ids = BTreeSet::new();
+            let mut events: Vec<&EntityEvent> = told[entity].iter().collect();
+            events.sort_by_key(|e| self.names.get(e.record_id.as_deref().unwrap_or_default()).or(e.record_id.as_ref()));
+            for e in events {
+                if e.payload.to_string().contains("end-") {
+                    continue;
+                }
+                writeln!(
+                    out,
+                    "{} {} {:?} {} {:?} {:?} {:?} {:?} {} {} {:?} {:?} once: {}",
+                    e.name,
+                    e.route,
+                    e.record_id,
+                    e.payload,
+                    e.before.as_ref().map(Json::to_string),
+                    e.after.as_ref().map(Json::to_string),
+                    e.actor,
+                    e.tenant_id,
+                    e.request_id,
+                    e.at,
+                    e.version,
+                    e.keys,
+                    ids.insert(e.id.to_string()),
+                )
+                .expect("a text");
+            }
+        }
+        self.named(out)
+    }
+
+    /// Calls from code, alone or together.
+    pub async fn act(&mut self, acts: &[Act], end: End) -> Answer {
+        let filled: Vec<Act> = acts.iter().map(|act| act.filled(|text| self.filled(text))).collect();
+        let text = act::run(self.running.adapters(), &self.cx(), &filled, end).await;
+        Answer { status: 200, text: self.named(text), more: false }
+    }
+
+    /// The application itself, now.
+    fn cx(&self) -> Cx {
+        Cx::system("a conformance test").at(self.now())
+    }
+
     pub fn advance(&self, millis: i64) {
         self.clock.fetch_add(millis, Ordering::SeqCst);
     }
 
-    fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
@@ -164,7 +310,7 @@ impl Side {
 
     /// A page by the adapter.
     pub async fn filtered(&mut self, who: usize, asked: &Filtered, next: bool) -> Answer {
-        let table = Arc::clone(self.adapters.table(&asked.entity).expect("an entity of the fixture"));
+        let table = Arc::clone(self.running.adapters().table(&asked.entity).expect("an entity of the fixture"));
         let filter = Filter::from_json(&asked.filter, table.desc, &[]).unwrap_or_else(|e| panic!("{e}: {}", asked.filter));
         let field = asked.sort.as_ref().map(|wire| table.desc.field_by_wire(wire).expect("a field"));
         let direction = if asked.desc { Direction::Desc } else { Direction::Asc };
@@ -193,11 +339,8 @@ impl Side {
     /// Everything that is stored of an entity: hidden fields and deleted records as well. Only expired records are left out, since
     /// nobody can tell when they go.
     pub async fn contents(&mut self, desc: &'static EntityDesc) -> String {
-        let by_key = vec![Order { field: desc.primary, desc: false }];
-        let limit = Some(linchpin::filter::Source::Value(Value::Int(500)));
-        let all = Plan::Select { filter: Filter::TRUE, order: by_key, after: None, limit };
-        let all = self.store.prepare(desc, all).expect("a plan");
-        let rows = self.store.run(&all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents");
+        let (all, _) = &self.whole[desc.storage_name];
+        let rows = self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents");
         assert!(rows.records.len() < 500, "more than is looked at");
         let now = self.now();
         let expired = |record: &[Value]| desc.ttl.is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now));
@@ -258,28 +401,75 @@ impl Side {
         }
     }
 
-    /// Takes the cursor out of a page and keeps it.
+    /// Takes the cursors out of pages, and keeps that of the page itself: others are of what it includes.
     fn unsigned(&mut self, body: String) -> (String, bool) {
         const BEFORE: &str = "\"nextCursor\":\"";
-        let Some((head, tail)) = body.split_once(BEFORE) else { return (body, false) };
-        let Some((cursor, tail)) = tail.split_once('"') else { return (body, false) };
-        cursor.clone_into(&mut self.cursor);
-        (format!("{head}{BEFORE}SIGNED\"{tail}"), true)
+        if !body.contains(BEFORE) {
+            return (body, false);
+        }
+        let page = body.starts_with("{\"items\":[") && body.ends_with("\"hasMore\":true}");
+        let mut parts = body.split(BEFORE);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        let mut last = "";
+        for part in parts {
+            let (cursor, rest) = part.split_once('"').expect("the end of a text");
+            last = cursor;
+            out.push_str(BEFORE);
+            out.push_str("SIGNED\"");
+            out.push_str(rest);
+        }
+        if page {
+            last.clone_into(&mut self.cursor);
+        }
+        (out, page)
     }
 
     /// Gives what the server has made up a name: the number of things it has made up before.
     fn named(&mut self, text: String) -> String {
-        static MADE: LazyLock<Regex> = LazyLock::new(|| {
-            let uuid = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}";
-            Regex::new(&format!(r"{uuid}|\b[a-z][a-z0-9]{{23}}\b")).expect("a pattern")
-        });
-        let names = &mut self.names;
-        let name = |found: &regex::Captures<'_>| {
-            let next = format!("made-{}", names.len());
-            names.entry(found[0].to_owned()).or_insert(next).clone()
-        };
-        MADE.replace_all(&text, name).into_owned()
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        // Byte by byte, since this looks at all that either side says; what is sought is ASCII.
+        while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+            out.push_str(&rest[..start]);
+            rest = &rest[start..];
+            let word = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
+            let length = if is_uuid(rest) { 36 } else { word };
+            let (made, behind) = rest.split_at(length);
+            if length == 36 || is_cuid(made) {
+                let next = self.names.len();
+                out.push_str(self.names.entry(made.to_owned()).or_insert_with(|| format!("made-{next}")));
+            } else {
+                out.push_str(made);
+            }
+            rest = behind;
+        }
+        out.push_str(rest);
+        out
     }
+}
+
+/// Whether a text begins with a uuid of version 7, as the server makes them.
+fn is_uuid(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() >= 36
+        && bytes[14] == b'7'
+        && bytes[..36].iter().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => *b == b'-',
+            _ => matches!(b, b'0'..=b'9' | b'a'..=b'f'),
+        })
+}
+
+/// Whether a word is a cuid.
+fn is_cuid(word: &str) -> bool {
+    let alphanumeric = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'z');
+    word.len() == 24 && word.as_bytes()[0].is_ascii_lowercase() && word.as_bytes().iter().all(alphanumeric)
+}
+
+#[test]
+fn what_is_made_up_is_told_from_what_is_said() {
+    assert!(is_uuid("0193e7a0-0000-7000-8000-00000000000f\","));
+    assert!(!is_uuid("0193e7a0-0000-4000-8000-00000000000f") && !is_uuid("0193e7a0-0000-7000-8000-00000000000"));
+    assert!(is_cuid("tz4a98xxat96iws9zmbrgj3a") && !is_cuid("9z4a98xxat96iws9zmbrgj3a") && !is_cuid("made"));
 }
 
 /// Records as JSON arrays, one a line.

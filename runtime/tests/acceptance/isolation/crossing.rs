@@ -1,0 +1,131 @@
+//! What somebody else's idempotency key, and somebody else's record behind a key in one's own, lead to: nothing.
+
+use linchpin::entity::{EntityDesc, Link};
+use linchpin::http::{Action, Endpoint};
+use serde_json::{Value as Json, json};
+
+use super::{Sweep, clean, dump, everything, forged, is_theirs, phantom, plain, probes, push, request, send, uniq, victim};
+use crate::server::{Reply, Server};
+
+const KEY: &str = "idempotency-key";
+const REPLAYED: &str = "idempotency-replayed";
+
+/// A route whose calls can be repeated: the victim has called it under a key, and the caller does the same under the same key.
+/// The answer is that for a key which nobody has used, about a record which nobody has.
+pub(super) async fn answers_are_not_replayed(
+    s: &Server,
+    sweep: &Sweep,
+    endpoint: &Endpoint,
+    desc: &'static EntityDesc,
+    base: &str,
+) -> bool {
+    let reads = match endpoint.action {
+        Action::Get | Action::List => true,
+        Action::Operation(spec, _) => spec.kind.reads(),
+        _ => false,
+    };
+    if reads || endpoint.policy.idempotency.is_none() {
+        return false;
+    }
+    let name = format!("{} {}", endpoint.method.as_str(), endpoint.path);
+    // The very same call, and one about the same record with values of its own.
+    for same in [true, false] {
+        let theirs = victim(s, sweep, base, desc, 2).await;
+        let nobodys = phantom(desc, &theirs);
+        let probe = &probes(endpoint, desc, base)[0];
+        let under = |mut asked: super::Request, key: &str| {
+            asked.headers.push((KEY, key.to_owned()));
+            asked
+        };
+        let (key, fresh) = (format!("key-{}", uniq()), format!("key-{}", uniq()));
+        let asked = under(probe(&theirs, ""), &key);
+        let first = as_victim(s, sweep, &asked).await;
+        let again = as_victim(s, sweep, &asked).await;
+        assert_eq!((first.status, &first.body), (again.status, &again.body), "{name}");
+        assert_eq!(again.header(REPLAYED), "true", "{name}: there is an answer to be replayed");
+        let before = dump(s, desc).await;
+        clean(s, sweep, base, desc).await;
+        let real = send(s, sweep, &if same { asked } else { under(probe(&theirs, ""), &key) }).await;
+        assert!(real.headers.get(REPLAYED).is_none(), "{name}: {real:?}");
+        assert!(!String::from_utf8_lossy(&real.body).contains("idempotency"), "{name}: {real:?}");
+        assert_eq!(dump(s, desc).await, before, "{name} changed what is not the caller's");
+        // Uniques beyond one's own records tell that a value is taken, as the contract allows; in a call of one's own none is.
+        if same && real.status == 409 {
+            continue;
+        }
+        clean(s, sweep, base, desc).await;
+        let none = send(s, sweep, &under(probe(&nobodys, ""), &fresh)).await;
+        assert_eq!(plain(&real, &theirs, "cursor"), plain(&none, &nobodys, "cursor"), "{name}");
+    }
+    true
+}
+
+/// A route that includes: one's own record names a record of the victim, or is named by one.
+pub(super) async fn included_records_are_ones_own(
+    s: &Server,
+    sweep: &Sweep,
+    endpoint: &Endpoint,
+    desc: &'static EntityDesc,
+    base: &str,
+) -> bool {
+    let one = matches!(endpoint.action, Action::Get);
+    if !endpoint.includes() || !(one || matches!(endpoint.action, Action::List)) || sweep.asking.is_empty() {
+        return false;
+    }
+    for relation in desc.relations {
+        // The relations of the fixture lead to their own entity.
+        let theirs = victim(s, sweep, base, desc, 3).await;
+        let nobodys = phantom(desc, &theirs);
+        let mut answers = Vec::new();
+        for known in [&theirs, &nobodys] {
+            clean(s, sweep, base, desc).await;
+            let own = own_path(s, base, desc).await;
+            match relation.link {
+                Link::BelongsTo { key, .. } => {
+                    let body = json!({desc.fields[key].wire: known["id"]});
+                    assert_eq!(request(s, &sweep.asking, "PATCH", &own, &[], Some(&body)).await.status, 200);
+                }
+                Link::HasMany { key, .. } => {
+                    // It names the caller's record; the phantom's twin names another one.
+                    let real = known["id"] == theirs["id"];
+                    let named = if real { own.rsplit('/').next().unwrap().to_owned() } else { "nobody".to_owned() };
+                    let path = format!("{base}/{}", theirs["id"].as_str().unwrap());
+                    let body = json!({desc.fields[key].wire: named});
+                    assert_eq!(request(s, &sweep.victim, "PATCH", &path, &[], Some(&body)).await.status, 200);
+                }
+            }
+            for include in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
+                let mut query = String::new();
+                push(&mut query, "include", Some(&json!(include)));
+                let path = if one { &own } else { base };
+                let reply = request(s, &sweep.asking, "GET", &format!("{path}{query}"), &[], None).await;
+                assert_eq!(reply.status, 200, "{reply:?}");
+                let body = reply.json();
+                let record = if one { &body } else { &body["items"][0] };
+                let shown = &record[relation.wire];
+                let nothing = match relation.link {
+                    Link::BelongsTo { .. } => shown.is_null() && record.get(relation.wire).is_some(),
+                    Link::HasMany { .. } => shown["items"] == json!([]),
+                };
+                assert!(nothing, "{path} shows {include} of somebody else: {body}");
+                answers.push((known["id"].clone(), include, plain(&reply, known, &forged("cursor"))));
+            }
+        }
+        let of = |id: &Json| answers.iter().filter(|(of, ..)| of == id).map(|(_, i, text)| (i.clone(), text.clone())).collect::<Vec<_>>();
+        assert_eq!(of(&theirs["id"]), of(&nobodys["id"]), "{} of {base}", relation.wire);
+    }
+    true
+}
+
+async fn as_victim(s: &Server, sweep: &Sweep, asked: &super::Request) -> Reply {
+    let as_them = Sweep { asking: sweep.victim.clone(), victim: sweep.victim.clone(), paths: sweep.paths };
+    send(s, &as_them, asked).await
+}
+
+/// The path of the caller's only record.
+async fn own_path(s: &Server, base: &str, desc: &'static EntityDesc) -> String {
+    let all = everything(s, desc).await;
+    let own = all.iter().find(|record| !is_theirs(desc, record)).unwrap();
+    let linchpin::Value::Text(id) = &own[desc.primary] else { panic!("a text") };
+    format!("{base}/{id}")
+}
