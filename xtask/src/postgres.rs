@@ -1,17 +1,106 @@
-//! The server that the tests of the store on `PostgreSQL` start.
+//! `PostgreSQL`: the one that the tests of its store start, and one for the benchmarks.
 
-use std::path::Path;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Says in a sentence, before anything is built, that the tests of one store are going to fail.
 pub(crate) fn installed() -> Result<(), String> {
     if std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() {
         return Ok(());
     }
-    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = debian.chain(std::env::split_paths(&path)).any(|folder| Path::join(&folder, "initdb").exists());
-    if found {
+    if binaries().is_some() {
         return Ok(());
     }
     Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
+}
+
+/// The folder of `initdb` and its like.
+fn binaries() -> Option<PathBuf> {
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    debian.chain(std::env::split_paths(&path)).find(|folder| Path::join(folder, "initdb").exists())
+}
+
+/// A server of our own on a free port, with settings as they are shipped; ended and removed when dropped.
+pub(crate) struct Cluster {
+    bin: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    server: Option<Child>,
+}
+
+impl Cluster {
+    /// Makes it below a folder and starts it.
+    pub(crate) fn start(below: &Path) -> Result<Self, String> {
+        installed()?;
+        let bin = binaries().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
+        let folder = below.join("postgres");
+        fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+        let mut cluster = Self { bin, folder, port, server: None };
+        if root() {
+            done(Command::new("chown").arg("nobody:nogroup").arg(&cluster.folder))?;
+        }
+        let data = cluster.folder.join("data");
+        done(cluster.program("initdb").arg("-D").arg(&data).args(["-U", "bench", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]))?;
+        let (listen, sockets) = ("listen_addresses=127.0.0.1", "unix_socket_directories=");
+        let mut server = cluster.program("postgres");
+        server.arg("-D").arg(&data).args(["-p", &port.to_string(), "-c", listen, "-c", sockets]);
+        cluster.server = Some(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|e| format!("postgres: {e}"))?);
+        let until = Instant::now() + Duration::from_mins(1);
+        while cluster.sql("SELECT 1").is_err() {
+            if Instant::now() > until {
+                return Err("PostgreSQL does not start".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(cluster)
+    }
+
+    /// The URL of a database.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://bench@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Runs a statement on the database that is always there.
+    pub(crate) fn sql(&self, text: &str) -> Result<(), String> {
+        let mut psql = Command::new(self.bin.join("psql"));
+        done(psql.args(["-qX", "-v", "ON_ERROR_STOP=1", "-c", text, &self.url("postgres")]))
+    }
+
+    /// One of its programs, as a user it agrees to run as.
+    fn program(&self, name: &str) -> Command {
+        let program = self.bin.join(name);
+        if !root() {
+            return Command::new(program);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // An immediate stop; killed outright it would leave its children behind.
+            let _ = Command::new("kill").args(["-QUIT", &server.id().to_string()]).status();
+            let _ = server.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
+}
+
+/// Runs something to its end; what it said is told when it fails.
+fn done(command: &mut Command) -> Result<(), String> {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if out.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr))) }
 }

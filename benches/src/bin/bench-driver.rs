@@ -1,6 +1,6 @@
-//! Seeds a file, or loads one server and prints what it saw as one line of JSON.
+//! Seeds a database, or loads one server and prints what it saw as one line of JSON.
 //!
-//! `bench-driver seed <file>`; `bench-driver count <port> <file> <what> <requests>`; `bench-driver load <port> <file> <get|list|deep|create|patch|publish> <seconds> <salt>`.
+//! `bench-driver seed <url>`; `bench-driver count <port> <load> <requests>`; `bench-driver load <port> <load> <seconds> <salt>`.
 #![allow(missing_docs)] // a program
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 32;
 
 /// What all connections share.
 struct Shared {
-    ids: Vec<String>,
+    ids: Vec<usize>,
     deep: String,
     next: usize,
     latencies: Vec<u32>,
@@ -25,24 +25,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        ["seed", file] => Ok(linchpin_benches::seed(file.as_ref())?),
-        ["load", port, file, what, seconds, salt] => {
+        ["seed", url] => linchpin_benches::seed(url),
+        ["load", port, what, seconds, salt] => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, load(port.parse()?, file, what, seconds.parse()?, salt.parse()?))
+            local.block_on(&runtime, load(port.parse()?, what, seconds.parse()?, salt.parse()?))
         }
         // As many requests and no more.
-        ["count", port, file, what, requests] => {
+        ["count", port, what, requests] => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, count(port.parse()?, file, what, requests.parse()?))
+            local.block_on(&runtime, count(port.parse()?, what, requests.parse()?))
         }
-        _ => Err("usage: bench-driver seed FILE | count PORT FILE WHAT REQUESTS | load PORT FILE WHAT SECONDS SALT".into()),
+        _ => Err("usage: bench-driver seed URL | count PORT LOAD REQUESTS | load PORT LOAD SECONDS SALT".into()),
     }
 }
 
-async fn load(port: u16, file: &str, what: &str, seconds: f64, salt: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let (ids, deep, token) = prepare(port, file, what, salt).await?;
+async fn load(port: u16, what: &str, seconds: f64, salt: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let (ids, deep, token) = prepare(port, what, salt).await?;
     let shared = Rc::new(RefCell::new(Shared { ids, deep, next: 0, latencies: Vec::with_capacity(1 << 20), failed: 0 }));
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let started = Instant::now();
@@ -68,12 +68,9 @@ async fn load(port: u16, file: &str, what: &str, seconds: f64, salt: usize) -> R
 }
 
 /// The ids to work on in a fixed shuffle, a cursor deep in the list, a token.
-async fn prepare(port: u16, file: &str, what: &str, salt: usize) -> Result<(Vec<String>, String, String), Box<dyn std::error::Error>> {
-    let connection = rusqlite::Connection::open_with_flags(file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let sql = if what == "publish" { "SELECT id FROM posts WHERE status = 'draft'" } else { "SELECT id FROM posts LIMIT 20000" };
-    let mut ids: Vec<String> = connection.prepare(sql)?.query_map([], |r| r.get(0))?.collect::<Result<_, _>>()?;
-    drop(connection);
-    // A fixed shuffle: neighbours in the file are not neighbours in time.
+async fn prepare(port: u16, what: &str, salt: usize) -> Result<(Vec<usize>, String, String), Box<dyn std::error::Error>> {
+    let mut ids: Vec<usize> = (0..linchpin_benches::ROWS).collect();
+    // A fixed shuffle: neighbours in the table are not neighbours in time.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
     for i in (1..ids.len()).rev() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -96,10 +93,10 @@ async fn prepare(port: u16, file: &str, what: &str, salt: usize) -> Result<(Vec<
 }
 
 /// Ids, cursor, token, and how many requests have been taken.
-type Taken = (Vec<String>, String, String, Cell<usize>);
+type Taken = (Vec<usize>, String, String, Cell<usize>);
 
-async fn count(port: u16, file: &str, what: &str, requests: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let (ids, deep, token) = prepare(port, file, what, 0).await?;
+async fn count(port: u16, what: &str, requests: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let (ids, deep, token) = prepare(port, what, 0).await?;
     let (shared, what) = (Rc::new((ids, deep, token, Cell::new(0))), what.to_owned());
     let one = |shared: Rc<Taken>, what: String| async move {
         let (ids, deep, token, taken) = &*shared;
@@ -159,23 +156,48 @@ async fn worker(
 }
 
 /// The request of this number; `None` when there is nothing left to ask for.
-fn next(what: &str, n: usize, salt: usize, ids: &[String], deep: &str, token: &str) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error>> {
-    let id = &ids[n % ids.len().max(1)];
-    Ok(Some(match what {
-        "get" => request("GET", &format!("/posts/{id}"), token, ""),
-        "list" => request("GET", "/posts", token, ""),
-        "deep" => request("GET", &format!("/posts?cursor={deep}"), token, ""),
-        "create" => {
-            let body = format!(
+fn next(what: &str, n: usize, salt: usize, ids: &[usize], deep: &str, token: &str) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error>> {
+    let one = ids[n % ids.len().max(1)];
+    let (id, owner) = (linchpin_benches::id(one), one % 1000);
+    let ask = |method: &str, path: String, body: String| Ok(Some(request(method, &path, token, &body)));
+    let none = String::new;
+    match what {
+        "get" => ask("GET", format!("/posts/{id}"), none()),
+        "list" => ask("GET", "/posts".to_owned(), none()),
+        "deep" => ask("GET", format!("/posts?cursor={deep}"), none()),
+        "create" => ask(
+            "POST",
+            "/posts".to_owned(),
+            format!(
                 r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
-            );
-            request("POST", "/posts", token, &body)
+            ),
+        ),
+        "patch" => ask("PATCH", format!("/posts/{id}"), format!(r#"{{"title":"Title {n}"}}"#)),
+        // What is done once to a record ends with the records.
+        "publish" | "redeem" if n >= ids.len() => Ok(None),
+        "publish" => ask("POST", format!("/posts/{id}/publish"), none()),
+        "lookup" => ask("GET", format!("/items/by-code?code=code-{one}"), none()),
+        "lookup20" => ask("GET", format!("/items/of-owner?owner=owner-{owner}"), none()),
+        "exists" => ask("GET", format!("/items/code-taken?code=code-{one}"), none()),
+        "increment" => ask("POST", format!("/items/{id}/sold"), none()),
+        "fieldUpdate" => ask("PATCH", format!("/items/{id}/reschedule"), r#"{"dueAt":"2030-01-02T03:04:05.000Z"}"#.to_owned()),
+        "arrayPush" => ask("POST", format!("/items/{id}/tag"), r#"{"tag":"d"}"#.to_owned()),
+        "arrayPull" => ask("DELETE", format!("/items/{id}/untag/b"), none()),
+        "arraySet" => ask("PUT", format!("/items/{id}/retag"), r#"{"tags":["x","y"]}"#.to_owned()),
+        "upsert" => {
+            let body = format!(r#"{{"code":"code-{one}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#);
+            ask("PUT", "/items/import".to_owned(), body)
         }
-        "patch" => request("PATCH", &format!("/posts/{id}"), token, &format!(r#"{{"title":"Title {n}"}}"#)),
-        "publish" if n >= ids.len() => return Ok(None),
-        "publish" => request("POST", &format!("/posts/{id}/publish"), token, ""),
-        other => return Err(format!("unknown load {other}").into()),
-    }))
+        "search" => ask("GET", format!("/items/find?q=item%20{}", one % 100), none()),
+        "collection" => ask("PATCH", format!("/items/{id}/lines-update/two"), format!(r#"{{"quantity":{}}}"#, n + 1)),
+        "redeem" => ask("POST", "/items/redeem".to_owned(), format!(r#"{{"code":"code-{one}"}}"#)),
+        "derive" => ask("GET", format!("/items/related?owner=owner-{owner}&code=code-{}", (one + 1) % ids.len()), none()),
+        "aggregate" => ask("GET", format!("/items/by-state?owner=owner-{owner}"), none()),
+        "batch" => ask("POST", "/items/restock".to_owned(), format!(r#"{{"owner":"owner-{owner}"}}"#)),
+        "custom" => ask("GET", format!("/items/top/owner-{owner}"), none()),
+        "computed" => ask("POST", "/owners/recount".to_owned(), format!(r#"{{"id":"owner-{owner}"}}"#)),
+        other => Err(format!("unknown load {other}").into()),
+    }
 }
 
 /// A keep-alive connection with one request under way.

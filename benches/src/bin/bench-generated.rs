@@ -1,5 +1,10 @@
-//! The generated server: what a user of Linchpin writes.
+//! The generated server: what a user of Linchpin writes. On SQLite or Postgres, as the URL says.
 #![allow(missing_docs)] // a program
+
+#[path = "../generated/items.rs"]
+mod items;
+#[path = "../generated/posts.rs"]
+mod posts;
 
 use linchpin::prelude::*;
 use linchpin::{Config, Durability};
@@ -7,43 +12,9 @@ use linchpin::{Config, Durability};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
-pub enum Status {
-    Draft,
-    Published,
-    Archived,
-}
-
-/// A post.
-#[entity(unique(slug), index(desc(created_at)), sort = desc(created_at), pagination(default = 20, max = 100))]
-#[derive(Clone, Debug)]
-pub struct Post {
-    #[field(primary, default = uuid)]
-    pub id: String,
-    #[field(length = 1..=200)]
-    pub title: String,
-    #[field(length = 1..=200)]
-    pub slug: String,
-    pub body: String,
-    #[field(default = Status::Draft)]
-    pub status: Status,
-    #[field(default = 0)]
-    pub views: i64,
-    pub author_id: String,
-    #[field(default = now)]
-    pub created_at: Timestamp,
-}
-
-/// Publishes a draft.
-#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published)]
-pub const PUBLISH: Operation<Post>;
-
-pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [PUBLISH])]);
-
 #[tokio::main(worker_threads = 2)]
 async fn main() -> linchpin::Result<()> {
-    let (port, file) = linchpin_benches::arguments();
-    let config =
-        Config::new().port(port).signing_secret(linchpin_benches::SECRET).database(format!("sqlite:{file}")).durability(Durability::Full);
-    App::new(config).plugin(JwtAuth::new()).package(&POSTS).serve().await
+    let (port, url) = linchpin_benches::arguments();
+    let config = Config::new().port(port).signing_secret(linchpin_benches::SECRET).database(url).durability(Durability::Full);
+    App::new(config).plugin(JwtAuth::new()).package(&posts::POSTS).package(&items::ITEMS).serve().await
 }

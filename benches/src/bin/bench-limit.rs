@@ -355,7 +355,8 @@ fn writer(connection: &Connection, mut queue: mpsc::Receiver<(Write, oneshot::Se
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (port, file) = linchpin_benches::arguments();
+    let (port, url) = linchpin_benches::arguments();
+    let file = url.strip_prefix("sqlite:").unwrap_or(&url).to_owned();
     let connection = Connection::open(&file)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;

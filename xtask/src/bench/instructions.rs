@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::server::{Server, build, fresh, in_folder, run_to_end, seed};
+use super::database::Database;
+use super::server::{Server, build, in_folder, run_to_end};
 use super::{SERVERS, write};
 
 const FEW: u64 = 1_000;
@@ -27,7 +28,7 @@ const LOADS: [(&str, &str, Option<u64>); 6] = [
 /// Counts all servers and prints the table; fails when the generated one is over a budget.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     valgrind()?;
-    let bin = build(&[])?;
+    let bin = build(&[], false)?;
     let loads: Vec<&str> = LOADS.iter().map(|(load, ..)| *load).collect();
     let counts = in_folder(|folder| SERVERS.iter().map(|server| count(&bin, folder, server, &loads)).collect::<Result<Vec<_>, _>>())?;
     let table = table(&counts);
@@ -41,7 +42,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
 /// The generated server alone, for the loads that have a budget: part of `cargo xtask test`.
 pub(crate) fn gate() -> Result<(), String> {
     valgrind()?;
-    let bin = build(&["bench-generated", "bench-driver"])?;
+    let bin = build(&["bench-generated", "bench-driver"], false)?;
     let gated: Vec<_> = LOADS.iter().filter_map(|(load, name, most)| Some((*load, *name, (*most)?))).collect();
     let loads: Vec<&str> = gated.iter().map(|(load, ..)| *load).collect();
     let counts = in_folder(|folder| count(&bin, folder, "generated", &loads))?;
@@ -59,12 +60,13 @@ fn over_budget<'a>(counted: impl Iterator<Item = (&'a str, u64, u64)>) -> Result
 
 /// Instructions per request of one server under each load.
 fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str]) -> Result<Vec<u64>, String> {
+    let database = Database::Sqlite(folder.to_owned());
     if !folder.join("seed.db").exists() {
-        seed(bin, folder)?;
+        database.seed(bin)?;
     }
     let one = |load: &&str| {
-        let few = total(bin, folder, server, load, FEW)?;
-        let more = total(bin, folder, server, load, MORE)?;
+        let few = total(bin, folder, &database, server, load, FEW)?;
+        let more = total(bin, folder, &database, server, load, MORE)?;
         println!("{server:<10} {load:<8} {:>9}", more.saturating_sub(few) / (MORE - FEW));
         Ok(more.saturating_sub(few) / (MORE - FEW))
     };
@@ -72,17 +74,15 @@ fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str]) -> Result<Vec<
 }
 
 /// All instructions of a server that answers this many requests.
-fn total(bin: &Path, folder: &Path, server: &str, load: &str, requests: u64) -> Result<u64, String> {
-    let file = fresh(folder, server)?;
+fn total(bin: &Path, folder: &Path, database: &Database, server: &str, load: &str, requests: u64) -> Result<u64, String> {
+    let url = database.fresh(server)?;
     let out = folder.join("callgrind.out");
     let _ = fs::remove_file(&out);
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(bin.join(format!("bench-{server}")));
-    let running = Server::start(command, &file)?;
-    run_to_end(
-        Command::new(bin.join("bench-driver")).args(["count", &running.port.to_string()]).arg(&file).args([load, &requests.to_string()]),
-    )?;
+    let running = Server::start(command, &url)?;
+    run_to_end(Command::new(bin.join("bench-driver")).args(["count", &running.port.to_string(), load, &requests.to_string()]))?;
     running.stop()?;
     let text = fs::read_to_string(&out).map_err(|e| format!("callgrind left no counts: {e}"))?;
     summary(&text).ok_or_else(|| "callgrind's counts cannot be read".to_owned())

@@ -4,16 +4,38 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::server::{Server, build, fresh, in_folder, number, seed};
+use super::database::Database;
+use super::server::{Server, build, in_folder, number};
 use super::{SERVERS, write};
+use crate::postgres::Cluster;
 
-const LOADS: [(&str, &str); 6] = [
+const POSTS: [(&str, &str); 6] = [
     ("get", "GET by id"),
     ("list", "list 20, page 1"),
     ("deep", "list 20, deep"),
     ("create", "create"),
     ("patch", "patch"),
     ("publish", "transition"),
+];
+
+const KINDS: [(&str, &str); 17] = [
+    ("lookup", "lookup of one"),
+    ("lookup20", "lookup of 20"),
+    ("exists", "exists"),
+    ("increment", "increment"),
+    ("fieldUpdate", "field_update"),
+    ("arrayPush", "array_push"),
+    ("arrayPull", "array_pull"),
+    ("arraySet", "array_set"),
+    ("upsert", "upsert"),
+    ("collection", "collection, update"),
+    ("redeem", "consume"),
+    ("batch", "batch of 20"),
+    ("search", "search of 20,000"),
+    ("aggregate", "aggregate of 20"),
+    ("computed", "computed_aggregate of 20"),
+    ("derive", "derive from two sources"),
+    ("custom", "custom"),
 ];
 
 /// What one load of one server showed.
@@ -26,93 +48,121 @@ struct Seen {
     rss_mb: f64,
 }
 
-/// Builds, seeds, measures in turns, prints the table; `--rounds N`, `--seconds S`, `--write`.
+/// One table: what is asked of whom.
+struct Plan {
+    /// Its markers in the README.
+    name: &'static str,
+    loads: Vec<(&'static str, &'static str)>,
+    servers: Vec<&'static str>,
+    durability: &'static str,
+    rounds: usize,
+    seconds: f64,
+}
+
+/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--rounds N`, `--seconds S`, `--write`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let option = |name: &str, default: f64| {
         let at = args.iter().position(|a| a == name);
         at.and_then(|i| args.get(i + 1)).map_or(Ok(default), |v| v.parse().map_err(|_| format!("{name} needs a number")))
     };
-    let (rounds, seconds) = (option("--rounds", 5.0)? as usize, option("--seconds", 3.0)?);
-    let bin = build(&[])?;
-    let (rest, seen) = in_folder(|folder| measure(&bin, folder, rounds.max(1), seconds))?;
-    let table = table(&rest, &seen, rounds, seconds);
+    let asked = |name: &str| args.iter().any(|a| a == name);
+    let postgres = asked("--postgres");
+    let (name, loads, servers) = match (postgres, asked("--kinds")) {
+        (true, _) => ("postgres", [POSTS.as_slice(), &KINDS].concat(), vec!["plain-postgres", "generated"]),
+        (false, true) => ("kinds", KINDS.to_vec(), vec!["plain", "generated"]),
+        (false, false) => ("table", POSTS.to_vec(), SERVERS.to_vec()),
+    };
+    let durability = if postgres { "Postgres as it is shipped" } else { "`synchronous=FULL`" };
+    let (rounds, seconds) = ((option("--rounds", 5.0)? as usize).max(1), option("--seconds", 3.0)?);
+    let plan = Plan { name, loads, servers, durability, rounds, seconds };
+    let bin = build(&[], postgres)?;
+    let table = in_folder(|folder| {
+        let database = if postgres { Database::Postgres(Cluster::start(folder)?) } else { Database::Sqlite(folder.to_owned()) };
+        let (rest, seen) = plan.measure(&bin, &database)?;
+        Ok(plan.table(&rest, &seen))
+    })?;
     println!("{table}");
-    if args.iter().any(|a| a == "--write") { write("table", &table) } else { Ok(()) }
+    if asked("--write") { write(plan.name, &table) } else { Ok(()) }
 }
 
-type Table = Vec<[Vec<Seen>; 3]>;
+/// Per load and server what its rounds showed.
+type Table = Vec<Vec<Vec<Seen>>>;
 
-fn measure(bin: &Path, folder: &Path, rounds: usize, seconds: f64) -> Result<([f64; 3], Table), String> {
-    seed(bin, folder)?;
-    let mut rest = [0.0; 3];
-    let mut seen: Table = LOADS.iter().map(|_| [Vec::new(), Vec::new(), Vec::new()]).collect();
-    for round in 0..rounds {
-        for (at, (load, _)) in LOADS.iter().enumerate() {
-            // Turn by turn, so that whatever else the machine does meets all three alike.
-            for (s, server) in SERVERS.iter().enumerate() {
-                let file = fresh(folder, server)?;
-                let running = Server::start(Command::new(bin.join(format!("bench-{server}"))), &file)?;
-                rest[s] = running.rss_mb();
-                let cpu = running.cpu_seconds();
-                let salt = (round * 100 + at).to_string();
-                let out = Command::new(bin.join("bench-driver"))
-                    .args(["load", &running.port.to_string()])
-                    .arg(&file)
-                    .args([*load, &seconds.to_string(), &salt])
-                    .stderr(Stdio::inherit())
-                    .output()
-                    .map_err(|e| e.to_string())?;
-                let line = String::from_utf8_lossy(&out.stdout).into_owned();
-                let requests = number(&line, "requests").ok_or_else(|| format!("the driver failed on {server} {load}"))?;
-                if number(&line, "failed").unwrap_or(0.0) > 0.0 {
-                    return Err(format!("{server} refused requests of {load}: {line}"));
+impl Plan {
+    /// Memory at rest, and what was seen.
+    fn measure(&self, bin: &Path, database: &Database) -> Result<(Vec<f64>, Table), String> {
+        database.seed(bin)?;
+        let mut rest = vec![0.0; self.servers.len()];
+        let mut seen: Table = self.loads.iter().map(|_| self.servers.iter().map(|_| Vec::new()).collect()).collect();
+        for round in 0..self.rounds {
+            for (at, (load, _)) in self.loads.iter().enumerate() {
+                // Turn by turn, so that whatever else the machine does meets all alike.
+                for (s, server) in self.servers.iter().enumerate() {
+                    let running = Server::start(Command::new(bin.join(format!("bench-{server}"))), &database.fresh(server)?)?;
+                    rest[s] = running.rss_mb();
+                    let one = self.load(bin, &running, load, round * 100 + at).map_err(|e| format!("{server}, {load}: {e}"))?;
+                    println!("round {} {load:<12} {server:<15} {:>9.0}/s", round + 1, one.per_second);
+                    seen[at][s].push(one);
                 }
-                let value = |name: &str| number(&line, name).unwrap_or(0.0);
-                seen[at][s].push(Seen {
-                    per_second: value("perSecond"),
-                    p50: value("p50"),
-                    p99: value("p99"),
-                    cpu_micros: (running.cpu_seconds() - cpu) * 1e6 / requests.max(1.0),
-                    rss_mb: running.rss_mb(),
-                });
-                println!("round {} {load:<8} {server:<10} {:>9.0}/s", round + 1, value("perSecond"));
             }
         }
+        Ok((rest, seen))
     }
-    Ok((rest, seen))
+
+    fn load(&self, bin: &Path, running: &Server, load: &str, salt: usize) -> Result<Seen, String> {
+        let cpu = running.cpu_seconds();
+        let out = Command::new(bin.join("bench-driver"))
+            .args(["load", &running.port.to_string(), load, &self.seconds.to_string(), &salt.to_string()])
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|e| e.to_string())?;
+        let line = String::from_utf8_lossy(&out.stdout).into_owned();
+        let requests = number(&line, "requests").ok_or("the driver failed")?;
+        if number(&line, "failed").unwrap_or(0.0) > 0.0 {
+            return Err(format!("requests were refused: {line}"));
+        }
+        let value = |name: &str| number(&line, name).unwrap_or(0.0);
+        Ok(Seen {
+            per_second: value("perSecond"),
+            p50: value("p50"),
+            p99: value("p99"),
+            cpu_micros: (running.cpu_seconds() - cpu) * 1e6 / requests.max(1.0),
+            rss_mb: running.rss_mb(),
+        })
+    }
+
+    /// The generated server is the last; all others are what it is held against.
+    fn table(&self, rest: &[f64], seen: &Table) -> String {
+        let Self { rounds, seconds, durability, .. } = self;
+        let names: Vec<&str> = self.servers.iter().map(|name| name.trim_end_matches("-postgres")).collect();
+        let others = &names[..names.len() - 1];
+        let mut out = format!("Medians of {rounds} rounds of {seconds} s, 32 connections, {durability}, a JWT on every request.\n\n| |");
+        let mut columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        columns.extend(others.iter().map(|name| format!("vs {name}")));
+        columns.extend(names.iter().map(|name| format!("p50 / p99 ms ({name})")));
+        columns.push(format!("CPU µs/request ({})", names.join(", ")));
+        columns.push("MB under load".to_owned());
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, " {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len() + 1));
+        for ((_, name), servers) in self.loads.iter().zip(seen) {
+            let per_second: Vec<f64> = servers.iter().map(|s| median(s, |x| x.per_second)).collect();
+            let ours = per_second.last().copied().unwrap_or(0.0);
+            let mut cells: Vec<String> = per_second.iter().map(|n| format!("{n:.0}/s")).collect();
+            cells.extend(per_second.iter().take(others.len()).map(|n| format!("{:.2}x", ours / n.max(1.0))));
+            cells.extend(servers.iter().map(|s| format!("{:.2} / {:.2}", median(s, |x| x.p50) / 1e3, median(s, |x| x.p99) / 1e3)));
+            let all = |of: fn(&Seen) -> f64| servers.iter().map(|s| format!("{:.0}", median(s, of))).collect::<Vec<_>>().join(", ");
+            cells.push(all(|x| x.cpu_micros));
+            cells.push(all(|x| x.rss_mb));
+            let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+        }
+        let rest: Vec<String> = names.iter().zip(rest).map(|(name, mb)| format!("{name} {mb:.0} MB")).collect();
+        let _ = write!(out, "\nMemory at rest: {}.", rest.join(", "));
+        out
+    }
 }
 
 fn median(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
     let mut values: Vec<f64> = seen.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn table(rest: &[f64; 3], seen: &Table, rounds: usize, seconds: f64) -> String {
-    let mut out = format!("Medians of {rounds} rounds of {seconds} s, 32 connections, `synchronous=FULL`, a JWT on every request.\n\n");
-    out.push_str("| | plain | limit | generated | vs plain | vs limit | p50 / p99 ms (plain) | (limit) | (generated) | CPU µs/request (plain, limit, generated) | MB under load |\n");
-    out.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
-    for ((_, name), servers) in LOADS.iter().zip(seen) {
-        let per_second = servers.each_ref().map(|s| median(s, |x| x.per_second));
-        let times = servers.each_ref().map(|s| format!("{:.2} / {:.2}", median(s, |x| x.p50) / 1e3, median(s, |x| x.p99) / 1e3));
-        let cpu = servers.each_ref().map(|s| format!("{:.0}", median(s, |x| x.cpu_micros)));
-        let rss = servers.each_ref().map(|s| format!("{:.0}", median(s, |x| x.rss_mb)));
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            out,
-            "| {name} | {:.0}/s | {:.0}/s | {:.0}/s | {:.2}x | {:.2} | {} | {} | {} | {} | {} |",
-            per_second[0],
-            per_second[1],
-            per_second[2],
-            per_second[2] / per_second[0].max(1.0),
-            per_second[2] / per_second[1].max(1.0),
-            times[0],
-            times[1],
-            times[2],
-            cpu.join(", "),
-            rss.join(", ")
-        );
-    }
-    let _ = write!(out, "\nMemory at rest: plain {:.0} MB, limit {:.0} MB, generated {:.0} MB.", rest[0], rest[1], rest[2]);
-    out
 }

@@ -2,6 +2,7 @@
 //! compile time.
 
 mod compile;
+mod database;
 mod instructions;
 mod load;
 mod server;

@@ -1,4 +1,4 @@
-//! The servers under test and the files they work on.
+//! The servers under test.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,10 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Builds the programs of the benches in release; all of them, or the named ones.
-pub(super) fn build(only: &[&str]) -> Result<PathBuf, String> {
+pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     let mut command = crate::cargo(&["build", "--release", "--package", "linchpin-benches"]);
     for name in only {
         command.args(["--bin", name]);
+    }
+    if postgres {
+        command.args(["--features", "postgres"]);
     }
     crate::step("release build", command)?;
     Ok(target().join("release"))
@@ -30,21 +33,6 @@ pub(super) fn in_folder<T>(work: impl FnOnce(&Path) -> Result<T, String>) -> Res
     // Whatever happened, the copies of the seeded file go.
     let _ = fs::remove_dir_all(&folder);
     done
-}
-
-/// Makes the file that all servers start from.
-pub(super) fn seed(bin: &Path, folder: &Path) -> Result<(), String> {
-    run_to_end(Command::new(bin.join("bench-driver")).arg("seed").arg(folder.join("seed.db")))
-}
-
-/// A copy of it for one server.
-pub(super) fn fresh(folder: &Path, server: &str) -> Result<PathBuf, String> {
-    let file = folder.join(format!("{server}.db"));
-    for end in ["", "-wal", "-shm"] {
-        let _ = fs::remove_file(folder.join(format!("{server}.db{end}")));
-    }
-    fs::copy(folder.join("seed.db"), &file).map_err(|e| e.to_string())?;
-    Ok(file)
 }
 
 pub(super) fn run_to_end(command: &mut Command) -> Result<(), String> {
@@ -67,12 +55,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server, or a tool that runs one, with a port and a file as its last arguments.
-    pub(super) fn start(mut command: Command, file: &Path) -> Result<Self, String> {
+    /// Starts a server, or a tool that runs one, with a port and the URL of its database as its last arguments.
+    pub(super) fn start(mut command: Command, url: &str) -> Result<Self, String> {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
         let child = command
             .arg(port.to_string())
-            .arg(file)
+            .arg(url)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -1,0 +1,56 @@
+//! What the servers under test work on: copies of one seeded database, a fresh one for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::server::{Server, run_to_end};
+use crate::postgres::Cluster;
+
+pub(super) enum Database {
+    /// Files in this folder.
+    Sqlite(PathBuf),
+    /// Databases of a server of our own.
+    Postgres(Cluster),
+}
+
+impl Database {
+    /// Has the generated server make the tables and the driver fill them.
+    pub(super) fn seed(&self, bin: &Path) -> Result<(), String> {
+        let url = match self {
+            Self::Sqlite(folder) => sqlite(&folder.join("seed.db")),
+            Self::Postgres(cluster) => {
+                cluster.sql("CREATE DATABASE seed")?;
+                cluster.url("seed")
+            }
+        };
+        Server::start(Command::new(bin.join("bench-generated")), &url)?.stop()?;
+        run_to_end(Command::new(bin.join("bench-driver")).args(["seed", &url]))
+    }
+
+    /// The URL of a copy for one server. The one it had before is gone.
+    pub(super) fn fresh(&self, server: &str) -> Result<String, String> {
+        match self {
+            Self::Sqlite(folder) => {
+                let file = folder.join(format!("{server}.db"));
+                for end in ["", "-wal", "-shm"] {
+                    let _ = fs::remove_file(folder.join(format!("{server}.db{end}")));
+                }
+                fs::copy(folder.join("seed.db"), &file).map_err(|e| e.to_string())?;
+                Ok(sqlite(&file))
+            }
+            Self::Postgres(cluster) => {
+                let name = server.replace('-', "_");
+                cluster.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+                cluster.sql(&format!("CREATE DATABASE {name} TEMPLATE seed"))?;
+                // What the copy left to be written is not the next server's affair.
+                cluster.sql("CHECKPOINT")?;
+                Ok(cluster.url(&name))
+            }
+        }
+    }
+}
+
+fn sqlite(file: &Path) -> String {
+    format!("sqlite:{}", file.display())
+}
