@@ -182,11 +182,11 @@ fn next(what: &str, n: usize, salt: usize, ids: &[usize], deep: &str, token: &st
         "increment" => ask("POST", format!("/items/{id}/sold"), none()),
         "fieldUpdate" => ask("PATCH", format!("/items/{id}/reschedule"), r#"{"dueAt":"2030-01-02T03:04:05.000Z"}"#.to_owned()),
         "arrayPush" => ask("POST", format!("/items/{id}/tag"), r#"{"tag":"d"}"#.to_owned()),
-        "arrayPull" => ask("DELETE", format!("/items/{id}/untag/b"), none()),
+        "arrayPull" => ask("DELETE", format!("/items/{id}/untag?tag=b"), none()),
         "arraySet" => ask("PUT", format!("/items/{id}/retag"), r#"{"tags":["x","y"]}"#.to_owned()),
         "upsert" => {
             let body = format!(r#"{{"code":"code-{one}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#);
-            ask("PUT", "/items/import".to_owned(), body)
+            ask("POST", "/items/import".to_owned(), body)
         }
         "search" => ask("GET", format!("/items/find?q=item%20{}", one % 100), none()),
         "collection" => ask("PATCH", format!("/items/{id}/lines-update/two"), format!(r#"{{"quantity":{}}}"#, n + 1)),

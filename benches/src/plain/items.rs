@@ -124,8 +124,8 @@ async fn tag(State(app): State<App>, _user: User, Path(id): Path<String>, Json(i
     found(sqlx::query(db::TAG).bind(id).bind(input.tag).fetch_optional(&app.writer).await?)
 }
 
-async fn untag(State(app): State<App>, _user: User, Path((id, tag)): Path<(String, String)>) -> Result<Json<Item>, Failure> {
-    found(sqlx::query(db::UNTAG).bind(id).bind(tag).fetch_optional(&app.writer).await?)
+async fn untag(State(app): State<App>, _user: User, Path(id): Path<String>, Query(query): Query<Tag>) -> Result<Json<Item>, Failure> {
+    found(sqlx::query(db::UNTAG).bind(id).bind(query.tag).fetch_optional(&app.writer).await?)
 }
 
 #[derive(Deserialize)]
@@ -258,9 +258,9 @@ pub fn routes() -> Router<App> {
         .route("/items/{id}/sold", post(sold))
         .route("/items/{id}/reschedule", patch(reschedule))
         .route("/items/{id}/tag", post(tag))
-        .route("/items/{id}/untag/{tag}", delete(untag))
+        .route("/items/{id}/untag", delete(untag))
         .route("/items/{id}/retag", put(retag))
-        .route("/items/import", put(import))
+        .route("/items/import", post(import))
         .route("/items/find", get(find))
         .route("/items/{id}/lines-update/{sku}", patch(line))
         .route("/items/redeem", post(redeem))

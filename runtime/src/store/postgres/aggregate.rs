@@ -38,7 +38,7 @@ impl Renderer<'_> {
             (Function::Sum, Kind::Integer) => format!("COALESCE(SUM({of}){only}, 0)::bigint"),
             (Function::Sum, _) => format!("COALESCE(SUM({of}){only}, 0)"),
             // AVG of doubles squares them on the way, which can overflow.
-            (Function::Avg, _) => format!("SUM({of}){only}::double precision / NULLIF(COUNT({of}){only}, 0)"),
+            (Function::Avg, _) => quotient(&format!("SUM({of}){only}::double precision"), &format!("COUNT({of}){only}")),
             (Function::Min, Kind::Boolean) => format!("bool_and({of}){only}"),
             (Function::Max, Kind::Boolean) => format!("bool_or({of}){only}"),
             (Function::Min, _) => format!("MIN({of}){only}"),
@@ -113,4 +113,13 @@ impl Row for Computed<'_> {
             ValueRef::Null
         })
     }
+}
+
+/// A sum over a count, null where nothing was counted. The server refuses a quotient that rounds to zero, which elsewhere is zero:
+/// that is so where the sum is at most half as many smallest doubles as were counted.
+fn quotient(sum: &str, count: &str) -> String {
+    let zero = format!("abs({sum}) / '5e-324'::double precision <= {count} / 2.0");
+    format!(
+        "CASE WHEN abs({sum}) < 1e-300 THEN CASE WHEN {zero} THEN {sum} * 0 ELSE {sum} / {count} END ELSE {sum} / NULLIF({count}, 0) END"
+    )
 }
