@@ -16,7 +16,8 @@ const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search
 cargo xtask services        installs what tests talk to and is missing: a maker of one-time codes, a mail server
 cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
-cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write
+cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write;
+                            --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
 cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL
