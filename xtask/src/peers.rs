@@ -1,11 +1,16 @@
-//! The programs that authentication is tested against: another maker of one-time codes, and a real mail server.
+//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens.
 
 use std::process::{Command, Stdio};
 
 /// What is needed, how to tell that it is there, and how it is installed.
-const PEERS: [(&str, &[&str], &[&str]); 2] = [
+const PEERS: [(&str, &[&str], &[&str]); 3] = [
     ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
     ("aiosmtpd", &["python3", "-c", "import aiosmtpd"], &["python3", "-m", "pip", "install", "-q", "aiosmtpd"]),
+    (
+        "PyJWT",
+        &["python3", "-c", "import jwt, cryptography; jwt.PyJWKSet"],
+        &["python3", "-m", "pip", "install", "-q", "pyjwt", "cryptography"],
+    ),
 ];
 
 /// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail one by one.

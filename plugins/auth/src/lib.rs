@@ -3,8 +3,14 @@
 //! Each rule has one place: what a password must be in `password`, what two spellings of one address have in common in
 //! `identity`, how a login ends in a session in `flow`, what a session is worth in `session`, who may call what in `guards`.
 
+mod config;
+mod core;
+mod entities;
 mod env;
 mod error;
+mod flow;
+mod guards;
+mod hooks;
 mod identity;
 mod keys;
 mod limit;
@@ -12,20 +18,34 @@ mod mail;
 mod otp;
 mod outbox;
 mod password;
+mod plugin;
 mod recovery;
+mod resolver;
 mod return_target;
+mod routes;
 mod secret;
+mod service;
+mod session;
 mod sms;
 #[cfg(test)]
 mod testing;
 mod totp;
 
+pub use config::{
+    ApiCredential, AuthConfig, AuthSection, CookieSection, PasswordSection, RateLimitSection, RefreshSection, SameSite, Security,
+    SessionSection, StepUpSection, Transport,
+};
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
+pub use hooks::{AuthHooks, Deletion, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
 pub use identity::{PrimaryField, TrustProxy};
+pub use keys::signing::{Algorithm, SigningKey};
 pub use limit::table::Limit;
 pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, SmtpMailer, Template, Templates};
 pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
+pub use plugin::Auth;
+pub use secret::SecretText;
+pub use service::{Account, AuthService};
 pub use sms::{E164, SmsProvider};
 pub use totp::TotpAlgorithm;

@@ -404,7 +404,8 @@ impl App {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
 
-            let mut middleware = MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), resolver: None };
+            let mut middleware =
+                MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), environment: config.environment, resolver: None };
             let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
             for plugin in plugins {

@@ -10,6 +10,7 @@ use crate::resource::{Adapters, BoxFuture};
 use crate::search::{Providers, SearchProvider};
 use crate::{Actor, Error, Package, Result};
 
+use super::config::Environment;
 use super::secret::SigningSecret;
 
 /// An extension of an app. Every method but the name has an empty default.
@@ -118,6 +119,7 @@ impl std::fmt::Debug for Command {
 pub struct MiddlewareCx {
     pub(super) secrets: Vec<SigningSecret>,
     pub(super) clock: Clock,
+    pub(super) environment: Environment,
     pub(super) resolver: Option<Arc<dyn ActorResolver>>,
 }
 
@@ -137,6 +139,11 @@ impl MiddlewareCx {
     /// The signing secrets, newest first.
     pub fn signing_secrets(&self) -> &[SigningSecret] {
         &self.secrets
+    }
+
+    /// Where the app runs: production is stricter.
+    pub fn environment(&self) -> Environment {
+        self.environment
     }
 
     /// The application clock.

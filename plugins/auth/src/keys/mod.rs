@@ -2,4 +2,4 @@
 
 pub(crate) mod data;
 pub(crate) mod derive;
-mod signing;
+pub(crate) mod signing;

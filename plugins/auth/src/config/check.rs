@@ -1,0 +1,173 @@
+//! What is wrong with settings: all of it, each under its key, before anything is mounted.
+
+use argon2::Params;
+use linchpin::{Environment, Error, Problem, Result, SigningSecret};
+
+use super::{AuthConfig, SameSite};
+use crate::keys::derive::Ring;
+use crate::keys::signing::{Algorithm, Signing};
+use crate::limit::Limits;
+
+/// Settings that fit together, and what is made of them.
+pub(crate) struct Checked {
+    pub(crate) config: AuthConfig,
+    pub(crate) ring: Ring,
+    pub(crate) signing: Signing,
+    pub(crate) argon2: Params,
+    /// `None` when nothing is limited.
+    pub(crate) limits: Option<Limits>,
+}
+
+/// Shortest secret, in bytes.
+const SHORTEST: usize = 32;
+
+impl AuthConfig {
+    /// Judges the settings; `secrets` are those of the app, for when there are none here.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub(crate) fn check(mut self, secrets: &[SigningSecret], environment: Environment) -> Result<Checked> {
+        let mut problems = std::mem::take(&mut self.problems);
+        let production = environment == Environment::Production;
+        let mut wrong = |key: &str, message: &str| problems.push(Problem::new(key, "invalid", message));
+        let (security, auth) = (&self.security, &self.auth);
+
+        let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();
+        if keys.is_empty() {
+            keys = secrets.iter().map(|s| s.expose().to_vec()).collect();
+        }
+        if keys.is_empty() {
+            wrong("security.signing.secret", "is required");
+        }
+        for (i, key) in keys.iter().enumerate() {
+            if key.len() < SHORTEST {
+                wrong("security.signing.secret", &format!("must be at least {SHORTEST} bytes, has {}", key.len()));
+            }
+            if keys[..i].contains(key) {
+                wrong("security.signing.secret", "must not hold the same secret twice");
+            }
+        }
+        for key in &security.keys {
+            if key.kid().is_empty() || key.kid().len() > 64 || !key.kid().bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)) {
+                wrong("security.signing.keys", "`kid` must be 1 to 64 letters, digits, dashes or underscores");
+            }
+        }
+        let ring = Ring::new(&keys);
+        let signing = match (security.algorithm, &ring) {
+            (_, None) => None,
+            (Algorithm::Hs256, Some(ring)) => {
+                if !security.keys.is_empty() {
+                    wrong("security.signing.keys", "are for EdDSA and RS256; HS256 signs with the secret");
+                }
+                Signing::hs256(&keys, ring).ok()
+            }
+            (algorithm, Some(_)) => {
+                Signing::asymmetric(algorithm, &security.keys).map_err(|what| wrong("security.signing.keys", &what)).ok()
+            }
+        };
+        if production && security.issuer.is_none() {
+            wrong("security.signing.issuer", "is required in production");
+        }
+        for origin in &security.allowed_origins {
+            if origin == "*" || !is_origin(origin) {
+                wrong("security.allowedOrigins", &format!("`{origin}` is no exact origin such as https://app.example.com"));
+            }
+        }
+        for (i, credential) in security.api_credentials.iter().enumerate() {
+            let token = credential.token.expose();
+            if token.len() < SHORTEST || token.contains('.') || !token.bytes().all(|b| b.is_ascii_graphic()) {
+                wrong("security.apiCredentials", "a token must be at least 32 visible characters without dots");
+            }
+            if credential.id.is_empty()
+                || security.api_credentials[..i].iter().any(|o| o.id == credential.id || o.token == credential.token)
+            {
+                wrong("security.apiCredentials", "each needs an id and a token of its own");
+            }
+        }
+
+        if !auth.mount.starts_with('/')
+            || auth.mount.len() < 2
+            || auth.mount.ends_with('/')
+            || auth.mount.contains(['{', '}', '?', '#', ' '])
+        {
+            wrong("auth.mount", "must be a path such as /auth");
+        }
+        if let Some(role) = auth.default_role.as_ref().filter(|role| !auth.roles.contains(role)) {
+            wrong("auth.defaultRole", &format!("`{role}` is not in auth.roles"));
+        }
+        if auth.roles.iter().any(|role| role.is_empty() || role.len() > 64) {
+            wrong("auth.roles", "must have 1 to 64 characters each");
+        }
+        let password = &auth.password;
+        if !(8..=64).contains(&password.min_length) {
+            wrong("auth.password.minLength", "must be between 8 and 64");
+        }
+        if password.max_length < password.min_length.max(64) || password.max_length > 128 {
+            wrong("auth.password.maxLength", "must be between 64 and 128, and at least minLength");
+        }
+        let argon2 = password.argon2.params().map_err(|what| wrong("auth.password.argon2", &what)).ok();
+        let session = &auth.session;
+        if !(60..=31_536_000).contains(&self.absolute_seconds()) {
+            wrong("auth.session.absoluteSeconds", "must be between 60 and 31536000");
+        }
+        if session.idle_seconds > self.absolute_seconds() {
+            wrong("auth.session.idleSeconds", "must not be beyond absoluteSeconds");
+        }
+        if !(1..=1000).contains(&session.max_per_user) {
+            wrong("auth.session.maxPerUser", "must be between 1 and 1000");
+        }
+        if session.cache_seconds > 30 {
+            wrong("auth.session.cacheSeconds", "must be between 0 and 30");
+        }
+        let refresh = &auth.refresh;
+        if !(30..=86_400).contains(&refresh.access_seconds) {
+            wrong("auth.refreshTokens.accessSeconds", "must be between 30 and 86400");
+        }
+        if refresh.refresh_seconds < refresh.access_seconds {
+            wrong("auth.refreshTokens.refreshSeconds", "must not be less than accessSeconds");
+        }
+        if refresh.grace_seconds > 60 {
+            wrong("auth.refreshTokens.graceSeconds", "must be between 0 and 60");
+        }
+        let cookies = &auth.cookies;
+        if production && !cookies.secure {
+            wrong("auth.cookies.secure", "may be false in development only");
+        }
+        if cookies.same_site == SameSite::None && !cookies.secure {
+            wrong("auth.cookies.sameSite", "`none` needs secure cookies");
+        }
+        if !cookies.path.starts_with('/') || !is_attribute(&cookies.path) {
+            wrong("auth.cookies.path", "must be a path");
+        }
+        if cookies.domain.as_deref().is_some_and(|domain| domain.is_empty() || !is_attribute(domain)) {
+            wrong("auth.cookies.domain", "must be a domain");
+        }
+        if production && !auth.rate_limit.enabled {
+            wrong("auth.rateLimit.enabled", "may be false in development only");
+        }
+        let mut limits = Limits::default();
+        for (name, limit) in &auth.rate_limit.buckets {
+            if let Err(what) = limits.set(name, *limit) {
+                wrong(&format!("auth.rateLimit.{name}"), &what);
+            }
+        }
+        let limits = auth.rate_limit.enabled.then_some(limits);
+        match (ring, signing, argon2) {
+            (Some(ring), Some(signing), Some(argon2)) if problems.is_empty() => {
+                let signing = signing.meant(security.issuer.clone(), security.audience.clone());
+                Ok(Checked { config: self, ring, signing, argon2, limits })
+            }
+            _ => Err(Error::new(linchpin::Code::Internal, "The configuration of authentication is not valid").with_details(problems)),
+        }
+    }
+}
+
+/// `https://app.example.com`, with a port perhaps, and nothing behind.
+fn is_origin(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text)
+}
+
+/// What may stand in an attribute of a cookie.
+fn is_attribute(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_graphic() && b != b';' && b != b',')
+}

@@ -1,0 +1,216 @@
+//! Configuration as written: keys in camelCase from a file, or names in capitals from the environment. Every mistake is kept, under
+//! the key that it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linchpin::Problem;
+use serde_json::Value;
+
+/// What was written, key by key.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// `auth.session.idleSeconds`, without objects.
+    keys: BTreeMap<String, Value>,
+    /// Of the environment, by name.
+    variables: BTreeMap<String, String>,
+    asked: BTreeSet<String>,
+    problems: Vec<Problem>,
+}
+
+impl Written {
+    /// A file that was read as JSON.
+    pub(crate) fn file(file: &Value) -> Self {
+        let mut out = Self::default();
+        if file.is_object() {
+            flatten("", file, &mut out.keys);
+        } else {
+            out.problems.push(Problem::new("", "type", "the configuration must be an object"));
+        }
+        out
+    }
+
+    /// The environment's variables of the plugin.
+    pub(crate) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let ours = |(name, _): &(String, String)| ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"].iter().any(|p| name.starts_with(p));
+        Self { variables: variables.into_iter().filter(ours).collect(), ..Self::default() }
+    }
+
+    fn take(&mut self, key: &str) -> Option<(String, Value)> {
+        self.asked.insert(key.to_owned());
+        if let Some(value) = self.keys.remove(key) {
+            return Some((key.to_owned(), value));
+        }
+        let name = variable(key);
+        self.variables.remove(&name).map(|text| (name, Value::String(text)))
+    }
+
+    /// A text.
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
+        match self.take(key)? {
+            (_, Value::String(text)) => Some(text),
+            (at, _) => self.wrong(at, "must be text"),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn flag(&mut self, key: &str, into: &mut bool) {
+        let read = match self.take(key) {
+            None => None,
+            Some((_, Value::Bool(flag))) => Some(flag),
+            Some((at, Value::String(text))) if Self::is_variable(&at) => match text.as_str() {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => self.wrong(at, "must be true or false"),
+            },
+            Some((at, _)) => self.wrong(at, "must be true or false"),
+        };
+        if let Some(read) = read {
+            *into = read;
+        }
+    }
+
+    /// A whole number, if one was written.
+    pub(crate) fn number(&mut self, key: &str) -> Option<u64> {
+        match self.take(key)? {
+            (at, Value::Number(number)) => number.as_u64().or_else(|| self.wrong(at, "must be a whole number that is not negative")),
+            (at, Value::String(text)) if Self::is_variable(&at) => {
+                text.parse().ok().or_else(|| self.wrong(at, "must be a whole number that is not negative"))
+            }
+            (at, _) => self.wrong(at, "must be a whole number that is not negative"),
+        }
+    }
+
+    /// A whole number for a setting.
+    pub(crate) fn number_into(&mut self, key: &str, into: &mut u64) {
+        if let Some(read) = self.number(key) {
+            *into = read;
+        }
+    }
+
+    /// A list of texts; a single one stands for a list of one. In the environment they are separated by commas.
+    pub(crate) fn list(&mut self, key: &str) -> Option<Vec<String>> {
+        match self.take(key)? {
+            (at, Value::String(text)) if Self::is_variable(&at) => {
+                Some(text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect())
+            }
+            (_, Value::String(text)) => Some(vec![text]),
+            (at, Value::Array(list)) => {
+                let texts: Option<Vec<String>> = list.iter().map(|one| one.as_str().map(str::to_owned)).collect();
+                texts.or_else(|| self.wrong(at, "must be a list of texts"))
+            }
+            (at, _) => self.wrong(at, "must be a list of texts"),
+        }
+    }
+
+    /// A list of objects.
+    pub(crate) fn objects(&mut self, key: &str) -> Option<Vec<serde_json::Map<String, Value>>> {
+        let (at, value) = self.take(key)?;
+        let list = match value {
+            Value::String(text) if Self::is_variable(&at) => serde_json::from_str(&text).unwrap_or_default(),
+            other => other,
+        };
+        let objects = list.as_array().and_then(|list| list.iter().map(|one| one.as_object().cloned()).collect());
+        objects.or_else(|| self.wrong(at, "must be a list of objects"))
+    }
+
+    /// One of some words.
+    pub(crate) fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)], into: &mut T) {
+        let Some(text) = self.text(key) else { return };
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, value)) => *into = *value,
+            None => {
+                let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                self.wrong::<()>(key, format!("must be one of {}", known.join(", ")));
+            }
+        }
+    }
+
+    /// Notes a mistake.
+    pub(crate) fn wrong<T>(&mut self, key: impl Into<String>, message: impl Into<String>) -> Option<T> {
+        self.problems.push(Problem::new(key, "invalid", message));
+        None
+    }
+
+    fn is_variable(at: &str) -> bool {
+        at.starts_with("LINCHPIN_")
+    }
+
+    /// Every mistake, what nobody asked for among them.
+    pub(crate) fn finish(mut self) -> Vec<Problem> {
+        let names: Vec<String> = self.asked.iter().map(|key| variable(key)).collect();
+        for key in self.keys.keys() {
+            let hint = nearest(key, self.asked.iter().map(String::as_str));
+            self.problems.push(Problem::new(key, "unknown", format!("is no setting{hint}")));
+        }
+        for name in self.variables.keys() {
+            let hint = nearest(name, names.iter().map(String::as_str));
+            self.problems.push(Problem::new(name, "unknown", format!("is no setting{hint}")));
+        }
+        self.problems
+    }
+}
+
+/// `auth.session.idleSeconds` as `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`.
+fn variable(key: &str) -> String {
+    let mut out = "LINCHPIN_".to_owned();
+    for c in key.chars() {
+        match c {
+            '.' => out.push('_'),
+            c if c.is_ascii_uppercase() => {
+                out.push('_');
+                out.push(c);
+            }
+            c => out.push(c.to_ascii_uppercase()),
+        }
+    }
+    out
+}
+
+fn flatten(at: &str, value: &Value, out: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(members) if !members.is_empty() || at.is_empty() => {
+            for (name, value) in members {
+                flatten(&if at.is_empty() { name.clone() } else { format!("{at}.{name}") }, value, out);
+            }
+        }
+        other => drop(out.insert(at.to_owned(), other.clone())),
+    }
+}
+
+/// `; did you mean ..?`, when there is a key that differs little.
+fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let mut known: Vec<&str> = known.filter(|known| last(known) == last(key)).collect();
+    known.sort_by_key(|known| known.len().abs_diff(key.len()));
+    known.first().map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_told_under_its_key() {
+        let mut written = Written::file(&json!({ "auth": { "mount": 7, "session": { "idleSeconds": -1, "idle": 3 }, "on": "yes" } }));
+        assert_eq!(written.text("auth.mount"), None);
+        assert_eq!(written.number("auth.session.idleSeconds"), None);
+        let mut on = false;
+        written.flag("auth.on", &mut on);
+        let problems = written.finish();
+        let keys: Vec<&str> = problems.iter().map(|p| p.path.as_str()).collect();
+        assert_eq!(keys, ["auth.mount", "auth.session.idleSeconds", "auth.on", "auth.session.idle"]);
+    }
+
+    #[test]
+    fn the_environment_says_the_same() {
+        let variables =
+            [("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60"), ("LINCHPIN_AUTH_ROLES", "a, b"), ("LINCHPIN_AUTH_ROLL", "a"), ("HOME", "/")];
+        let mut written = Written::environment(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(written.number("auth.session.idleSeconds"), Some(60));
+        assert_eq!(written.list("auth.roles"), Some(vec!["a".to_owned(), "b".to_owned()]));
+        let problems = written.finish();
+        assert_eq!((problems.len(), problems[0].path.as_str()), (1, "LINCHPIN_AUTH_ROLL"));
+    }
+}

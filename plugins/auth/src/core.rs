@@ -1,0 +1,219 @@
+//! What every route works with, made once at start-up.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::http::header::USER_AGENT;
+use linchpin::http::PluginCall;
+use linchpin::{Actor, ActorKind, Adapters, Cx, Result, Timestamp, axum};
+use serde_json::Value;
+
+use crate::config::{AuthConfig, Checked};
+use crate::entities::{Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter};
+use crate::env::Env;
+use crate::hooks::{HookCx, Hooks};
+use crate::identity::address::counted_as;
+use crate::keys::derive::Ring;
+use crate::keys::signing::Signing;
+use crate::limit::Limiter;
+use crate::limit::counter::Counter;
+use crate::password::{Breaches, Hasher, Policy};
+use crate::secret::same;
+use crate::session::check::Checks;
+use crate::session::cookies::Cookies;
+use crate::session::csrf::Csrf;
+
+/// Longest user agent that is kept, in characters.
+const USER_AGENT_LENGTH: usize = 256;
+
+/// The plugin at work.
+pub(crate) struct Core {
+    pub(crate) config: AuthConfig,
+    pub(crate) env: Env,
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) signing: Arc<Signing>,
+    pub(crate) hasher: Hasher,
+    pub(crate) policy: Policy,
+    pub(crate) breaches: Breaches,
+    pub(crate) limiter: Limiter,
+    pub(crate) hooks: Hooks,
+    pub(crate) cookies: Cookies,
+    pub(crate) csrf: Csrf,
+    pub(crate) adapters: Adapters,
+    pub(crate) users: UserAdapter,
+    pub(crate) sessions: SessionAdapter,
+    pub(crate) audits: AuditAdapter,
+    pub(crate) checks: Arc<Checks>,
+    /// Programs with a token of their own.
+    services: Vec<(crate::secret::SecretText, Arc<Actor>)>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Where a request comes from, as it is written down.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) ip: Option<std::net::IpAddr>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) request_id: String,
+    pub(crate) now: Timestamp,
+}
+
+impl Client {
+    /// The context of what the plugin itself reads and writes for it.
+    pub(crate) fn cx(&self) -> Cx {
+        Cx::system("auth").at(self.now)
+    }
+
+    /// What its address is counted as.
+    pub(crate) fn counted(&self) -> String {
+        self.ip.map_or_else(|| "unknown".to_owned(), counted_as)
+    }
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Happened<'a> {
+    pub(crate) event: &'static str,
+    pub(crate) user: Option<&'a str>,
+    /// The handle.
+    pub(crate) session: Option<&'a str>,
+    /// `ok` or why not.
+    pub(crate) outcome: &'static str,
+    pub(crate) details: Value,
+}
+
+impl<'a> Happened<'a> {
+    /// To a user.
+    pub(crate) fn to(event: &'static str, user: &'a str) -> Self {
+        Self { event, user: Some(user), session: None, outcome: "ok", details: Value::Null }
+    }
+
+    pub(crate) fn session(self, session: &'a str) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    pub(crate) fn details(self, details: Value) -> Self {
+        Self { details, ..self }
+    }
+}
+
+impl Core {
+    /// # Errors
+    /// When an adapter is missing, or there is no randomness.
+    pub(crate) fn new(checked: Checked, env: Env, adapters: Adapters, own_csrf: Vec<String>) -> Result<Self> {
+        let Checked { config, ring, signing, argon2, limits } = checked;
+        let ring = Arc::new(ring);
+        let (users, sessions): (UserAdapter, SessionAdapter) = (adapters.get::<User>()?, adapters.get::<Session>()?);
+        let signing = Arc::new(signing);
+        let password = &config.auth.password;
+        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let service = |credential: &crate::config::ApiCredential| {
+            let actor =
+                Actor { id: Some(credential.id.clone()), kind: ActorKind::Service, roles: credential.roles.clone(), ..Actor::anonymous() };
+            (credential.token.clone(), Arc::new(actor))
+        };
+        Ok(Self {
+            checks: Checks::new(&config, users.clone(), sessions.clone(), Arc::clone(&signing), env.clone()),
+            hasher: Hasher::new(argon2, at_once, Arc::clone(&env.rng), password.legacy.clone())?,
+            policy: Policy {
+                length: usize::try_from(password.min_length).unwrap_or(8)..=usize::try_from(password.max_length).unwrap_or(128),
+                names: Vec::new(),
+            },
+            breaches: Breaches { checker: password.breach_checker.clone(), on_error: password.breach_on_error },
+            hooks: Hooks(config.auth.hooks.clone()),
+            cookies: Cookies::new(&config),
+            csrf: Csrf::new(&config, own_csrf),
+            services: config.security.api_credentials.iter().map(service).collect(),
+            audits: adapters.get::<Audit>()?,
+            users,
+            sessions,
+            limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),
+            ring,
+            signing,
+            adapters,
+            env,
+            config,
+        })
+    }
+
+    /// The present instant.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.clock.now()
+    }
+
+    /// Where a call comes from.
+    pub(crate) fn client(&self, call: &PluginCall) -> Client {
+        let forwarded: Vec<&[u8]> = call.headers.get_all("x-forwarded-for").iter().map(axum::http::HeaderValue::as_bytes).collect();
+        let trust = &self.config.security.trust_proxy;
+        Client {
+            ip: call.from.map(|socket| trust.client(socket, forwarded.into_iter())),
+            user_agent: user_agent(&call.headers),
+            request_id: call.request_id.as_str().to_owned(),
+            now: self.now(),
+        }
+    }
+
+    /// What hooks get.
+    pub(crate) fn hook_cx(&self, client: &Client) -> HookCx {
+        HookCx {
+            ip: client.ip,
+            user_agent: client.user_agent.clone(),
+            request_id: client.request_id.clone(),
+            services: self.adapters.clone(),
+        }
+    }
+
+    /// The program of a token.
+    pub(crate) fn service(&self, token: &str) -> Option<Arc<Actor>> {
+        // All are compared, so that time does not tell which begins alike.
+        let mut found = None;
+        for (known, actor) in &self.services {
+            if same(known.expose().as_bytes(), token.as_bytes()) {
+                found = Some(Arc::clone(actor));
+            }
+        }
+        found
+    }
+
+    /// Writes down what has happened, as part of the same transaction where `cx` is one.
+    ///
+    /// # Errors
+    /// When it cannot be written: then it must not happen either.
+    pub(crate) async fn audit(&self, cx: &Cx, client: &Client, happened: Happened<'_>) -> Result<()> {
+        let keep = i64::try_from(self.config.auth.audit_retention_seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
+        let row = AuditCreate {
+            event: happened.event.to_owned(),
+            at: client.now,
+            user_id: happened.user.map(str::to_owned),
+            session_id: happened.session.map(str::to_owned),
+            tenant_id: None,
+            ip: client.ip.map(|ip| ip.to_string()),
+            user_agent: client.user_agent.clone(),
+            request_id: Some(client.request_id.clone()),
+            outcome: happened.outcome.to_owned(),
+            details: Some(happened.details).filter(|details| !details.is_null()),
+            expires_at: Some(later(client.now, keep)),
+        };
+        self.audits.create(cx, row).await.map(drop)
+    }
+}
+
+/// An instant so many milliseconds later, or the last one there is.
+pub(crate) fn later(at: Timestamp, millis: i64) -> Timestamp {
+    Timestamp::from_millis(at.millis().saturating_add(millis)).min(Timestamp::MAX)
+}
+
+/// Seconds as milliseconds.
+pub(crate) fn millis(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)
+}
+
+fn user_agent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(USER_AGENT)?.to_str().ok()?;
+    Some(text.chars().filter(|c| !c.is_control()).take(USER_AGENT_LENGTH).collect())
+}

@@ -1,0 +1,146 @@
+//! What is stored, as ordinary entities of the namespace `auth` without routes. They are written by create, update under version,
+//! lookups and deletes by id alone, so they live on every store.
+
+use linchpin::prelude::*;
+use serde_json::Value as Json;
+
+use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
+
+/// An account.
+#[entity(
+    namespace = "auth",
+    unique(identifier),
+    unique(email_normalised),
+    index(deletion_due_at),
+    sort = desc(created_at),
+    version(required_on_write = false),
+    routes(disabled)
+)]
+#[derive(Clone)]
+#[allow(clippy::struct_field_names)] // named as on the wire
+pub(crate) struct User {
+    #[field(primary, default = uuid)]
+    pub(crate) id: String,
+    /// In the one form that is compared.
+    #[field(immutable)]
+    pub(crate) identifier: String,
+    /// As typed.
+    pub(crate) identifier_display: String,
+    pub(crate) email: Option<String>,
+    pub(crate) email_normalised: Option<String>,
+    pub(crate) email_verified_at: Option<Timestamp>,
+    /// Argon2id as a PHC string.
+    #[field(private)]
+    pub(crate) password_hash: Option<String>,
+    /// Raised by every change of the password: challenges of before die with it.
+    #[field(default = 0)]
+    pub(crate) password_version: i64,
+    pub(crate) roles: Vec<String>,
+    pub(crate) suspended_at: Option<Timestamp>,
+    pub(crate) suspended_reason: Option<String>,
+    pub(crate) deletion_due_at: Option<Timestamp>,
+    pub(crate) display_name: Option<String>,
+    pub(crate) first_name: Option<String>,
+    pub(crate) last_name: Option<String>,
+    pub(crate) user_metadata: Json,
+    #[field(private)]
+    pub(crate) app_metadata: Option<Json>,
+    /// Raised by every change of a factor.
+    #[field(default = 0)]
+    pub(crate) mfa_version: i64,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A session: what a token is good for as long as it is there. It is one family of refresh tokens.
+#[entity(
+    namespace = "auth",
+    unique(sid_hash),
+    index(user_id, created_at),
+    sort = desc(created_at),
+    ttl(expires_at),
+    version(required_on_write = false),
+    routes(disabled)
+)]
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// What clients call it: knowing it authenticates nothing.
+    #[field(primary)]
+    pub(crate) handle: String,
+    /// Raised by each change of the `sid`, which is made from it.
+    #[field(default = 0)]
+    pub(crate) sid_version: i64,
+    /// SHA-256 of the `sid` claim.
+    #[field(private)]
+    pub(crate) sid_hash: String,
+    #[field(immutable)]
+    pub(crate) user_id: String,
+    /// What the refresh tokens of the family are made with.
+    #[field(private)]
+    pub(crate) family_seed: String,
+    #[field(default = 0)]
+    pub(crate) generation: i64,
+    pub(crate) rotated_at: Timestamp,
+    pub(crate) created_at: Timestamp,
+    pub(crate) auth_at: Timestamp,
+    pub(crate) step_up_at: Option<Timestamp>,
+    pub(crate) last_active_at: Timestamp,
+    /// Its hard end.
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) ip: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    /// How its user proved who they are (RFC 8176).
+    pub(crate) amr: Vec<String>,
+    /// 1: one factor; 2: two, or a passkey that verified its user.
+    pub(crate) aal: i64,
+    #[field(private)]
+    pub(crate) custom_claims: Option<Json>,
+}
+
+/// What has happened. Rows are only ever added, and go by themselves.
+#[entity(namespace = "auth", index(user_id, desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
+#[derive(Clone)]
+pub(crate) struct Audit {
+    #[field(primary, default = uuid)]
+    pub(crate) id: String,
+    /// `auth:login` and so on.
+    pub(crate) event: String,
+    pub(crate) at: Timestamp,
+    pub(crate) user_id: Option<String>,
+    /// The handle.
+    pub(crate) session_id: Option<String>,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) ip: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) request_id: Option<String>,
+    /// `ok` or why not.
+    pub(crate) outcome: String,
+    pub(crate) details: Option<Json>,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+/// The account of an identifier.
+#[operation(kind = "lookup", fields(identifier = param(identifier)), returns = "one", route(disabled))]
+pub(crate) const BY_IDENTIFIER: Operation<User>;
+
+/// The account of an email address.
+#[operation(kind = "lookup", fields(email_normalised = param(email)), returns = "one", route(disabled))]
+pub(crate) const BY_EMAIL: Operation<User>;
+
+/// The session of a token.
+#[operation(kind = "lookup", fields(sid_hash = param(sid_hash)), returns = "one", route(disabled))]
+pub(crate) const BY_SID: Operation<Session>;
+
+/// The sessions of a user, newest first.
+#[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
+pub(crate) const OF_USER: Operation<Session>;
+
+/// All of them.
+pub(crate) static ENTITIES: Package = package!(
+    name = "linchpin-auth",
+    entities = [
+        entity(User, [BY_IDENTIFIER, BY_EMAIL]),
+        entity(Session, [BY_SID, OF_USER]),
+        entity(Audit),
+        entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])
+    ]
+);

@@ -1,0 +1,81 @@
+//! The end of sessions.
+
+use linchpin::{Code, Cx, Result};
+use serde_json::json;
+
+use crate::core::{Client, Core, Happened};
+use crate::entities::Session;
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Its user left.
+    Logout,
+    /// Its user ended it from another one.
+    Revoked,
+    /// There were too many.
+    Evicted,
+    /// A refresh token came twice.
+    Reused,
+    /// Its account was suspended.
+    Suspended,
+}
+
+impl Reason {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Logout => "logout",
+            Self::Revoked => "revoked",
+            Self::Evicted => "evicted",
+            Self::Reused => "reused",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+impl Core {
+    /// Ends a session: its row goes, with its refresh tokens, and nobody here takes it for good any more. False when it had ended
+    /// already.
+    ///
+    /// # Errors
+    /// When the store cannot say that it has ended.
+    pub(crate) async fn end(&self, cx: &Cx, client: &Client, session: &Session, reason: Reason) -> Result<bool> {
+        let ended = cx
+            .transaction(async |cx| {
+                match self.sessions.delete(cx, session.handle.clone(), None).await {
+                    Ok(()) => {}
+                    Err(error) if error.code() == Code::NotFound => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+                let happened = |event| Happened::to(event, &session.user_id).session(&session.handle);
+                if reason == Reason::Logout {
+                    self.audit(cx, client, happened("auth:logout")).await?;
+                }
+                if reason == Reason::Reused {
+                    self.audit(cx, client, happened("auth:refresh.reused")).await?;
+                }
+                let details = json!({ "reason": reason.name() });
+                self.audit(cx, client, happened("auth:session.revoked").details(details)).await?;
+                Ok(true)
+            })
+            .await;
+        // Also when it failed: it may have ended all the same.
+        self.checks.forget(&session.user_id);
+        ended
+    }
+
+    /// Ends all sessions of a user but one; the number of those that ended.
+    ///
+    /// # Errors
+    /// When the store cannot say that they have ended.
+    pub(crate) async fn end_all(&self, client: &Client, user: &str, but: Option<&str>, reason: Reason) -> Result<i64> {
+        let cx = client.cx();
+        let mut ended = 0;
+        for session in self.sessions_of(&cx, user).await? {
+            if but != Some(session.handle.as_str()) && self.end(&cx, client, &session, reason).await? {
+                ended += 1;
+            }
+        }
+        Ok(ended)
+    }
+}

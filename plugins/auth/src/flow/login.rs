@@ -1,0 +1,121 @@
+//! From a proof to a session. No route makes a session in another way.
+
+use linchpin::http::Reply;
+use linchpin::{Cx, PageArgs, Result, Timestamp};
+use serde_json::{Value, json};
+
+use super::Reason;
+use crate::core::{Client, Core, Happened, later, millis};
+use crate::entities::{Session, SessionCreate, SessionPatch, User};
+use crate::error::{ACCOUNT_SUSPENDED, INVALID_CREDENTIALS, refuse};
+use crate::hooks::SignIn;
+use crate::session::sid;
+
+/// Who has proved, and how.
+pub(crate) struct Proved {
+    pub(crate) user: User,
+    /// `password` and so on.
+    pub(crate) method: &'static str,
+    /// RFC 8176.
+    pub(crate) amr: &'static [&'static str],
+    /// 2 when the proof is of two factors by itself.
+    pub(crate) aal: i64,
+    /// The status of the answer: a sign-up answers 201.
+    pub(crate) status: u16,
+}
+
+impl Core {
+    /// The one way from a primary proof to a session: suspension, then verification, deletion, second factor, session.
+    ///
+    /// # Errors
+    /// 403 `account_suspended`; 401 `invalid_credentials` for an account whose deletion is due.
+    pub(crate) async fn complete_primary(&self, client: &Client, proved: Proved) -> Result<Reply> {
+        let user = &proved.user;
+        if user.suspended_at.is_some() {
+            return Err(refuse(ACCOUNT_SUSPENDED));
+        }
+        if Self::is_gone(user, client) {
+            return Err(refuse(INVALID_CREDENTIALS));
+        }
+        self.open_session(client, proved).await
+    }
+
+    async fn open_session(&self, client: &Client, proved: Proved) -> Result<Reply> {
+        let cx = client.cx();
+        let Proved { user, method, amr, aal, status } = proved;
+        let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
+        let sid = sid::make(&self.ring, &handle, &family_seed, 0);
+        let new = SessionCreate {
+            handle: handle.clone(),
+            sid_version: None,
+            sid_hash: sid::hash(&sid),
+            user_id: user.id.clone(),
+            family_seed,
+            generation: None,
+            rotated_at: client.now,
+            created_at: client.now,
+            auth_at: client.now,
+            step_up_at: (aal >= 2).then_some(client.now),
+            last_active_at: client.now,
+            expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
+            ip: client.ip.map(|ip| ip.to_string()),
+            user_agent: client.user_agent.clone(),
+            amr: Some(amr.iter().map(|how| (*how).to_owned()).collect()),
+            aal,
+            custom_claims: None,
+        };
+        let session = cx
+            .transaction(async |cx| {
+                let session = self.sessions.create(cx, new).await?;
+                let details = json!({ "method": method, "amr": amr });
+                self.audit(cx, client, Happened::to("auth:session.created", &user.id).session(&handle)).await?;
+                self.audit(cx, client, Happened::to("auth:login", &user.id).session(&handle).details(details)).await?;
+                Ok(session)
+            })
+            .await?;
+        self.keep_within(&cx, client, &user.id).await?;
+        let session = self.with_claims(&cx, client, session, method).await?;
+        let tokens = self.tokens(&session, &sid, client.now)?;
+        let reply = Reply::sparse(status, &self.authenticated(&user, &tokens))?;
+        self.carry(reply, &tokens, &sid, client.now)
+    }
+
+    /// Asks the app for claims, and keeps them with the session: a refresh signs them again.
+    async fn with_claims(&self, cx: &Cx, client: &Client, session: Session, method: &'static str) -> Result<Session> {
+        let input = SignIn {
+            identifier: None,
+            method,
+            user_id: Some(session.user_id.clone()),
+            session_id: Some(session.handle.clone()),
+            amr: session.amr.clone(),
+        };
+        let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else { return Ok(session) };
+        let patch = SessionPatch { custom_claims: Some(Some(Value::Object(claims))), ..SessionPatch::default() };
+        self.sessions.update(cx, session.handle, patch, None).await
+    }
+
+    /// Ends the oldest sessions of a user beyond the most there may be. Everybody who signs in does so after their own session is
+    /// there: whoever looks last sees all of them, and all agree on which are the oldest.
+    async fn keep_within(&self, cx: &Cx, client: &Client, user: &str) -> Result<()> {
+        let most = usize::try_from(self.config.auth.session.max_per_user).unwrap_or(usize::MAX);
+        let mut sessions = self.sessions_of(cx, user).await?;
+        sessions.sort_by_key(|session| std::cmp::Reverse(age(session)));
+        for session in sessions.into_iter().skip(most) {
+            self.end(cx, client, &session, Reason::Evicted).await?;
+        }
+        Ok(())
+    }
+
+    /// The sessions of a user.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn sessions_of(&self, cx: &Cx, user: &str) -> Result<Vec<Session>> {
+        Ok(self.sessions.of_user(cx, user.to_owned(), PageArgs::default()).await?.items)
+    }
+}
+
+/// What sessions are ordered by: equal instants by their names.
+fn age(session: &Session) -> (Timestamp, String) {
+    (session.created_at, session.handle.clone())
+}

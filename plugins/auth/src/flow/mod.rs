@@ -1,0 +1,100 @@
+//! How a proof of who somebody is becomes a session: one way for every method, and every end of a session.
+
+mod end;
+mod login;
+mod renew;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::http::Reply;
+use linchpin::{Result, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::core::{Client, Core, millis};
+use crate::entities::{Session, User};
+use crate::routes::shapes::Authenticated;
+use crate::session::{csrf, refresh};
+
+pub(crate) use end::Reason;
+pub(crate) use login::Proved;
+
+/// A session with what its client is to hold.
+pub(crate) struct Tokens {
+    pub(crate) access: String,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) refresh: Option<String>,
+    /// Until when the refresh token is good.
+    refresh_until: Timestamp,
+}
+
+impl Core {
+    /// Signs the access token of a session, and names its refresh token.
+    ///
+    /// # Errors
+    /// When it cannot be signed.
+    pub(crate) fn tokens(&self, session: &Session, sid: &str, now: Timestamp) -> Result<Tokens> {
+        let refreshes = &self.config.auth.refresh;
+        let end = session.expires_at.unwrap_or(now);
+        let expires_at = if refreshes.enabled { crate::core::later(now, millis(refreshes.access_seconds)).min(end) } else { end };
+        let mut claims: Map<String, Value> = match &session.custom_claims {
+            Some(Value::Object(custom)) => custom.clone(),
+            _ => Map::new(),
+        };
+        let seconds = |at: Timestamp| at.millis().div_euclid(1000);
+        let jti = uuid::Builder::from_random_bytes(self.env.random()?).into_uuid();
+        claims.insert("sub".to_owned(), json!(session.user_id));
+        claims.insert("sid".to_owned(), json!(sid));
+        claims.insert("jti".to_owned(), json!(jti.hyphenated().to_string()));
+        claims.insert("iat".to_owned(), json!(seconds(now)));
+        claims.insert("nbf".to_owned(), json!(seconds(now)));
+        claims.insert("exp".to_owned(), json!(seconds(expires_at)));
+        Ok(Tokens {
+            access: self.signing.sign(claims)?,
+            // What the token says, to the second.
+            expires_at: Timestamp::from_millis(seconds(expires_at) * 1000),
+            refresh: refreshes.enabled.then(|| refresh::make(&self.ring, session, session.generation)).flatten(),
+            refresh_until: crate::core::later(session.rotated_at, millis(refreshes.refresh_seconds)).min(end),
+        })
+    }
+
+    /// Puts the tokens where the transport says: body, cookies, or both.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(crate) fn carry(&self, reply: Reply, tokens: &Tokens, sid: &str, now: Timestamp) -> Result<Reply> {
+        // As tokens count them: in whole seconds of the clock.
+        let seconds = |at: Timestamp| at.millis().div_euclid(1000) - now.millis().div_euclid(1000);
+        let csrf = csrf::make(&self.env, &self.ring, sid)?;
+        let refresh = tokens.refresh.as_deref().map(|token| (token, seconds(tokens.refresh_until)));
+        Ok(self.cookies.set(reply, (&tokens.access, seconds(tokens.expires_at)), refresh, &csrf))
+    }
+
+    /// What a completed sign-in answers.
+    pub(crate) fn authenticated(&self, user: &User, tokens: &Tokens) -> Authenticated {
+        let in_body = self.config.auth.session.transport.bodies();
+        Authenticated {
+            token: if in_body { tokens.access.clone() } else { String::new() },
+            user_id: user.id.clone(),
+            email: user.email.clone(),
+            email_verified: user.email.as_ref().map(|_| user.email_verified_at.is_some()),
+            refresh_token: tokens.refresh.clone().filter(|_| in_body),
+            expires_at: Some(tokens.expires_at),
+            device_token: None,
+            deletion_scheduled_for: user.deletion_due_at,
+            mfa_setup_required: None,
+        }
+    }
+
+    /// Fresh random bytes as text.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(crate) fn random_text<const N: usize>(&self) -> Result<String> {
+        Ok(URL_SAFE_NO_PAD.encode(self.env.random::<N>()?))
+    }
+
+    /// Whether an account is as good as gone: its deletion is due, whether or not it has been removed.
+    pub(crate) fn is_gone(user: &User, client: &Client) -> bool {
+        user.deletion_due_at.is_some_and(|due| client.now >= due)
+    }
+}

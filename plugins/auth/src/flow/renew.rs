@@ -1,0 +1,101 @@
+//! Refresh: a new pair for the current token, the same one for the token just rotated, the end for any earlier one.
+
+use linchpin::{Code, Cx, Error, Result, axum};
+
+use super::{Reason, Tokens};
+use crate::core::{Client, Core, later, millis};
+use crate::entities::{Session, SessionPatch, User};
+use crate::error::{ACCOUNT_SUSPENDED, REFRESH_INVALID, REFRESH_REUSED, refuse};
+use crate::limit::{Bucket, Hit};
+use crate::session::refresh::{Presented, Worth};
+use crate::session::sid;
+
+/// How often a rotation is tried that another one overtook: that one has rotated, so the second look tells.
+const TRIES: usize = 16;
+
+impl Core {
+    /// Renews the tokens of a session.
+    ///
+    /// # Errors
+    /// 401 `refresh_invalid`, `refresh_reused`; 403 `account_suspended`.
+    pub(crate) async fn renew(&self, client: &Client, token: &str) -> Result<(User, String, Tokens)> {
+        let cx = client.cx();
+        let of_address = [Hit { bucket: Bucket::RefreshIp, of: &[&client.counted()] }];
+        self.limiter.take(&of_address).await?.succeeded().await;
+        let presented = Presented::parse(token).ok_or_else(invalid)?;
+        let of_session = [Hit { bucket: Bucket::Refresh, of: &[&presented.handle()] }];
+        self.limiter.take(&of_session).await?.succeeded().await;
+        for _ in 0..TRIES {
+            let session = self.sessions.get(&cx, presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
+            let session = session.filter(|session| self.renews(session, client)).ok_or_else(invalid)?;
+            let user = self.owner(&cx, client, &session).await?;
+            let renewed = match presented.worth(&session, client.now, self.config.auth.refresh.grace_seconds) {
+                Worth::Current => match self.rotate(&cx, client, &session).await {
+                    Ok(rotated) => rotated,
+                    // Another request was faster: what this token is worth now is seen anew.
+                    Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::Conflict) => continue,
+                    Err(error) if error.code() == Code::NotFound => return Err(invalid()),
+                    Err(error) => return Err(error),
+                },
+                Worth::JustRotated => session,
+                Worth::Reused => {
+                    self.end(&cx, client, &session, Reason::Reused).await?;
+                    return Err(refuse(REFRESH_REUSED));
+                }
+            };
+            let sid = sid::of(&self.ring, &renewed).ok_or_else(invalid)?;
+            let tokens = self.tokens(&renewed, &sid, client.now)?;
+            return Ok((user, sid, tokens));
+        }
+        Err(Error::unavailable("the session kept changing"))
+    }
+
+    /// Whether a session can be renewed at all.
+    fn renews(&self, session: &Session, client: &Client) -> bool {
+        let now = client.now;
+        let idle = millis(self.config.auth.session.idle_seconds);
+        let refreshed = later(session.rotated_at, millis(self.config.auth.refresh.refresh_seconds));
+        session.expires_at.is_some_and(|end| now < end)
+            && now <= refreshed
+            && (idle == 0 || now.millis() - session.last_active_at.millis() <= idle)
+    }
+
+    async fn owner(&self, cx: &Cx, client: &Client, session: &Session) -> Result<User> {
+        let user = self.users.get(cx, session.user_id.clone()).await?;
+        let user = user.filter(|user| !Self::is_gone(user, client)).ok_or_else(invalid)?;
+        if user.suspended_at.is_some() {
+            self.end(cx, client, session, Reason::Suspended).await?;
+            return Err(refuse(ACCOUNT_SUSPENDED));
+        }
+        Ok(user)
+    }
+
+    async fn rotate(&self, cx: &Cx, client: &Client, session: &Session) -> Result<Session> {
+        let patch = SessionPatch {
+            generation: Some(session.generation + 1),
+            rotated_at: Some(client.now),
+            last_active_at: Some(client.now),
+            ..SessionPatch::default()
+        };
+        self.sessions.update(cx, session.handle.clone(), patch, Some(session.version)).await
+    }
+}
+
+fn invalid() -> Error {
+    refuse(REFRESH_INVALID)
+}
+
+impl Core {
+    /// Judges a refresh that a browser asked for with nothing but its cookie. A token that names no session has nothing to forge.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`.
+    pub(crate) async fn judge_refresh(&self, client: &Client, headers: &axum::http::HeaderMap, token: &str) -> Result<()> {
+        let Some(presented) = Presented::parse(token) else { return Ok(()) };
+        let session = self.sessions.get(&client.cx(), presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
+        match session.and_then(|session| sid::of(&self.ring, &session)) {
+            Some(sid) => self.csrf.judge(&self.csrf.presented(headers, &self.cookies), &sid, &self.ring),
+            None => Ok(()),
+        }
+    }
+}

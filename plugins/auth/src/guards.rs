@@ -1,0 +1,162 @@
+//! Who may call what: the meaning of every name that a policy can hold. Nothing else decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use linchpin::http::{GuardArg, GuardCall, NamedCheck, RouteAuth};
+use linchpin::{Actor, ActorKind, Error, Result};
+
+use crate::error::{DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
+use crate::session::Known;
+
+/// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a deletion back.
+pub(crate) const SESSION: &str = "userSession";
+/// A valid session of an active account, which may still have to set up its second factor: for doing just that.
+pub(crate) const ENROLLING: &str = "userEnrolling";
+
+/// What is known of an actor whose session this plugin has checked.
+pub(crate) fn known(actor: &Actor) -> Option<&Known> {
+    actor.attached.get::<Known>()
+}
+
+/// A session.
+fn session(actor: &Actor) -> Result<&Known> {
+    match (&actor.kind, known(actor)) {
+        (ActorKind::User, Some(known)) => Ok(known),
+        (ActorKind::Service, _) => Err(Error::forbidden()),
+        _ => Err(Error::unauthorized()),
+    }
+}
+
+/// A session of an account that is not about to be deleted.
+fn active(actor: &Actor) -> Result<&Known> {
+    let known = session(actor)?;
+    if known.restricted { Err(refuse(DELETION_SCHEDULED)) } else { Ok(known) }
+}
+
+/// What `userAuth` means.
+fn user_auth(actor: &Actor) -> Result<()> {
+    if active(actor)?.mfa_setup_required { Err(refuse(MFA_SETUP_REQUIRED)) } else { Ok(()) }
+}
+
+fn bearer(actor: &Actor) -> Result<()> {
+    match actor.kind {
+        ActorKind::Service => Ok(()),
+        ActorKind::Anonymous => Err(Error::unauthorized()),
+        _ => Err(Error::forbidden()),
+    }
+}
+
+fn require_role(actor: &Actor, roles: &[&str]) -> Result<()> {
+    match actor.kind {
+        ActorKind::Anonymous => Err(Error::unauthorized()),
+        _ if actor.has_any_role(roles) => Ok(()),
+        _ => Err(Error::forbidden()),
+    }
+}
+
+fn verified_email(actor: &Actor) -> Result<()> {
+    if session(actor)?.email_verified { Ok(()) } else { Err(refuse(EMAIL_NOT_VERIFIED)) }
+}
+
+fn mfa(actor: &Actor) -> Result<()> {
+    if session(actor)?.aal >= 2 { Ok(()) } else { Err(refuse(MFA_REQUIRED)) }
+}
+
+fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
+    let seconds = match call.argument {
+        Some(GuardArg::Int(seconds)) => seconds,
+        _ => i64::try_from(default_seconds).unwrap_or(i64::MAX),
+    };
+    let proved = session(call.actor)?.step_up_at;
+    let fresh = proved.is_some_and(|at| (call.now.millis() - at.millis()).div_euclid(1000) <= seconds);
+    if fresh { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+}
+
+/// The registry of the app.
+pub(crate) fn registry(step_up_seconds: u64) -> RouteAuth {
+    let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
+    named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
+    named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| active(actor).map(drop)));
+    named.insert("bearer".to_owned(), NamedCheck::actor(bearer));
+    named.insert("require_verified_email".to_owned(), NamedCheck::actor(verified_email));
+    named.insert("require_mfa".to_owned(), NamedCheck::actor(mfa));
+    named.insert("require_step_up".to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)));
+    RouteAuth { user_auth: Arc::new(user_auth), require_role: Arc::new(require_role), named }
+}
+
+#[cfg(test)]
+mod tests {
+    use linchpin::{Attached, Timestamp};
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn user(change: impl FnOnce(&mut Known)) -> Actor {
+        let mut known = Known {
+            user_id: "u".into(),
+            handle: "h".into(),
+            sid: "s".into(),
+            auth_at: at(1000),
+            step_up_at: None,
+            aal: 1,
+            email_verified: false,
+            restricted: false,
+            mfa_setup_required: false,
+        };
+        change(&mut known);
+        Actor { attached: Attached::new(Arc::new(known)), ..Actor::user("u").with_roles(["editor"]) }
+    }
+
+    fn code(result: Result<()>) -> &'static str {
+        result.err().map_or("ok", |error| error.code().as_str())
+    }
+
+    #[test]
+    fn each_name_has_its_meaning() {
+        let service = Actor { id: Some("robot".into()), kind: ActorKind::Service, ..Actor::anonymous() }.with_roles(["editor"]);
+        // A user whom somebody else made up has no session.
+        let made_up = Actor::user("u");
+        let restricted = user(|k| k.restricted = true);
+        let enrolling = user(|k| k.mfa_setup_required = true);
+        let registry = registry(300);
+        let check = |name: &str, actor: &Actor| match registry.check(name) {
+            Some(check) => code(check(actor)),
+            None => "unknown",
+        };
+        for (name, expected) in [
+            //               anonymous       user  service      made up         restricted            enrolling
+            ("userAuth", ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "mfa_setup_required"]),
+            (ENROLLING, ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "ok"]),
+            (SESSION, ["unauthorized", "ok", "forbidden", "unauthorized", "ok", "ok"]),
+            ("bearer", ["unauthorized", "forbidden", "ok", "forbidden", "forbidden", "forbidden"]),
+            ("require_mfa", ["unauthorized", "mfa_required", "forbidden", "unauthorized", "mfa_required", "mfa_required"]),
+        ] {
+            let actors = [&Actor::anonymous(), &user(|_| {}), &service, &made_up, &restricted, &enrolling];
+            assert_eq!(actors.map(|actor| check(name, actor)), expected, "{name}");
+        }
+        assert_eq!(check("require_verified_email", &user(|_| {})), "email_not_verified");
+        assert_eq!(check("require_verified_email", &user(|k| k.email_verified = true)), "ok");
+        assert_eq!(check("require_mfa", &user(|k| k.aal = 2)), "ok");
+        let role = |actor: &Actor, role: &'static str| code((registry.require_role)(actor, &[role]));
+        assert_eq!((role(&user(|_| {}), "editor"), role(&service, "editor")), ("ok", "ok"));
+        assert_eq!((role(&user(|_| {}), "admin"), role(&Actor::anonymous(), "admin")), ("forbidden", "unauthorized"));
+    }
+
+    #[test]
+    fn a_step_up_ages() {
+        let fresh = user(|k| k.step_up_at = Some(at(1000)));
+        let asked = |actor: &Actor, argument: Option<GuardArg>, now: i64| code(step_up(&GuardCall { actor, argument, now: at(now) }, 300));
+        assert_eq!((asked(&fresh, None, 1300), asked(&fresh, None, 1301)), ("ok", "step_up_required"));
+        assert_eq!(
+            (asked(&fresh, Some(GuardArg::Int(60)), 1060), asked(&fresh, Some(GuardArg::Int(60)), 1061)),
+            ("ok", "step_up_required")
+        );
+        // A login alone is no step-up.
+        assert_eq!(asked(&user(|_| {}), None, 1000), "step_up_required");
+        assert_eq!(asked(&Actor::anonymous(), None, 1000), "unauthorized");
+    }
+}

@@ -1,0 +1,301 @@
+//! Hooks: code of the app that is asked, or told, at turns of an account's life.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use linchpin::{Adapters, BoxFuture, Code, Error, Result};
+use serde_json::{Map, Value};
+
+use crate::error::{HOOK_REJECTED, HOOK_TIMEOUT, refuse};
+
+/// How long a hook that is asked may take.
+const ASKED: Duration = Duration::from_secs(10);
+/// How long `post_login` may take.
+const CLAIMS: Duration = Duration::from_secs(5);
+/// How long a hook that is told may take.
+const TOLD: Duration = Duration::from_secs(30);
+
+/// What every hook gets.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HookCx {
+    /// Where the request came from.
+    pub ip: Option<IpAddr>,
+    /// What called itself so.
+    pub user_agent: Option<String>,
+    /// The request's id.
+    pub request_id: String,
+    /// Adapters, and what start-up hooks have provided.
+    pub services: Adapters,
+}
+
+/// Why a hook refuses. Any error becomes one, with its text as the message.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HookError {
+    /// What the client is told.
+    pub message: String,
+    /// 400 to 499 or 503; 400 without it.
+    pub status: Option<u16>,
+    /// `hook_rejected` without it.
+    pub code: Option<&'static str>,
+}
+
+impl HookError {
+    /// Refuses with a text.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), status: None, code: None }
+    }
+
+    /// With a status.
+    #[must_use]
+    pub fn status(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    /// With a code.
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    fn into_error(self) -> Error {
+        let status = self.status.filter(|status| matches!(status, 400..=499 | 503)).unwrap_or(400);
+        Error::new(Code::Other(status, self.code.unwrap_or(HOOK_REJECTED)), self.message)
+    }
+}
+
+impl<E: std::error::Error> From<E> for HookError {
+    fn from(error: E) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// A sign-up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SignUp {
+    /// As it is compared.
+    pub identifier: String,
+    /// `password` and so on.
+    pub method: &'static str,
+    /// The account, once there is one.
+    pub user_id: Option<String>,
+}
+
+/// A sign-in.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SignIn {
+    /// As it is compared, where one was typed.
+    pub identifier: Option<String>,
+    /// `password` and so on.
+    pub method: &'static str,
+    /// The account, once it is known.
+    pub user_id: Option<String>,
+    /// The handle of the session, once there is one.
+    pub session_id: Option<String>,
+    /// How they proved who they are.
+    pub amr: Vec<String>,
+}
+
+/// A change of password.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PasswordChange {
+    /// Whose.
+    pub user_id: String,
+    /// `set`, `change` or `reset`.
+    pub cause: &'static str,
+}
+
+/// The end of an account.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Deletion {
+    /// Whose.
+    pub user_id: String,
+    /// When, unless it is at once.
+    pub scheduled_for: Option<linchpin::Timestamp>,
+}
+
+/// What a hook answers that may refuse.
+pub type HookResult<T = ()> = std::result::Result<T, HookError>;
+
+/// Hooks of the app. Those named `pre_` are asked before anything happens, and may refuse; those named `post_` are told, and their
+/// failure changes nothing.
+#[allow(unused_variables)] // the names of the arguments are documentation
+pub trait AuthHooks: Send + Sync + 'static {
+    /// Before an account is made.
+    fn pre_register<'a>(&'a self, cx: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// An account was made.
+    fn post_register<'a>(&'a self, cx: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Before a credential is checked.
+    fn pre_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// A session was made. `{ "customClaims": { .. } }` in its answer goes into the access token.
+    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Value>> {
+        Box::pin(async { Ok(Value::Null) })
+    }
+
+    /// Before a password is changed.
+    fn pre_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// A password was changed.
+    fn post_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Before an account is deleted, or scheduled to be.
+    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a Deletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// An account is gone.
+    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a Deletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Which hook, for an input.
+type Hook<I> = for<'a> fn(&'a dyn AuthHooks, &'a HookCx, &'a I) -> BoxFuture<'a, HookResult>;
+
+/// The hooks of an app, if it has any: how long they may take, and what becomes of their answers.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(pub(crate) Option<Arc<dyn AuthHooks>>);
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hooks").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Hooks {
+    /// Asks a hook.
+    ///
+    /// # Errors
+    /// What it refuses with; 504 `hook_timeout`; `internal` when it panics.
+    pub(crate) async fn ask<I>(&self, cx: &HookCx, input: &I, ask: Hook<I>) -> Result<()> {
+        let Some(hooks) = &self.0 else { return Ok(()) };
+        let asked = AssertUnwindSafe(async { ask(&**hooks, cx, input).await }).catch_unwind();
+        match tokio::time::timeout(ASKED, asked).await {
+            Ok(Ok(answer)) => answer.map_err(HookError::into_error),
+            Ok(Err(_)) => Err(Error::internal("a hook panicked")),
+            Err(_) => Err(refuse(HOOK_TIMEOUT)),
+        }
+    }
+
+    /// Tells a hook, behind the request's back.
+    pub(crate) fn tell<I: Send + Sync + 'static>(&self, name: &'static str, cx: HookCx, input: I, tell: Hook<I>) {
+        let Some(hooks) = self.0.clone() else { return };
+        tokio::spawn(async move {
+            let told = AssertUnwindSafe(async { tell(&*hooks, &cx, &input).await }).catch_unwind();
+            let what = match tokio::time::timeout(TOLD, told).await {
+                Ok(Ok(Ok(()))) => return,
+                Ok(Ok(Err(error))) => error.message,
+                Ok(Err(_)) => "it panicked".to_owned(),
+                Err(_) => "it took too long".to_owned(),
+            };
+            tracing::warn!(hook = name, request_id = cx.request_id, error = what, "a hook failed");
+        });
+    }
+
+    /// Asks `post_login` for claims; nothing it does keeps anybody out.
+    pub(crate) async fn claims(&self, cx: &HookCx, input: &SignIn) -> Option<Map<String, Value>> {
+        let hooks = self.0.as_ref()?;
+        let asked = AssertUnwindSafe(async { hooks.post_login(cx, input).await }).catch_unwind();
+        let what = match tokio::time::timeout(CLAIMS, asked).await {
+            Ok(Ok(Ok(answer))) => return custom_claims(answer, &cx.request_id),
+            Ok(Ok(Err(error))) => error.message,
+            Ok(Err(_)) => "it panicked".to_owned(),
+            Err(_) => "it took too long".to_owned(),
+        };
+        tracing::warn!(
+            hook = "post_login",
+            request_id = cx.request_id,
+            error = what,
+            "a hook failed; the login goes on without its claims"
+        );
+        None
+    }
+}
+
+/// Claims that are ours to write.
+const RESERVED: [&str; 8] = ["exp", "iat", "nbf", "iss", "aud", "jti", "sub", "sid"];
+/// Most bytes of custom claims.
+const MOST_CLAIMS: usize = 4096;
+
+fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> {
+    if answer.is_null() {
+        return None;
+    }
+    let claims = match answer {
+        Value::Object(mut answer) => match answer.remove("customClaims") {
+            Some(Value::Object(claims)) => Some(claims),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(mut claims) = claims else {
+        tracing::warn!(request_id, "post_login answered something other than customClaims, which is ignored");
+        return None;
+    };
+    claims.retain(|name, _| !RESERVED.contains(&name.as_str()));
+    if serde_json::to_vec(&claims).map_or(usize::MAX, |text| text.len()) > MOST_CLAIMS {
+        tracing::warn!(request_id, "the custom claims are longer than 4 KiB and are left out");
+        return None;
+    }
+    Some(claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn claims_of_ours_cannot_be_replaced() {
+        let claims =
+            custom_claims(json!({ "customClaims": { "sub": "x", "exp": 1, "iss": "x", "sid": "x", "plan": "pro" }, "other": 1 }), "");
+        assert_eq!(claims.map(Value::Object), Some(json!({ "plan": "pro" })));
+        for ignored in [
+            json!(null),
+            json!("x"),
+            json!({ "plan": 1 }),
+            json!({ "customClaims": [] }),
+            json!({ "customClaims": { "x": "y".repeat(5000) } }),
+        ] {
+            assert_eq!(custom_claims(ignored, ""), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_a_status_that_fits() {
+        let status = |error: HookError| error.into_error().code().status();
+        assert_eq!(status(HookError::new("no")), 400);
+        assert_eq!(status(HookError::new("no").status(403)), 403);
+        assert_eq!(status(HookError::new("no").status(503)), 503);
+        for odd in [200, 302, 500, 0, 999] {
+            assert_eq!(status(HookError::new("no").status(odd)), 400);
+        }
+        let error = HookError::new("no").code("blocked").into_error();
+        assert_eq!((error.code().as_str(), error.message()), ("blocked", "no"));
+        let from: HookError = std::io::Error::other("disk").into();
+        assert_eq!(from.message, "disk");
+    }
+}

@@ -1,0 +1,163 @@
+//! The plugin: settings in, routes, actor and guards out.
+
+use std::sync::{Arc, OnceLock};
+
+use linchpin::http::PluginRoute;
+use linchpin::{BoxFuture, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
+use parking_lot::Mutex;
+
+use crate::config::{AuthConfig, Checked, RefreshSection, Transport};
+use crate::core::Core;
+use crate::entities::ENTITIES;
+use crate::env::{Clock, Env};
+use crate::guards;
+use crate::hooks::AuthHooks;
+use crate::identity::PrimaryField;
+use crate::resolver::Resolver;
+use crate::routes::{self, PLUGIN, Place};
+use crate::service::AuthService;
+
+/// Authentication: accounts, sessions, guards, and an actor on every request.
+///
+/// ```no_run
+/// # use linchpin::prelude::*;
+/// # use linchpin_auth::Auth;
+/// # static BLOG: Package = package!(name = "blog", entities = []);
+/// # async fn start() -> linchpin::Result<()> {
+/// App::new(Config::from_env()?).plugin(Auth::new().roles(["admin", "member"]).default_role("member")).package(&BLOG).run().await
+/// # }
+/// ```
+pub struct Auth {
+    config: AuthConfig,
+    core: Place,
+    /// From the first step of start-up to the one that has adapters.
+    checked: Mutex<Option<(Checked, Env)>>,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Auth {
+    /// With the defaults: accounts known by email address, the secret of the app.
+    pub fn new() -> Self {
+        Self::from_config(AuthConfig::default())
+    }
+
+    /// With these settings; see [`AuthConfig::from_json`] and [`AuthConfig::from_env`].
+    pub fn from_config(config: AuthConfig) -> Self {
+        Self { config, core: Arc::new(OnceLock::new()), checked: Mutex::new(None) }
+    }
+
+    /// Changes any setting.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut AuthConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// All roles there are.
+    #[must_use]
+    pub fn roles<R: Into<String>>(self, roles: impl IntoIterator<Item = R>) -> Self {
+        self.configure(|config| config.auth.roles = roles.into_iter().map(Into::into).collect())
+    }
+
+    /// The role of new accounts.
+    #[must_use]
+    pub fn default_role(self, role: impl Into<String>) -> Self {
+        self.configure(|config| config.auth.default_role = Some(role.into()))
+    }
+
+    /// What accounts are known by.
+    #[must_use]
+    pub fn primary_field(self, field: PrimaryField) -> Self {
+        self.configure(|config| config.auth.primary_field = field)
+    }
+
+    /// How clients carry their sessions.
+    #[must_use]
+    pub fn transport(self, transport: Transport) -> Self {
+        self.configure(|config| config.auth.session.transport = transport)
+    }
+
+    /// Short access tokens, renewed by refresh tokens.
+    #[must_use]
+    pub fn refresh_tokens(self) -> Self {
+        self.configure(|config| config.auth.refresh = RefreshSection { enabled: true, ..config.auth.refresh.clone() })
+    }
+
+    /// Code of the app that is asked and told.
+    #[must_use]
+    pub fn hooks(self, hooks: impl AuthHooks) -> Self {
+        self.configure(|config| config.auth.hooks = Some(Arc::new(hooks)))
+    }
+
+    /// Replaces clock and randomness, for tests.
+    #[cfg(feature = "test-util")]
+    #[must_use]
+    pub fn env(self, env: Env) -> Self {
+        self.configure(|config| config.auth.env = Some(env))
+    }
+}
+
+/// The clock of the app.
+struct AppClock(linchpin::http::Clock);
+
+impl Clock for AppClock {
+    fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl Plugin for Auth {
+    fn name(&self) -> &'static str {
+        PLUGIN
+    }
+
+    fn packages(&self) -> &[&'static Package] {
+        static PACKAGES: [&Package; 1] = [&ENTITIES];
+        &PACKAGES
+    }
+
+    fn routes(&self) -> Vec<PluginRoute> {
+        routes::all(&self.config, &self.core)
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let clock: Arc<dyn Clock> = Arc::new(AppClock(Arc::clone(cx.clock())));
+            let env = self.config.auth.env.clone().unwrap_or_else(|| Env { clock, ..Env::system() });
+            let checked = self.config.clone().check(cx.signing_secrets(), cx.environment())?;
+            *self.checked.lock() = Some((checked, env));
+            cx.set_actor_resolver(Arc::new(Resolver::new(Arc::clone(&self.core))))
+        })
+    }
+
+    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let (checked, env) = self.checked.lock().take().ok_or_else(|| Error::internal("the settings were not checked"))?;
+            let own_csrf = routes::judging_themselves(&checked.config);
+            let core = Arc::new(Core::new(checked, env, cx.adapters().clone(), own_csrf)?);
+            cx.adapters().provide(AuthService::new(Arc::clone(&core)));
+            self.core.set(core).map_err(|_| Error::internal("the plugin was set up twice"))
+        })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let auth = &self.config.auth;
+            if !auth.roles.is_empty() {
+                cx.registrar().roles(auth.roles.iter().cloned());
+            }
+            cx.registrar().set_route_auth(guards::registry(auth.step_up.max_age_seconds))
+        })
+    }
+}

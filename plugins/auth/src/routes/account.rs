@@ -1,0 +1,326 @@
+//! Accounts: register, login, logout, me.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use linchpin::http::{Partial, PluginCall, Reply};
+use linchpin::{Code, Cx, Error, Problem, Result, axum};
+use serde_json::{Value, json};
+
+use super::shapes::{Ok as Done, Profile, SignInInput, SignUpInput, UserView};
+use crate::core::{Client, Core, Happened};
+use crate::entities::{Session, User, UserCreate, UserPatch};
+use crate::error::{INVALID_CREDENTIALS, refuse};
+use crate::flow::{Proved, Reason};
+use crate::guards::known;
+use crate::hooks::{SignIn, SignUp};
+use crate::identity::PrimaryField;
+use crate::identity::normalise::{self, Identifier};
+use crate::limit::{Bucket, Hit, Taken};
+use crate::password::{Password, Verdict};
+use crate::secret::SecretText;
+use crate::session::credential::{Once, USER_TOKEN, once};
+use crate::session::{Known, csrf, refresh, sid};
+
+/// Largest user metadata, in bytes.
+const METADATA: usize = 16 << 10;
+/// Deepest.
+const DEPTH: usize = 8;
+const PASSWORD: &str = "password";
+
+pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    let client = core.client(&call);
+    let typed = SecretText::from(input.password);
+    let (identifier, email) = identifiers(&core, &input.identifier, input.email.as_deref(), &typed)?;
+    let names: Vec<&str> =
+        [&identifier].into_iter().chain(&email).flat_map(|one| [one.normalised.as_str(), one.display.as_str()]).collect();
+    let password = core.policy.check(&typed, &names)?;
+    core.limiter.take(&[Hit { bucket: Bucket::Register, of: &[&client.counted()] }]).await?.succeeded().await;
+    core.breaches.check(&password).await?;
+    let hook_cx = core.hook_cx(&client);
+    let mut sign_up = SignUp { identifier: identifier.normalised.clone(), method: PASSWORD, user_id: None };
+    core.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
+    let hash = core.hasher.hash(password).await?;
+    let user = create(&core, &client, identifier, email, Some(hash)).await?;
+    sign_up.user_id = Some(user.id.clone());
+    core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+    core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 201 }).await
+}
+
+/// Both identifiers of a sign-up; what is wrong with them is told together with what is wrong with the password's length.
+fn identifiers(core: &Core, typed: &str, email: Option<&str>, password: &SecretText) -> Result<(Identifier, Option<Identifier>)> {
+    let primary = core.config.auth.primary_field;
+    let mut problems: Vec<Problem> = Vec::new();
+    let identifier = primary.parse(typed).map_err(|what| problems.push(what.at(primary.name()))).ok();
+    let email = match (primary, email) {
+        (PrimaryField::Email, _) => identifier.clone(),
+        (_, Some(email)) => normalise::email(email).map_err(|what| problems.push(what.at("email"))).ok(),
+        (_, None) => None,
+    };
+    match identifier {
+        Some(identifier) if problems.is_empty() => Ok((identifier, email)),
+        _ => {
+            if let Err(error) = core.policy.check(password, &[]) {
+                problems.extend(error.details().iter().filter(|_| error.code() == Code::ValidationFailed).cloned());
+            }
+            Err(Error::validation(problems))
+        }
+    }
+}
+
+/// Makes an account.
+async fn create(core: &Core, client: &Client, identifier: Identifier, email: Option<Identifier>, hash: Option<String>) -> Result<User> {
+    let new = UserCreate {
+        identifier: identifier.normalised,
+        identifier_display: identifier.display,
+        email: email.as_ref().map(|email| email.display.clone()),
+        email_normalised: email.map(|email| email.normalised),
+        email_verified_at: None,
+        password_hash: hash,
+        password_version: None,
+        roles: Some(core.config.auth.default_role.iter().cloned().collect()),
+        suspended_at: None,
+        suspended_reason: None,
+        deletion_due_at: None,
+        display_name: None,
+        first_name: None,
+        last_name: None,
+        user_metadata: json!({}),
+        app_metadata: None,
+        mfa_version: None,
+        created_at: client.now,
+    };
+    let cx = client.cx();
+    let made = cx.transaction(async |cx| {
+        let user = core.users.create(cx, new).await?;
+        core.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": PASSWORD }))).await?;
+        Ok(user)
+    });
+    made.await.map_err(|error| taken(core, error))
+}
+
+/// A unique that is taken, under the name that the client knows the field by.
+fn taken(core: &Core, error: Error) -> Error {
+    if error.code() != Code::Conflict {
+        return error;
+    }
+    let of_primary = error.details().iter().any(|problem| problem.path == "identifier");
+    Error::unique([if of_primary { core.config.auth.primary_field.name() } else { "email" }])
+}
+
+pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    let client = core.client(&call);
+    let primary = core.config.auth.primary_field;
+    let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
+    let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at(primary.name())))?;
+    let password = Password::tried(&SecretText::from(input.password), most)?;
+    let attempt = attempt(&core, &client, &identifier.normalised).await?;
+    let hook_cx = core.hook_cx(&client);
+    let sign_in =
+        SignIn { identifier: Some(identifier.normalised.clone()), method: PASSWORD, user_id: None, session_id: None, amr: Vec::new() };
+    if let Err(refusal) = core.hooks.ask(&hook_cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await {
+        // Whoever the app turns away has not tried.
+        attempt.undo().await;
+        return Err(refusal);
+    }
+    let cx = client.cx();
+    let user = core.users.by_identifier(&cx, identifier.normalised).await?.filter(|user| !Core::is_gone(user, &client));
+    let stored = user.as_ref().and_then(|user| user.password_hash.clone());
+    match (core.hasher.verify(password, stored).await?, user) {
+        (Verdict::Right { rehashed }, Some(user)) => {
+            attempt.succeeded().await;
+            let user = rehash(&core, &cx, user, rehashed).await?;
+            core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 200 }).await
+        }
+        (_, user) => {
+            let failed = Happened {
+                event: "auth:login.failed",
+                user: user.as_ref().map(|user| user.id.as_str()),
+                session: None,
+                outcome: "invalid_credentials",
+                details: json!({ "method": PASSWORD }),
+            };
+            core.audit(&cx, &client, failed).await?;
+            Err(refuse(INVALID_CREDENTIALS))
+        }
+    }
+}
+
+/// Counts an attempt to sign in with a password, before anything is tried.
+async fn attempt(core: &Core, client: &Client, identifier: &str) -> Result<Taken> {
+    let address = client.counted();
+    let hits = [
+        Hit { bucket: Bucket::LoginIp, of: &[&address] },
+        Hit { bucket: Bucket::Login, of: &[&address, identifier] },
+        Hit { bucket: Bucket::LoginIdentifier, of: &[identifier] },
+    ];
+    let taken = core.limiter.take(&hits).await?;
+    match core.limiter.take_distinct(Hit { bucket: Bucket::LoginSpread, of: &[&address] }, identifier).await {
+        Ok(spread) => Ok(taken.and(spread)),
+        Err(refusal) => {
+            taken.undo().await;
+            Err(refusal)
+        }
+    }
+}
+
+/// Stores a password under the present parameters, unless it has been changed meanwhile.
+async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Result<User> {
+    let Some(hash) = hash else { return Ok(user) };
+    let patch = UserPatch { password_hash: Some(Some(hash)), ..UserPatch::default() };
+    match core.users.update(cx, user.id.clone(), patch, Some(user.version)).await {
+        Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::Conflict) => Ok(user),
+        done => done,
+    }
+}
+
+pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let client = core.client(&call);
+    let cx = client.cx();
+    let by_header = presented(&core, &cx, &client, header_tokens(&call.headers)).await?;
+    let by_cookie = match core.cookies.token(&call.headers) {
+        Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
+        _ => Vec::new(),
+    };
+    let by_refresh = match core.cookies.refresh(&call.headers) {
+        Once::Text(token) => of_refresh(&core, &cx, token).await?,
+        _ => None,
+    };
+    let of_browser: Vec<(Session, String)> = by_cookie.into_iter().chain(by_refresh).collect();
+    if by_header.is_empty()
+        && let Some((_, sid)) = of_browser.first()
+    {
+        // Nothing but what a browser sends by itself: a page of another origin must not sign anybody out.
+        core.csrf.judge(&core.csrf.presented(&call.headers, &core.cookies), sid, &core.ring)?;
+    }
+    for (session, _) in by_header.iter().chain(&of_browser) {
+        core.end(&cx, &client, session, Reason::Logout).await?;
+    }
+    Ok(core.cookies.clear(Reply::json(200, &Done { ok: true })?))
+}
+
+/// The tokens that the client itself put into headers.
+fn header_tokens(headers: &HeaderMap) -> Vec<&str> {
+    let own = match once(headers, &USER_TOKEN) {
+        Once::Text(token) => Some(token.trim()),
+        _ => None,
+    };
+    let bearer = match once(headers, &AUTHORIZATION) {
+        Once::Text(text) => text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim()),
+        _ => None,
+    };
+    own.into_iter().chain(bearer).collect()
+}
+
+/// The sessions of tokens that are ours, expired or not.
+async fn presented(core: &Core, cx: &Cx, client: &Client, tokens: Vec<&str>) -> Result<Vec<(Session, String)>> {
+    let mut out = Vec::new();
+    for token in tokens {
+        let Some(verified) = core.signing.verify_expired(token, client.now) else { continue };
+        let session = core.sessions.by_sid(cx, sid::hash(&verified.sid)).await?;
+        out.extend(session.filter(|session| session.user_id == verified.sub).map(|session| (session, verified.sid)));
+    }
+    Ok(out)
+}
+
+/// The session of a refresh token that is ours.
+async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session, String)>> {
+    let Some(presented) = refresh::Presented::parse(token) else { return Ok(None) };
+    let session = core.sessions.get(cx, presented.handle()).await?.filter(|session| presented.is_of(&core.ring, session));
+    Ok(session.and_then(|session| sid::of(&core.ring, &session).map(|sid| (session, sid))))
+}
+
+pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let user = core.users.get(&client.cx(), known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
+    let reply = Reply::json(200, &view(&core, &user, &known))?;
+    // A client that has lost its CSRF token gets another one here.
+    match core.cookies.token(&call.headers) {
+        Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
+        _ => Ok(reply),
+    }
+}
+
+pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Partial<Profile>) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let metadata: Option<Value> = input.take("userMetadata")?;
+    if let Some(metadata) = &metadata {
+        judge_metadata(metadata)?;
+    }
+    let patch = UserPatch {
+        display_name: input.take("displayName")?,
+        first_name: input.take("firstName")?,
+        last_name: input.take("lastName")?,
+        user_metadata: metadata,
+        ..UserPatch::default()
+    };
+    let cx = client.cx();
+    let changed = cx.transaction(async |cx| {
+        let user = core.users.update(cx, known.user_id.clone(), patch, None).await?;
+        core.audit(cx, &client, Happened::to("auth:user.updated", &user.id).session(&known.handle)).await?;
+        Ok(user)
+    });
+    let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
+    Reply::json(200, &view(&core, &user, &known))
+}
+
+fn judge_metadata(metadata: &Value) -> Result<()> {
+    let problem = |code, message: &str| Err(Error::invalid(Problem::new("userMetadata", code, message)));
+    if !metadata.is_object() {
+        return problem("type", "must be an object");
+    }
+    if metadata.to_string().len() > METADATA {
+        return problem("max_length", "must be at most 16 KiB");
+    }
+    if depth(metadata) > DEPTH {
+        return problem("max_depth", "must be at most 8 deep");
+    }
+    Ok(())
+}
+
+/// How deep a value is; reading it has bounded that.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Who calls a route that asks for a session.
+pub(super) fn caller(call: &PluginCall) -> Result<Known> {
+    let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
+    known(actor).cloned().ok_or_else(Error::unauthorized)
+}
+
+fn view(core: &Core, user: &User, known: &Known) -> UserView {
+    let primary = core.config.auth.primary_field;
+    let identifier = |field: PrimaryField| (primary == field).then(|| user.identifier_display.clone());
+    UserView {
+        id: user.id.clone(),
+        user_id: user.id.clone(),
+        email: user.email.clone(),
+        username: identifier(PrimaryField::Username),
+        phone: identifier(PrimaryField::Phone),
+        email_verified: user.email_verified_at.is_some(),
+        roles: user.roles.clone(),
+        display_name: user.display_name.clone(),
+        first_name: user.first_name.clone(),
+        last_name: user.last_name.clone(),
+        user_metadata: user.user_metadata.clone(),
+        has_password: user.password_hash.is_some(),
+        mfa_enabled: false,
+        mfa_methods: Vec::new(),
+        providers: Vec::new(),
+        suspended: user.suspended_at.is_some(),
+        deletion_scheduled_for: user.deletion_due_at,
+        session_id: known.handle.clone(),
+        tenant_id: None,
+        created_at: user.created_at,
+    }
+}

@@ -1,0 +1,188 @@
+//! The routes: what each takes, who may call it, what it answers. What they do is in the files beside.
+
+mod account;
+mod refresh;
+mod sessions;
+pub(crate) mod shapes;
+
+use std::sync::{Arc, OnceLock};
+
+use linchpin::http::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteInput};
+use linchpin::{Code, Error, Result};
+
+use crate::config::AuthConfig;
+use crate::core::Core;
+use crate::error::{
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, INVALID_CREDENTIALS, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_TOO_COMMON,
+    REFRESH_INVALID, REFRESH_REQUIRED, REFRESH_REUSED,
+};
+use crate::guards::{ENROLLING, SESSION};
+use crate::identity::PrimaryField;
+use shapes::{
+    Authenticated, LoginByEmail, LoginByPhone, LoginByUsername, Ok as Done, Profile, RefreshInput, RegisterByEmail, RegisterByPhone,
+    RegisterByUsername, Renewed, Revoked, SessionList, UserView,
+};
+
+/// The plugin's name, which is the tag of its routes.
+pub(crate) const PLUGIN: &str = "auth";
+/// Largest body, in bytes.
+const MAX_BODY: u64 = 64 << 10;
+/// Nothing that a route of ours answers is for anybody else, or for later.
+const HEADERS: &[(&str, &str)] = &[("cache-control", "no-store"), ("referrer-policy", "no-referrer")];
+
+/// What all routes share.
+pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
+    route.of(PLUGIN).headers(HEADERS).max_body(MAX_BODY)
+}
+
+/// What every route that asks for a session can refuse a caller with, whom it knows.
+const ACTIVE: &[Code] = &[DELETION_SCHEDULED, CSRF_FAILED, Code::NotFound];
+const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
+const SIGN_UP_REFUSED: &[Code] =
+    &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+const SIGNED_IN: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")];
+const SIGN_IN_REFUSED: &[Code] = &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Done>(200, "Done.")];
+
+const fn register<I: RouteInput>() -> Route<I> {
+    route(Route::post("register", "register"))
+        .doc("Makes an account and signs its user in.")
+        .public()
+        .answers(SIGNED_UP)
+        .errors(SIGN_UP_REFUSED)
+}
+
+const fn login<I: RouteInput>() -> Route<I> {
+    route(Route::post("login", "login")).doc("Signs in with a password.").public().answers(SIGNED_IN).errors(SIGN_IN_REFUSED)
+}
+
+static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
+static REGISTER_BY_USERNAME: Route<RegisterByUsername> = register();
+static REGISTER_BY_PHONE: Route<RegisterByPhone> = register();
+static LOGIN_BY_EMAIL: Route<LoginByEmail> = login();
+static LOGIN_BY_USERNAME: Route<LoginByUsername> = login();
+static LOGIN_BY_PHONE: Route<LoginByPhone> = login();
+
+static LOGOUT: Route<Nothing> = route(Route::post("logout", "logout"))
+    .doc("Ends every session that the request presents.\n\nWhat is not valid is passed over; an expired token still ends its session.")
+    .public()
+    .answers(DONE)
+    .errors(&[CSRF_FAILED]);
+static ME: Route<Nothing> = route(Route::get("me", "me"))
+    .doc("The account of the caller.")
+    .auth(SESSION)
+    .answers(&[AnswerDesc::of::<UserView>(200, "The account.")]);
+static UPDATE_ME: Route<Partial<Profile>> = route(Route::patch("update_me", "me"))
+    .doc("Changes the caller's profile.")
+    .auth("userAuth")
+    .answers(&[AnswerDesc::of::<UserView>(200, "The account as it is now.")])
+    .errors(&[DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED]);
+static SESSIONS: Route<Nothing> = route(Route::get("sessions", "sessions"))
+    .doc("The caller's sessions, the latest active first.")
+    .auth(ENROLLING)
+    .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
+    .errors(&[DELETION_SCHEDULED]);
+static REVOKE: Route<Nothing> = route(Route::delete("revoke_session", "sessions/{sessionId}"))
+    .doc("Ends a session of the caller; the current one as a logout does.")
+    .answers(DONE)
+    .errors(ACTIVE);
+static REVOKE_ALL: Route<Nothing> = route(Route::delete("revoke_sessions", "sessions"))
+    .doc("Ends all of the caller's sessions but the current one.")
+    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+    .errors(ACTIVE);
+static REVOKE_OTHERS: Route<Nothing> = route(Route::post("revoke_others", "sessions/revoke-others"))
+    .doc("Ends all of the caller's sessions but the current one.")
+    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+    .errors(ACTIVE);
+static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
+    .doc("Renews the tokens of a session.\n\nThe refresh token is that of the body, of the header `x-refresh-token`, or of the cookie.")
+    .public()
+    .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
+    .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+
+/// What is published at the server's root.
+#[derive(linchpin::Embedded)]
+struct Jwks {
+    keys: serde_json::Value,
+}
+
+static JWKS: Route<Nothing> = Route::get("jwks", ".well-known/jwks.json")
+    .of(PLUGIN)
+    .headers(&[("cache-control", "max-age=300")])
+    .doc("The public keys that access tokens are verified with.")
+    .public()
+    .answers(&[AnswerDesc::of::<Jwks>(200, "A JWK set.")]);
+
+/// Where the plugin at work will be found.
+pub(crate) type Place = Arc<OnceLock<Arc<Core>>>;
+
+/// What a route does, given the plugin at work.
+fn at<I, F, Fut>(
+    place: &Place,
+    run: F,
+) -> impl Fn(PluginCall, I) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply>> + Send>> + Send + Sync + 'static
+where
+    I: RouteInput,
+    F: Fn(Arc<Core>, PluginCall, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Reply>> + Send + 'static,
+{
+    let place = Arc::clone(place);
+    move |call, input| match place.get() {
+        Some(core) => Box::pin(run(Arc::clone(core), call, input)),
+        None => Box::pin(std::future::ready(Err(Error::unavailable("authentication is not set up yet")))),
+    }
+}
+
+/// Every route that the settings ask for.
+pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let (auth, mount) = (&config.auth, config.auth.mount.as_str());
+    let mut out = Vec::new();
+    if auth.password.enabled {
+        out.push(match auth.primary_field {
+            PrimaryField::Email => {
+                REGISTER_BY_EMAIL.bind(mount, at(place, |core, call, input: RegisterByEmail| account::register(core, call, input.into())))
+            }
+            PrimaryField::Username => REGISTER_BY_USERNAME
+                .bind(mount, at(place, |core, call, input: RegisterByUsername| account::register(core, call, input.into()))),
+            PrimaryField::Phone => {
+                REGISTER_BY_PHONE.bind(mount, at(place, |core, call, input: RegisterByPhone| account::register(core, call, input.into())))
+            }
+        });
+        out.push(match auth.primary_field {
+            PrimaryField::Email => {
+                LOGIN_BY_EMAIL.bind(mount, at(place, |core, call, input: LoginByEmail| account::login(core, call, input.into())))
+            }
+            PrimaryField::Username => {
+                LOGIN_BY_USERNAME.bind(mount, at(place, |core, call, input: LoginByUsername| account::login(core, call, input.into())))
+            }
+            PrimaryField::Phone => {
+                LOGIN_BY_PHONE.bind(mount, at(place, |core, call, input: LoginByPhone| account::login(core, call, input.into())))
+            }
+        });
+    }
+    out.push(LOGOUT.bind(mount, at(place, |core, call, _| account::logout(core, call))));
+    out.push(ME.bind(mount, at(place, |core, call, _| account::me(core, call))));
+    out.push(UPDATE_ME.bind(mount, at(place, account::update_me)));
+    out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions::list(core, call))));
+    out.push(REVOKE.bind(mount, at(place, |core, call, _| sessions::revoke(core, call))));
+    out.push(REVOKE_ALL.bind(mount, at(place, |core, call, _| sessions::revoke_others(core, call))));
+    out.push(REVOKE_OTHERS.bind(mount, at(place, |core, call, _| sessions::revoke_others(core, call))));
+    if auth.refresh.enabled {
+        out.push(REFRESH.bind(mount, at(place, refresh::refresh)));
+    }
+    if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
+        out.push(JWKS.bind("/", at(place, |core, _, _| async move { jwks(&core) })));
+    }
+    out
+}
+
+/// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the browser says it is.
+pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
+    ["register", "login", "logout", "refresh"].iter().map(|path| format!("{}/{path}", config.auth.mount)).collect()
+}
+
+fn jwks(core: &Core) -> Result<Reply> {
+    let keys: serde_json::Value =
+        core.signing.jwks().map(serde_json::from_str).transpose().map_err(Error::internal)?.ok_or_else(Error::not_found)?;
+    Reply::json(200, &keys)
+}

@@ -1,0 +1,51 @@
+//! The caller's sessions.
+
+use std::sync::Arc;
+
+use linchpin::http::{PluginCall, Reply};
+use linchpin::{Error, Result};
+
+use super::account::caller;
+use super::shapes::{Ok as Done, Revoked, SessionList, SessionView};
+use crate::core::Core;
+use crate::flow::Reason;
+
+pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let mut sessions = core.sessions_of(&client.cx(), &known.user_id).await?;
+    sessions.sort_by_key(|session| (std::cmp::Reverse(session.last_active_at), std::cmp::Reverse(session.created_at)));
+    let sessions = sessions.into_iter().map(|session| SessionView {
+        current: session.handle == known.handle,
+        session_id: session.handle,
+        created_at: session.created_at,
+        last_active_at: session.last_active_at,
+        expires_at: session.expires_at,
+        ip_address: session.ip,
+        user_agent: session.user_agent,
+        amr: session.amr,
+        is_active: true,
+    });
+    Reply::json(200, &SessionList { sessions: sessions.collect() })
+}
+
+pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let cx = client.cx();
+    let session = core.sessions.get(&cx, call.param(0)).await?.filter(|session| session.user_id == known.user_id);
+    let session = session.ok_or_else(Error::not_found)?;
+    let own = session.handle == known.handle;
+    if !core.end(&cx, &client, &session, if own { Reason::Logout } else { Reason::Revoked }).await? {
+        return Err(Error::not_found());
+    }
+    let reply = Reply::json(200, &Done { ok: true })?;
+    Ok(if own { core.cookies.clear(reply) } else { reply })
+}
+
+pub(super) async fn revoke_others(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let revoked = core.end_all(&client, &known.user_id, Some(&known.handle), Reason::Revoked).await?;
+    Reply::json(200, &Revoked { ok: true, revoked })
+}

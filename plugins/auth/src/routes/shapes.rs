@@ -1,0 +1,203 @@
+//! What routes take and answer.
+
+use linchpin::{Embedded, Timestamp};
+use serde_json::Value as Json;
+
+/// A sign-up by email address.
+#[derive(Embedded)]
+pub(crate) struct RegisterByEmail {
+    pub(crate) email: String,
+    pub(crate) password: String,
+}
+
+/// A sign-up by user name.
+#[derive(Embedded)]
+pub(crate) struct RegisterByUsername {
+    pub(crate) username: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+/// A sign-up by phone number.
+#[derive(Embedded)]
+pub(crate) struct RegisterByPhone {
+    pub(crate) phone: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+/// A sign-in by email address.
+#[derive(Embedded)]
+pub(crate) struct LoginByEmail {
+    pub(crate) email: String,
+    pub(crate) password: String,
+}
+
+/// A sign-in by user name.
+#[derive(Embedded)]
+pub(crate) struct LoginByUsername {
+    pub(crate) username: String,
+    pub(crate) password: String,
+}
+
+/// A sign-in by phone number.
+#[derive(Embedded)]
+pub(crate) struct LoginByPhone {
+    pub(crate) phone: String,
+    pub(crate) password: String,
+}
+
+/// What a sign-up says, whatever accounts are known by.
+pub(crate) struct SignUpInput {
+    pub(crate) identifier: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+impl From<RegisterByEmail> for SignUpInput {
+    fn from(input: RegisterByEmail) -> Self {
+        Self { identifier: input.email, password: input.password, email: None }
+    }
+}
+
+impl From<RegisterByUsername> for SignUpInput {
+    fn from(input: RegisterByUsername) -> Self {
+        Self { identifier: input.username, password: input.password, email: input.email }
+    }
+}
+
+impl From<RegisterByPhone> for SignUpInput {
+    fn from(input: RegisterByPhone) -> Self {
+        Self { identifier: input.phone, password: input.password, email: input.email }
+    }
+}
+
+/// What a sign-in says, whatever accounts are known by.
+pub(crate) struct SignInInput {
+    pub(crate) identifier: String,
+    pub(crate) password: String,
+}
+
+impl From<LoginByEmail> for SignInInput {
+    fn from(input: LoginByEmail) -> Self {
+        Self { identifier: input.email, password: input.password }
+    }
+}
+
+impl From<LoginByUsername> for SignInInput {
+    fn from(input: LoginByUsername) -> Self {
+        Self { identifier: input.username, password: input.password }
+    }
+}
+
+impl From<LoginByPhone> for SignInInput {
+    fn from(input: LoginByPhone) -> Self {
+        Self { identifier: input.phone, password: input.password }
+    }
+}
+
+/// What a completed sign-in answers.
+#[derive(Embedded)]
+pub(crate) struct Authenticated {
+    /// The access token; empty where cookies alone carry it.
+    pub(crate) token: String,
+    pub(crate) user_id: String,
+    pub(crate) email: Option<String>,
+    pub(crate) email_verified: Option<bool>,
+    pub(crate) refresh_token: Option<String>,
+    /// `exp` of the token.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// Recognises this device at the next sign-in.
+    pub(crate) device_token: Option<String>,
+    pub(crate) deletion_scheduled_for: Option<Timestamp>,
+    pub(crate) mfa_setup_required: Option<bool>,
+}
+
+/// The account of the caller.
+#[derive(Embedded)]
+pub(crate) struct UserView {
+    pub(crate) id: String,
+    pub(crate) user_id: String,
+    pub(crate) email: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) phone: Option<String>,
+    pub(crate) email_verified: bool,
+    pub(crate) roles: Vec<String>,
+    pub(crate) display_name: Option<String>,
+    pub(crate) first_name: Option<String>,
+    pub(crate) last_name: Option<String>,
+    pub(crate) user_metadata: Json,
+    pub(crate) has_password: bool,
+    pub(crate) mfa_enabled: bool,
+    pub(crate) mfa_methods: Vec<String>,
+    pub(crate) providers: Vec<String>,
+    pub(crate) suspended: bool,
+    pub(crate) deletion_scheduled_for: Option<Timestamp>,
+    /// The handle of the session that asks.
+    pub(crate) session_id: String,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// What its owner may change of an account.
+#[derive(Embedded)]
+pub(crate) struct Profile {
+    #[field(length = ..=200)]
+    pub(crate) display_name: Option<String>,
+    #[field(length = ..=200)]
+    pub(crate) first_name: Option<String>,
+    #[field(length = ..=200)]
+    pub(crate) last_name: Option<String>,
+    /// An object of at most 16 KiB; it takes the place of the one before.
+    pub(crate) user_metadata: Json,
+}
+
+/// A session as its owner sees it.
+#[derive(Embedded)]
+pub(crate) struct SessionView {
+    pub(crate) session_id: String,
+    /// Whether it is the one that asks.
+    pub(crate) current: bool,
+    pub(crate) created_at: Timestamp,
+    pub(crate) last_active_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) ip_address: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) amr: Vec<String>,
+    pub(crate) is_active: bool,
+}
+
+/// Sessions, the latest active first.
+#[derive(Embedded)]
+pub(crate) struct SessionList {
+    pub(crate) sessions: Vec<SessionView>,
+}
+
+/// Done.
+#[derive(Embedded)]
+pub(crate) struct Ok {
+    pub(crate) ok: bool,
+}
+
+/// Done, to so many sessions.
+#[derive(Embedded)]
+pub(crate) struct Revoked {
+    pub(crate) ok: bool,
+    pub(crate) revoked: i64,
+}
+
+/// A refresh.
+#[derive(Embedded)]
+pub(crate) struct RefreshInput {
+    /// Else the header `x-refresh-token`, else the cookie.
+    pub(crate) refresh_token: Option<String>,
+}
+
+/// A renewed pair.
+#[derive(Embedded)]
+pub(crate) struct Renewed {
+    pub(crate) token: String,
+    pub(crate) refresh_token: Option<String>,
+    pub(crate) user_id: String,
+    pub(crate) expires_at: Timestamp,
+}

@@ -1,0 +1,226 @@
+//! The session check: whether a token is still good, answered from memory while what is known is fresh.
+//!
+//! What is known of a session ends with any change of its user within this process, before the change is answered. Each user has
+//! a number among a fixed set; a change raises it, and what was read under an earlier number counts for nothing. A read notes the
+//! number before it begins, so that one overtaken by a change cannot bring back what was before.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use linchpin::{Actor, ActorKind, Attached, Cx, Result, Timestamp};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use serde_json::Value;
+
+use super::{Known, sid};
+use crate::config::AuthConfig;
+use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
+use crate::env::Env;
+use crate::keys::signing::{Signing, Verified};
+
+/// Tokens that are remembered.
+const REMEMBERED: usize = 100_000;
+/// Users share a number, which costs a look, never a wrong answer.
+const NUMBERS: usize = 4096;
+/// Looks at one token at a time.
+const LOCKS: usize = 1024;
+/// How often the last activity is written down, in milliseconds.
+const TOUCH: i64 = 60_000;
+
+/// What is known of a token.
+struct Remembered {
+    actor: Arc<Actor>,
+    token: Verified,
+    user: usize,
+    /// The user's number when it was read.
+    number: u64,
+    read_at: Timestamp,
+    expires_at: Timestamp,
+    handle: String,
+    last_active: AtomicI64,
+}
+
+/// Checks tokens and sessions.
+pub(crate) struct Checks {
+    users: UserAdapter,
+    sessions: SessionAdapter,
+    signing: Arc<Signing>,
+    env: Env,
+    fresh_for: i64,
+    idle: i64,
+    touch: i64,
+    remembered: Cache<Box<str>, Arc<Remembered>>,
+    numbers: Box<[AtomicU64]>,
+    locks: Box<[tokio::sync::Mutex<()>]>,
+    keys: RandomState,
+    /// Activity that is on its way to the store.
+    touching: Mutex<HashMap<String, i64>>,
+}
+
+impl Checks {
+    pub(crate) fn new(config: &AuthConfig, users: UserAdapter, sessions: SessionAdapter, signing: Arc<Signing>, env: Env) -> Arc<Self> {
+        let session = &config.auth.session;
+        let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 1000) * 1000;
+        let idle = seconds(session.idle_seconds);
+        Arc::new(Self {
+            users,
+            sessions,
+            signing,
+            env,
+            fresh_for: seconds(session.cache_seconds),
+            idle,
+            // A session that is used is not idle: its activity is written down often enough to know.
+            touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
+            remembered: Cache::new(REMEMBERED),
+            numbers: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
+            locks: (0..LOCKS).map(|_| tokio::sync::Mutex::new(())).collect(),
+            keys: RandomState::new(),
+            touching: Mutex::default(),
+        })
+    }
+
+    fn place(&self, user: &str) -> usize {
+        self.keys.hash_one(user) as usize % NUMBERS
+    }
+
+    /// Forgets what is known of a user's sessions. To be called once a change is stored and before it is answered.
+    pub(crate) fn forget(&self, user: &str) {
+        self.numbers[self.place(user)].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The actor of a token that is remembered and fresh.
+    pub(crate) fn known(self: &Arc<Self>, token: &str) -> Option<Arc<Actor>> {
+        let found = self.remembered.get(token)?;
+        let now = self.env.clock.now();
+        let age = now.millis() - found.read_at.millis();
+        let fresh = (0..self.fresh_for).contains(&age) && self.numbers[found.user].load(Ordering::SeqCst) == found.number;
+        if !fresh || now >= found.expires_at || !found.token.is_current(now) || self.is_idle(found.last_active.load(Ordering::Relaxed), now)
+        {
+            return None;
+        }
+        self.touched(&found, now);
+        Some(Arc::clone(&found.actor))
+    }
+
+    fn is_idle(&self, last_active: i64, now: Timestamp) -> bool {
+        self.idle > 0 && now.millis() - last_active > self.idle
+    }
+
+    /// The actor of a token, as far as the store knows; `None` when it authenticates nobody.
+    ///
+    /// # Errors
+    /// `unavailable` when the store cannot tell.
+    pub(crate) async fn look(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
+        let Some(verified) = self.signing.verify(token, self.env.clock.now()) else { return Ok(None) };
+        if self.fresh_for == 0 {
+            return Ok(self.read(verified).await?.map(|found| Arc::clone(&found.actor)));
+        }
+        // One look for all who ask at once.
+        let _one = self.locks[self.keys.hash_one(token) as usize % LOCKS].lock().await;
+        if let Some(actor) = self.known(token) {
+            return Ok(Some(actor));
+        }
+        let Some(found) = self.read(verified).await? else {
+            self.remembered.remove(token);
+            return Ok(None);
+        };
+        let actor = Arc::clone(&found.actor);
+        self.remembered.insert(token.into(), found);
+        Ok(Some(actor))
+    }
+
+    async fn read(self: &Arc<Self>, token: Verified) -> Result<Option<Arc<Remembered>>> {
+        let user = self.place(&token.sub);
+        let number = self.numbers[user].load(Ordering::SeqCst);
+        let now = self.env.clock.now();
+        let cx = Cx::system("session check").at(now);
+        let Some((session, owner)) = self.live(&cx, &token).await? else { return Ok(None) };
+        let last_active = self.touching.lock().get(&session.handle).copied().unwrap_or(i64::MIN).max(session.last_active_at.millis());
+        if self.is_idle(last_active, now) {
+            return Ok(None);
+        }
+        let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
+        let handle = session.handle.clone();
+        let found = Arc::new(Remembered {
+            actor: Arc::new(Self::actor(&token, session, &owner)),
+            token,
+            user,
+            number,
+            read_at: now,
+            expires_at,
+            handle,
+            last_active: AtomicI64::new(last_active),
+        });
+        self.touched(&found, now);
+        Ok(Some(found))
+    }
+
+    /// The session of a token and its user, while both are good.
+    async fn live(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
+        let Some(session) = self.sessions.by_sid(cx, sid::hash(&token.sid)).await? else { return Ok(None) };
+        if session.user_id != token.sub || session.expires_at.is_none_or(|end| cx.now() >= end) {
+            return Ok(None);
+        }
+        let Some(user) = self.users.get(cx, session.user_id.clone()).await? else { return Ok(None) };
+        let gone = user.suspended_at.is_some() || user.deletion_due_at.is_some_and(|due| cx.now() >= due);
+        Ok((!gone).then_some((session, user)))
+    }
+
+    fn actor(token: &Verified, session: Session, user: &User) -> Actor {
+        let known = Known {
+            user_id: user.id.clone(),
+            handle: session.handle.clone(),
+            sid: token.sid.clone(),
+            auth_at: session.auth_at,
+            step_up_at: session.step_up_at,
+            aal: session.aal,
+            email_verified: user.email_verified_at.is_some(),
+            restricted: user.deletion_due_at.is_some(),
+            mfa_setup_required: false,
+        };
+        let claims = token.claims.iter().map(|(name, value): (&String, &Value)| (name.clone(), value.clone())).collect();
+        Actor {
+            id: Some(user.id.clone()),
+            kind: ActorKind::User,
+            tenant_id: None,
+            session_id: Some(session.handle),
+            roles: user.roles.clone(),
+            claims,
+            attached: Attached::new(Arc::new(known)),
+        }
+    }
+
+    /// Notes that a session is used, now and then and behind the request's back.
+    fn touched(self: &Arc<Self>, found: &Remembered, now: Timestamp) {
+        let last = found.last_active.load(Ordering::Relaxed);
+        if now.millis() - last < self.touch {
+            return;
+        }
+        if found.last_active.compare_exchange(last, now.millis(), Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let (checks, handle) = (Arc::clone(self), found.handle.clone());
+        checks.touching.lock().insert(handle.clone(), now.millis());
+        tokio::spawn(async move {
+            let patch = SessionPatch { last_active_at: Some(now), ..SessionPatch::default() };
+            let written = checks.sessions.update(&Cx::system("session activity").at(now), handle.clone(), patch, None).await;
+            if let Err(error) = written
+                && error.code() != linchpin::Code::NotFound
+            {
+                tracing::warn!(error = ?error, "the activity of a session was not written down");
+            }
+            let mut touching = checks.touching.lock();
+            if touching.get(&handle) == Some(&now.millis()) {
+                touching.remove(&handle);
+            }
+        });
+    }
+}
+
+impl std::fmt::Debug for Checks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checks").field("remembered", &self.remembered.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! Forged requests: whether a request that a browser authenticated by itself was meant by a page of ours.
+
+use axum::http::header::{HOST, ORIGIN, REFERER};
+use axum::http::{HeaderMap, HeaderName, Method};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::{Error, Result, axum};
+use url::Url;
+
+use super::cookies::Cookies;
+use super::credential::{Once, once};
+use crate::config::AuthConfig;
+use crate::env::Env;
+use crate::error::{CSRF_FAILED, refuse};
+use crate::keys::derive::{Purpose, Ring};
+use crate::secret::same;
+
+const HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const NONCE: usize = 16;
+
+/// The rules against forged requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Csrf {
+    enabled: bool,
+    allowed: Vec<String>,
+    exempt: Vec<String>,
+    /// Routes that judge what they are sent by themselves, because they make or end sessions.
+    own: Vec<String>,
+}
+
+/// What a request says that counts, taken out of it so that it can be judged once its session is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Presented {
+    origin_is_ours: bool,
+    /// The header, when the cookie says the same.
+    token: Option<String>,
+}
+
+impl Csrf {
+    pub(crate) fn new(config: &AuthConfig, own: Vec<String>) -> Self {
+        let security = &config.security;
+        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt: security.csrf_exempt.clone(), own }
+    }
+
+    /// Whether the route at a path judges its credentials by itself.
+    pub(crate) fn judges_itself(&self, path: &str) -> bool {
+        self.own.iter().any(|own| own == path)
+    }
+
+    /// What a request that a cookie authenticates has to prove; `None` when nothing.
+    pub(crate) fn asked(&self, method: &Method, path: &str, headers: &HeaderMap, cookies: &Cookies) -> Option<Presented> {
+        let safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if safe || !self.enabled || self.is_exempt(path) {
+            return None;
+        }
+        Some(self.presented(headers, cookies))
+    }
+
+    pub(crate) fn presented(&self, headers: &HeaderMap, cookies: &Cookies) -> Presented {
+        let token = match (once(headers, &HEADER), cookies.csrf(headers)) {
+            (Once::Text(header), Once::Text(cookie)) if same(header.as_bytes(), cookie.as_bytes()) => Some(header.to_owned()),
+            _ => None,
+        };
+        Presented { origin_is_ours: self.is_from_us(headers), token }
+    }
+
+    /// Whether the page that sent it is of the server itself or of an allowed origin. `null` and nothing are not.
+    fn is_from_us(&self, headers: &HeaderMap) -> bool {
+        let origin = match (once(headers, &ORIGIN), once(headers, &REFERER)) {
+            (Once::Text(origin), _) => Some(origin.to_owned()),
+            (Once::Absent, Once::Text(referer)) => Url::parse(referer).ok().map(|url| url.origin().ascii_serialization()),
+            _ => None,
+        };
+        origin.is_some_and(|origin| self.is_ours(&origin, headers))
+    }
+
+    fn is_ours(&self, origin: &str, headers: &HeaderMap) -> bool {
+        if self.allowed.iter().any(|allowed| allowed == origin) {
+            return true;
+        }
+        // Whoever ends TLS is in front of us: the scheme is not ours to compare.
+        let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        match (authority, once(headers, &HOST)) {
+            (Some(authority), Once::Text(host)) => !authority.is_empty() && authority.eq_ignore_ascii_case(host),
+            _ => false,
+        }
+    }
+
+    fn is_exempt(&self, path: &str) -> bool {
+        let below = |pattern: &str| {
+            pattern.strip_suffix("/*").is_some_and(|base| path.strip_prefix(base).is_some_and(|rest| rest.starts_with('/')))
+        };
+        path.starts_with("/__push/") || self.exempt.iter().any(|pattern| pattern == path || below(pattern))
+    }
+
+    /// Lets a request make a session, unless a page of a foreign origin sent it. What is no browser says nothing and passes.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`.
+    pub(crate) fn may_sign_in(&self, headers: &HeaderMap) -> Result<()> {
+        if !self.enabled {
+            return Ok(());
+        }
+        let foreign = match (once(headers, &ORIGIN), once(headers, &FETCH_SITE)) {
+            (Once::Text(origin), _) => !self.is_ours(origin, headers),
+            (Once::Absent, Once::Text(site)) => site.eq_ignore_ascii_case("cross-site"),
+            (Once::Absent, Once::Absent) => false,
+            _ => true,
+        };
+        if foreign { Err(failed()) } else { Ok(()) }
+    }
+
+    /// Judges what [`Csrf::presented`] found, for the session of this `sid`.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`, without a word about why.
+    pub(crate) fn judge(&self, presented: &Presented, sid: &str, ring: &Ring) -> Result<()> {
+        if !self.enabled || (presented.origin_is_ours && presented.token.as_deref().is_some_and(|token| is_of(token, sid, ring))) {
+            return Ok(());
+        }
+        Err(failed())
+    }
+}
+
+fn failed() -> Error {
+    refuse(CSRF_FAILED)
+}
+
+/// A CSRF token for a session.
+///
+/// # Errors
+/// When there is no randomness.
+pub(crate) fn make(env: &Env, ring: &Ring, sid: &str) -> Result<String> {
+    let nonce = URL_SAFE_NO_PAD.encode(env.random::<NONCE>()?);
+    let mac = URL_SAFE_NO_PAD.encode(ring.mac(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()]));
+    Ok(format!("{nonce}.{mac}"))
+}
+
+fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
+    let Some((nonce, mac)) = token.split_once('.') else { return false };
+    URL_SAFE_NO_PAD.decode(mac).is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut out = HeaderMap::new();
+        for (name, value) in list {
+            out.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        out
+    }
+
+    fn rules() -> (Csrf, Cookies, Ring) {
+        let mut config = AuthConfig::default();
+        config.security.allowed_origins.push("https://app.test".to_owned());
+        config.security.csrf_exempt = vec!["/hook".to_owned(), "/open/*".to_owned()];
+        let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
+        (Csrf::new(&config, vec!["/auth/login".to_owned()]), Cookies::new(&config), ring)
+    }
+
+    #[test]
+    fn a_request_proves_that_a_page_of_ours_sent_it() {
+        let (csrf, cookies, ring) = rules();
+        let token = make(&Env::system(), &ring, "sid").unwrap();
+        let cookie = format!("a=b; csrf_token={token}");
+        let judge = |list: &[(&'static str, &str)], sid: &str| {
+            let presented = csrf.asked(&Method::POST, "/x", &headers(list), &cookies).unwrap();
+            csrf.judge(&presented, sid, &ring).is_ok()
+        };
+        let good = [("host", "me.test"), ("origin", "https://me.test"), ("x-csrf-token", &token), ("cookie", &cookie)];
+        assert!(judge(&good, "sid"));
+        assert!(!judge(&good, "another"));
+        for (place, value) in [
+            (1, "https://evil.test"),
+            (1, "null"),
+            (1, "https://me.test.evil.test"),
+            (1, "https://"),
+            (2, "x"),
+            (2, ""),
+            (3, "a=b"),
+            (3, "csrf_token=x"),
+        ] {
+            let mut bad = good;
+            bad[place].1 = value;
+            assert!(!judge(&bad, "sid"), "{value}");
+        }
+        for left_out in 1..4 {
+            let list: Vec<_> = good.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, pair)| *pair).collect();
+            assert!(!judge(&list, "sid"), "{left_out}");
+        }
+        let twice: Vec<_> = good.iter().chain([&("origin", "https://me.test")]).copied().collect();
+        assert!(!judge(&twice, "sid"));
+        let mut referred = good;
+        referred[1] = ("referer", "https://app.test/page?x");
+        assert!(judge(&referred, "sid"));
+        let other = make(&Env::system(), &Ring::new(["another secret of tests, of 32 bytes"]).unwrap(), "sid").unwrap();
+        let forged = format!("csrf_token={other}");
+        assert!(!judge(&[good[0], good[1], ("x-csrf-token", &other), ("cookie", &forged)], "sid"));
+    }
+
+    #[test]
+    fn what_is_safe_or_exempt_proves_nothing() {
+        let (csrf, cookies, _) = rules();
+        let asked = |method: Method, path: &str| csrf.asked(&method, path, &HeaderMap::new(), &cookies).is_some();
+        assert!(!asked(Method::GET, "/x") && !asked(Method::HEAD, "/x") && !asked(Method::OPTIONS, "/x"));
+        assert!(!asked(Method::POST, "/hook") && !asked(Method::POST, "/open/a/b") && !asked(Method::POST, "/__push/subscribe"));
+        for path in ["/x", "/hook/x", "/open", "/opener/x", "/__push"] {
+            assert!(asked(Method::POST, path), "{path}");
+        }
+        assert!(asked(Method::DELETE, "/x") && asked(Method::PATCH, "/x") && asked(Method::PUT, "/x"));
+    }
+
+    #[test]
+    fn foreign_pages_sign_nobody_in() {
+        let (csrf, _, _) = rules();
+        let may = |list: &[(&'static str, &str)]| csrf.may_sign_in(&headers(list)).is_ok();
+        assert!(may(&[]) && may(&[("host", "me.test"), ("origin", "http://me.test")]) && may(&[("origin", "https://app.test")]));
+        assert!(may(&[("sec-fetch-site", "same-origin")]) && may(&[("origin", "https://app.test"), ("sec-fetch-site", "cross-site")]));
+        assert!(!may(&[("host", "me.test"), ("origin", "https://evil.test")]) && !may(&[("origin", "null")]));
+        assert!(!may(&[("sec-fetch-site", "cross-site")]));
+    }
+}

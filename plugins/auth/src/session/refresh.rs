@@ -1,0 +1,156 @@
+//! Refresh tokens: each names its session and its generation under a MAC, so that none is stored and every earlier one is
+//! recognised.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::Timestamp;
+
+use crate::entities::Session;
+use crate::keys::derive::{Purpose, Ring, mac};
+use crate::secret::same;
+
+const VERSION: &str = "v1";
+const HANDLE: usize = 16;
+const MAC: usize = 32;
+/// Longest token looked at, in bytes.
+const LONGEST: usize = 256;
+
+/// The token of a generation of a session, under the newest secret.
+pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<String> {
+    let handle = URL_SAFE_NO_PAD.decode(&session.handle).ok().filter(|handle| handle.len() == HANDLE)?;
+    let number = u32::try_from(generation).ok()?;
+    let mac = of(ring, ring.kid(), &handle, number, &session.family_seed)?;
+    let mut bytes = handle;
+    bytes.extend_from_slice(&number.to_be_bytes());
+    bytes.extend_from_slice(&mac);
+    Some(format!("{VERSION}.{}.{}", ring.kid(), URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+fn of(ring: &Ring, kid: &str, handle: &[u8], generation: u32, seed: &str) -> Option<[u8; MAC]> {
+    Some(mac(ring.key_of(kid, Purpose::Refresh)?, &[handle, &generation.to_be_bytes(), seed.as_bytes()]))
+}
+
+/// A token as presented, not yet known to be one of ours.
+#[derive(Debug)]
+pub(crate) struct Presented {
+    kid: String,
+    handle: Vec<u8>,
+    generation: u32,
+    mac: Vec<u8>,
+}
+
+impl Presented {
+    /// Takes a token apart.
+    pub(crate) fn parse(token: &str) -> Option<Self> {
+        if token.len() > LONGEST {
+            return None;
+        }
+        let mut parts = token.split('.');
+        let (Some(VERSION), Some(kid), Some(body), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else { return None };
+        let bytes = URL_SAFE_NO_PAD.decode(body).ok().filter(|bytes| bytes.len() == HANDLE + 4 + MAC)?;
+        let (handle, rest) = bytes.split_at(HANDLE);
+        let (number, mac) = rest.split_at(4);
+        let generation = u32::from_be_bytes(number.try_into().ok()?);
+        Some(Self { kid: kid.to_owned(), handle: handle.to_vec(), generation, mac: mac.to_vec() })
+    }
+
+    /// The session that it names.
+    pub(crate) fn handle(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.handle)
+    }
+
+    /// Whether it was made for this session.
+    pub(crate) fn is_of(&self, ring: &Ring, session: &Session) -> bool {
+        let expected = of(ring, &self.kid, &self.handle, self.generation, &session.family_seed);
+        expected.is_some_and(|expected| same(&expected, &self.mac))
+    }
+
+    /// What it is worth, for the session it was made for.
+    pub(crate) fn worth(&self, session: &Session, now: Timestamp, grace_seconds: u64) -> Worth {
+        let generation = i64::from(self.generation);
+        if generation == session.generation {
+            return Worth::Current;
+        }
+        let grace = i64::try_from(grace_seconds).unwrap_or(i64::MAX / 1000) * 1000;
+        let within = now.millis() - session.rotated_at.millis() <= grace;
+        if generation == session.generation - 1 && within { Worth::JustRotated } else { Worth::Reused }
+    }
+}
+
+/// What a refresh token is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// A new pair.
+    Current,
+    /// The same successor again: another request of the same client was faster.
+    JustRotated,
+    /// The end of the session: two parties hold tokens of one family.
+    Reused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(generation: i64) -> Session {
+        let at = Timestamp::from_millis(1_000_000);
+        Session {
+            handle: URL_SAFE_NO_PAD.encode([7; HANDLE]),
+            sid_version: 0,
+            sid_hash: String::new(),
+            user_id: "u".into(),
+            family_seed: "seed".into(),
+            generation,
+            rotated_at: at,
+            created_at: at,
+            auth_at: at,
+            step_up_at: None,
+            last_active_at: at,
+            expires_at: None,
+            ip: None,
+            user_agent: None,
+            amr: Vec::new(),
+            aal: 1,
+            custom_claims: None,
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn every_generation_is_recognised_and_no_other_token() {
+        let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
+        let now = session(5);
+        for generation in 0..8 {
+            let token = make(&ring, &now, generation).unwrap();
+            let presented = Presented::parse(&token).unwrap();
+            assert!(presented.is_of(&ring, &now) && presented.handle() == now.handle, "{generation}");
+            let other = Session { family_seed: "another".into(), ..session(5) };
+            assert!(!presented.is_of(&ring, &other));
+            let younger = Ring::new(["a new secret of tests of 32 bytes!!", "a secret of tests that has 32 bytes"]).unwrap();
+            assert!(presented.is_of(&younger, &now) && make(&younger, &now, generation).unwrap() != token);
+        }
+        let token = make(&ring, &now, 5).unwrap();
+        for i in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert!(!Presented::parse(&changed).is_some_and(|p| p.is_of(&ring, &now)), "{i}");
+        }
+        for bad in ["", "v1", "v1..", "v2.a.b", "v1.a.b.c", &"x".repeat(10_000), &format!("{token}.")] {
+            assert!(Presented::parse(bad).is_none_or(|p| !p.is_of(&ring, &now)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_one_before_has_a_grace() {
+        let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
+        let worth = |generation: i64, after: i64| {
+            let now = session(5);
+            let at = Timestamp::from_millis(now.rotated_at.millis() + after);
+            Presented::parse(&make(&ring, &now, generation).unwrap()).unwrap().worth(&now, at, 10)
+        };
+        assert_eq!((worth(5, 0), worth(5, 1_000_000)), (Worth::Current, Worth::Current));
+        assert_eq!((worth(4, 0), worth(4, 10_000), worth(4, 10_001)), (Worth::JustRotated, Worth::JustRotated, Worth::Reused));
+        assert_eq!((worth(3, 0), worth(0, 0), worth(6, 0)), (Worth::Reused, Worth::Reused, Worth::Reused));
+    }
+}

@@ -1,0 +1,302 @@
+//! AUTH-01 to AUTH-16: register, login, me, logout.
+
+use linchpin_auth::PrimaryField;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{GOOD, Store};
+
+cases!(
+    auth_01, auth_02, auth_03, auth_04, auth_05, auth_06, auth_07, auth_08, auth_09, auth_10, auth_11, auth_12, auth_13, auth_14, auth_15,
+    auth_16, auth_74, auth_76
+);
+
+/// An account is made, and its token is good.
+async fn auth_01(store: Store) {
+    let app = store.app().await;
+    let reply = app.post("/auth/register", json!({ "email": "Ada@Example.test", "password": GOOD })).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    let body = reply.json();
+    let token = reply.text("token");
+    assert!(!token.is_empty() && !reply.text("userId").is_empty() && body["email"] == "Ada@Example.test", "{body}");
+    let exp = crate::server::claims(&token)["exp"].as_i64().unwrap();
+    assert_eq!(linchpin::Timestamp::parse(&reply.text("expiresAt")).unwrap().millis(), exp * 1000);
+    let me = app.me(&token).await;
+    assert_eq!(
+        (me.status, me.json()["id"].clone(), me.json()["roles"].clone()),
+        (200, body["userId"].clone(), json!(["member"])),
+        "{me:?}"
+    );
+    assert!(!me.body.windows(7).any(|w| w == b"$argon2") && me.json().get("passwordHash").is_none());
+}
+
+/// One address is one account, however it is spelled; dots and tags are significant.
+async fn auth_02(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    for email in ["ada@example.test", "ADA@Example.Test", "  ada@example.test "] {
+        let reply = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        reply.refused(409, "conflict");
+        assert_eq!(reply.json()["details"][0]["path"], "email", "{reply:?}");
+    }
+    app.register("a.b@gmail.com").await;
+    app.register("ab+x@gmail.com").await;
+}
+
+/// All that is wrong is told.
+async fn auth_03(store: Store) {
+    let app = store.app().await;
+    let empty = app.post("/auth/register", json!({})).await;
+    empty.problem("required", "email");
+    empty.problem("required", "password");
+    app.post("/auth/register", json!({ "email": "x", "password": GOOD })).await.problem("format", "email");
+    app.post("/auth/register", json!({ "email": "a@b.test", "password": "1234567" })).await.problem("min_length", "password");
+    app.post("/auth/register", json!({ "email": "a@b.test", "password": "é".repeat(129) })).await.problem("max_length", "password");
+    let both = app.post("/auth/register", json!({ "email": "x", "password": "1234567" })).await;
+    both.problem("format", "email");
+    both.problem("min_length", "password");
+}
+
+/// Nothing about a user is taken from the client.
+async fn auth_04(store: Store) {
+    let app = store.app().await;
+    for (member, value) in [("role", json!("admin")), ("roles", json!(["admin"])), ("emailVerified", json!(true)), ("id", json!("x"))] {
+        let mut body = json!({ "email": "ada@example.test", "password": GOOD });
+        body[member] = value;
+        app.post("/auth/register", body).await.problem("unknown_field", member);
+    }
+    app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+}
+
+/// What everybody tries first is refused; composition does not matter.
+async fn auth_05(store: Store) {
+    let app = store.app().await;
+    for password in ["password123", "ada.lovelace1"] {
+        let reply = app.post("/auth/register", json!({ "email": "ada.lovelace@example.test", "password": password })).await;
+        reply.refused(400, "password_too_common");
+        assert_eq!(reply.json()["details"][0]["path"], "password");
+    }
+    let reply = app.post("/auth/register", json!({ "email": "ada.lovelace@example.test", "password": "aaaa bbbb cccc" })).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+}
+
+/// Bodies are JSON, declared as such, of some size.
+async fn auth_06(store: Store) {
+    let app = store.app().await;
+    let good = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
+    app.raw("POST", "/auth/register", &[("content-type", "text/plain")], &good).await.refused(415, "unsupported_media_type");
+    app.raw("POST", "/auth/register", &[], &good).await.refused(415, "unsupported_media_type");
+    app.raw("POST", "/auth/login", &[("content-type", "application/json")], "{bad").await.refused(400, "malformed_json");
+    let long = json!({ "email": "ada@example.test", "password": "x".repeat(65 << 10) }).to_string();
+    app.raw("POST", "/auth/login", &[("content-type", "application/json")], &long).await.refused(413, "body_too_large");
+}
+
+/// A login gives a token and a cookie that scripts cannot read.
+async fn auth_07(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    let reply = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let cookie = reply.cookie("__Host-token").unwrap();
+    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=604800"] {
+        assert!(cookie.split("; ").any(|part| part == attribute), "{attribute} in {cookie}");
+    }
+    assert!(!cookie.contains("Domain"), "{cookie}");
+    assert_eq!(reply.cookie_value("__Host-token"), reply.text("token"));
+    let csrf = reply.cookie("csrf_token").unwrap();
+    assert!(!csrf.contains("HttpOnly") && csrf.contains("Secure") && csrf.contains("SameSite=Lax"), "{csrf}");
+    assert!(reply.cookie("__Secure-refresh_token").is_none());
+}
+
+/// Who does not exist and who typed the wrong password are told the same.
+async fn auth_08(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    let wrong = app.post("/auth/login", json!({ "email": "ada@example.test", "password": "wrong-otter-91-lamp" })).await;
+    let unknown = app.post("/auth/login", json!({ "email": "eve@example.test", "password": "wrong-otter-91-lamp" })).await;
+    for reply in [&wrong, &unknown] {
+        reply.refused(401, "invalid_credentials");
+    }
+    let shown = |reply: &crate::server::Reply| {
+        let mut body = reply.json();
+        body["requestId"] = json!("");
+        let mut names: Vec<String> = reply.headers.keys().map(ToString::to_string).collect();
+        names.sort();
+        (body, names)
+    };
+    assert_eq!(shown(&wrong), shown(&unknown));
+}
+
+/// A token is taken from three places; nothing, garbage and what has expired are 401.
+async fn auth_09(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    let (bearer, cookie) = (format!("Bearer {}", ada.token), format!("__Host-token={}", ada.token));
+    for header in [("authorization", bearer.as_str()), ("x-user-token", &ada.token), ("cookie", &cookie)] {
+        let me = app.raw("GET", "/auth/me", &[header], "").await;
+        assert_eq!((me.status, me.text("id")), (200, ada.id.clone()), "{header:?}");
+    }
+    let unprefixed = format!("token={}", ada.token);
+    for bad in [
+        &[][..],
+        &[("authorization", "Bearer garbage")],
+        &[("authorization", "Bearer")],
+        &[("authorization", &bearer), ("authorization", &bearer)],
+        &[("x-user-token", "")],
+        &[("cookie", &unprefixed)],
+        &[("cookie", &cookie), ("cookie", &cookie)],
+    ] {
+        app.raw("GET", "/auth/me", bad, "").await.refused(401, "unauthorized");
+    }
+    let in_query = app.raw("GET", &format!("/auth/me?token={}", ada.token), &[], "").await;
+    in_query.refused(401, "unauthorized");
+    app.advance(604_800 + 10).await;
+    let expired = app.me(&ada.token).await;
+    expired.refused(401, "unauthorized");
+    assert_eq!(expired.header("www-authenticate"), "Bearer");
+}
+
+/// The first credential that is there counts, good or bad.
+async fn auth_10(store: Store) {
+    let app = store.app().await;
+    let (a, b) = (app.register("a@example.test").await, app.register("b@example.test").await);
+    let (bearer, cookie) = (format!("Bearer {}", b.token), format!("__Host-token={}", b.token));
+    let all = [("x-user-token", a.token.as_str()), ("authorization", &bearer), ("cookie", &cookie)];
+    assert_eq!(app.raw("GET", "/auth/me", &all, "").await.text("id"), a.id);
+    app.raw("GET", "/auth/me", &[("x-user-token", "bad"), ("cookie", &cookie)], "").await.refused(401, "unauthorized");
+    app.raw("GET", "/auth/me", &[("authorization", "Bearer bad"), ("cookie", &cookie)], "").await.refused(401, "unauthorized");
+}
+
+/// A logout ends what it is given, and minds nothing else.
+async fn auth_11(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    let ok = |reply: crate::server::Reply| assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true })));
+    let by_bearer = app.login("ada@example.test").await;
+    ok(app.with(&by_bearer.token, "POST", "/auth/logout", None).await);
+    app.me(&by_bearer.token).await.refused(401, "unauthorized");
+    let by_header = app.login("ada@example.test").await;
+    ok(app.raw("POST", "/auth/logout", &[("x-user-token", &by_header.token)], "").await);
+    app.me(&by_header.token).await.refused(401, "unauthorized");
+    let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    let (token, csrf) = (login.text("token"), login.cookie_value("csrf_token"));
+    let cookies = format!("__Host-token={token}; csrf_token={csrf}");
+    let origin = format!("http://{}", app.host());
+    app.raw("POST", "/auth/logout", &[("cookie", &cookies)], "").await.refused(403, "csrf_failed");
+    assert_eq!(app.me(&token).await.status, 200);
+    let done = app.raw("POST", "/auth/logout", &[("cookie", &cookies), ("x-csrf-token", &csrf), ("origin", &origin)], "").await;
+    assert!(done.cookie("__Host-token").unwrap().contains("Max-Age=0"), "{done:?}");
+    ok(done);
+    app.me(&token).await.refused(401, "unauthorized");
+    ok(app.raw("POST", "/auth/logout", &[], "").await);
+    ok(app.raw("POST", "/auth/logout", &[("authorization", "Bearer garbage")], "whatever").await);
+    ok(app.raw("POST", "/auth/logout", &[("cookie", "__Host-token=garbage")], "").await);
+}
+
+/// An expired token still ends its session.
+async fn auth_12(store: Store) {
+    let app = store.app_with(linchpin_auth::Auth::refresh_tokens).await;
+    let ada = app.register("ada@example.test").await;
+    app.advance(1000).await;
+    app.me(&ada.token).await.refused(401, "unauthorized");
+    assert_eq!(app.with(&ada.token, "POST", "/auth/logout", None).await.status, 200);
+    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await.refused(401, "refresh_invalid");
+}
+
+/// A profile is its owner's to change, and nothing else is.
+async fn auth_13(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    let patch = |body: serde_json::Value| app.with(&ada.token, "PATCH", "/auth/me", Some(body));
+    let named = patch(json!({ "displayName": "Ada" })).await;
+    assert_eq!((named.status, named.text("displayName")), (200, "Ada".to_owned()), "{named:?}");
+    patch(json!({ "userMetadata": { "a": 1 } })).await;
+    assert_eq!(patch(json!({ "userMetadata": { "b": [2] } })).await.json()["userMetadata"], json!({ "b": [2] }));
+    let same = patch(json!({})).await;
+    assert_eq!((same.status, same.text("displayName")), (200, "Ada".to_owned()));
+    assert_eq!(patch(json!({ "displayName": null })).await.json()["displayName"], json!(null));
+    patch(json!({ "roles": ["admin"] })).await.problem("unknown_field", "roles");
+    patch(json!({ "displayName": "x".repeat(201) })).await.problem("max_length", "displayName");
+    patch(json!({ "userMetadata": { "x": "y".repeat(17 << 10) } })).await.problem("max_length", "userMetadata");
+    patch(json!({ "userMetadata": [] })).await.problem("type", "userMetadata");
+    patch(json!({ "userMetadata": { "1": { "2": { "3": { "4": { "5": { "6": { "7": { "8": {} } } } } } } } } }))
+        .await
+        .problem("max_depth", "userMetadata");
+    assert_eq!(app.me(&ada.token).await.json()["roles"], json!(["member"]));
+}
+
+/// Two spellings of one text are one password; spaces are part of it.
+async fn auth_14(store: Store) {
+    let app = store.app().await;
+    let register = json!({ "email": "ada@example.test", "password": " pa\u{308}ssword of ada" });
+    assert_eq!(app.post("/auth/register", register).await.status, 201);
+    let login = |password: &str| app.post("/auth/login", json!({ "email": "ada@example.test", "password": password }));
+    assert_eq!(login(" p\u{e4}ssword of ada").await.status, 200);
+    assert_eq!(login(" pa\u{308}ssword of ada").await.status, 200);
+    login("p\u{e4}ssword of ada").await.refused(401, "invalid_credentials");
+}
+
+/// Accounts may be known by user names.
+async fn auth_15(store: Store) {
+    let app = store.app_with(|auth| auth.primary_field(PrimaryField::Username)).await;
+    let made = app.post("/auth/register", json!({ "username": "Ada_L", "password": GOOD })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(app.me(&made.text("token")).await.text("username"), "Ada_L");
+    assert_eq!(app.post("/auth/login", json!({ "username": "ADA_l", "password": GOOD })).await.status, 200);
+    let by_email = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    by_email.problem("unknown_field", "email");
+    by_email.problem("required", "username");
+    let taken = app.post("/auth/register", json!({ "username": "ada_l", "password": GOOD })).await;
+    taken.refused(409, "conflict");
+    assert_eq!(taken.json()["details"][0]["path"], "username");
+}
+
+/// Without passwords there is nothing to register or log in with.
+async fn auth_16(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.enabled = false)).await;
+    for path in ["/auth/register", "/auth/login"] {
+        app.post(path, json!({ "email": "ada@example.test", "password": GOOD })).await.refused(404, "not_found");
+    }
+}
+
+/// Ten wrong passwords, known or not, however the address is spelled; then nothing for a while.
+async fn auth_74(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    for email in ["ada@example.test", "nobody@example.test"] {
+        let login = |email: String, password: &str| app.post("/auth/login", json!({ "email": email, "password": password }));
+        for n in 0..10 {
+            let spelled = if n % 2 == 0 { email.to_owned() } else { email.to_uppercase() };
+            login(spelled, "wrong-otter-91-lamp").await.refused(401, "invalid_credentials");
+        }
+        for password in ["wrong-otter-91-lamp", GOOD] {
+            let throttled = login(email.to_owned(), password).await;
+            throttled.refused(429, "rate_limited");
+            assert!((1..=900).contains(&throttled.header("retry-after").parse::<u32>().unwrap()), "{throttled:?}");
+        }
+    }
+    app.advance(900).await;
+    assert_eq!(app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await.status, 200);
+}
+
+/// Proxies are believed as far as they are trusted.
+async fn auth_76(store: Store) {
+    let address = async |app: &crate::server::Server, email: &str| {
+        let body = json!({ "email": email, "password": GOOD }).to_string();
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-forwarded-for", "1.1.1.1, 2.2.2.2"),
+            ("x-real-ip", "3.3.3.3"),
+            ("user-agent", "case/1"),
+        ];
+        let made = app.raw("POST", "/auth/register", &headers, &body).await;
+        let session = app.get(&made.text("token"), "/auth/sessions").await.json()["sessions"][0].clone();
+        assert_eq!(session["userAgent"], "case/1");
+        session["ipAddress"].as_str().unwrap().to_owned()
+    };
+    let app = store.app_with(|auth| auth.configure(|config| config.security.trust_proxy = linchpin_auth::TrustProxy::Hops(1))).await;
+    assert_eq!(address(&app, "ada@example.test").await, "2.2.2.2");
+    app.stop().await;
+    let app = store.app().await;
+    assert_eq!(address(&app, "bob@example.test").await, "127.0.0.1");
+}

@@ -1,0 +1,126 @@
+//! AUTH-75, AUTH-81, AUTH-86: what a browser sends by itself, actors, and guards on the app's own routes.
+
+use linchpin_auth::{ApiCredential, SecretText};
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{GOOD, Store};
+
+cases!(auth_75, auth_81, auth_85_bearer, auth_86, transports);
+
+async fn auth_75(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    let (token, csrf) = (login.text("token"), login.cookie_value("csrf_token"));
+    let eve = app.post("/auth/register", json!({ "email": "eve@example.test", "password": GOOD })).await.cookie_value("csrf_token");
+    let origin = format!("http://{}", app.host());
+    let create = async |csrf_cookie: &str, header: Option<&str>, origin: Option<&str>| {
+        let cookies = format!("__Host-token={token}; csrf_token={csrf_cookie}");
+        let mut headers = vec![("cookie", cookies.as_str()), ("content-type", "application/json")];
+        headers.extend(header.map(|value| ("x-csrf-token", value)));
+        headers.extend(origin.map(|value| ("origin", value)));
+        app.raw("POST", "/notes", &headers, r#"{"text":"hi"}"#).await
+    };
+    let ours = Some(origin.as_str());
+    for (cookie, header, from) in [
+        (csrf.as_str(), None, ours),
+        (&csrf, Some("wrong"), ours),
+        (&csrf, Some(csrf.as_str()), Some("https://evil.test")),
+        (&csrf, Some(&csrf), Some("null")),
+        (&csrf, Some(&csrf), None),
+        (&eve, Some(eve.as_str()), ours),
+    ] {
+        create(cookie, header, from).await.refused(403, "csrf_failed");
+    }
+    assert_eq!(create(&csrf, Some(&csrf), ours).await.status, 201);
+    assert_eq!(app.with(&token, "POST", "/notes", Some(json!({ "text": "hi" }))).await.status, 201);
+    // Reading proves nothing; and a client that has lost its token gets another one.
+    let cookies = format!("__Host-token={token}");
+    let me = app.raw("GET", "/auth/me", &[("cookie", &cookies)], "").await;
+    let fresh = me.cookie_value("csrf_token");
+    assert!(me.status == 200 && fresh != csrf);
+    assert_eq!(create(&fresh, Some(&fresh), ours).await.status, 201);
+    // A page of another origin signs nobody in, whatever cookies there are.
+    let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
+    let login = async |headers: &[(&str, &str)]| {
+        let all: Vec<_> = headers.iter().copied().chain([("content-type", "application/json"), ("cookie", cookies.as_str())]).collect();
+        app.raw("POST", "/auth/login", &all, &body).await
+    };
+    login(&[("origin", "https://evil.test")]).await.refused(403, "csrf_failed");
+    login(&[("sec-fetch-site", "cross-site")]).await.refused(403, "csrf_failed");
+    assert_eq!(login(&[("origin", &origin)]).await.status, 200);
+    assert_eq!(login(&[]).await.status, 200);
+}
+
+async fn auth_81(store: Store) {
+    let credential =
+        ApiCredential { id: "robot".into(), token: SecretText::new("a-token-of-a-program-of-32-characters"), roles: vec!["admin".into()] };
+    let app = store.app_with(|auth| auth.configure(|config| config.security.api_credentials.push(credential))).await;
+    let anonymous = app.raw("GET", "/__test/actor", &[("x-actor-id", "admin")], "").await.json();
+    assert_eq!(anonymous, json!({ "id": null, "kind": "anonymous", "tenantId": null, "sessionId": null, "roles": [], "claims": {} }));
+    let ada = app.register("ada@example.test").await;
+    let user = app.get(&ada.token, "/__test/actor").await.json();
+    assert_eq!((&user["id"], &user["kind"], &user["roles"]), (&json!(ada.id), &json!("user"), &json!(["member"])));
+    assert_eq!(user["claims"]["sub"], json!(ada.id));
+    let robot = "a-token-of-a-program-of-32-characters";
+    let service = app.get(robot, "/__test/actor").await.json();
+    assert_eq!((&service["id"], &service["kind"], &service["roles"]), (&json!("robot"), &json!("service"), &json!(["admin"])));
+    app.get(robot, "/__test/protected/user").await.refused(403, "forbidden");
+    app.me(robot).await.refused(403, "forbidden");
+    // A user's token that comes with it goes before.
+    let both = [("authorization", "Bearer a-token-of-a-program-of-32-characters"), ("x-user-token", ada.token.as_str())];
+    assert_eq!(app.raw("GET", "/auth/me", &both, "").await.text("id"), ada.id);
+    let close = "a-token-of-a-program-of-32-characterz";
+    assert_eq!(app.get(close, "/__test/actor").await.json()["kind"], "anonymous");
+}
+
+/// The part of AUTH-85 that is about `auth = "bearer"`.
+async fn auth_85_bearer(store: Store) {
+    let credential =
+        ApiCredential { id: "robot".into(), token: SecretText::new("a-token-of-a-program-of-32-characters"), roles: Vec::new() };
+    let app = store.app_with(|auth| auth.configure(|config| config.security.api_credentials.push(credential))).await;
+    let ada = app.register("ada@example.test").await;
+    let note = app.with(&ada.token, "POST", "/notes", Some(json!({ "text": "hi" }))).await.text("id");
+    let path = format!("/notes/{note}");
+    app.raw("DELETE", &path, &[], "").await.refused(401, "unauthorized");
+    app.with(&ada.token, "DELETE", &path, None).await.refused(403, "forbidden");
+    assert_eq!(app.with("a-token-of-a-program-of-32-characters", "DELETE", &path, None).await.status, 204);
+}
+
+async fn auth_86(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    let note = app.with(&ada.token, "POST", "/notes", Some(json!({ "text": "hi" }))).await.text("id");
+    let path = format!("/notes/{note}");
+    app.get(&ada.token, &path).await.refused(403, "email_not_verified");
+    app.get(&ada.token, "/__test/protected/verified").await.refused(403, "email_not_verified");
+    app.get(&ada.token, "/__test/protected/mfa").await.refused(403, "mfa_required");
+    app.get(&ada.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    let bearer = format!("Bearer {}", ada.token);
+    // Before the body is looked at.
+    let patch = app.raw("PATCH", &path, &[("authorization", &bearer), ("content-type", "application/json")], "{bad").await;
+    patch.refused(403, "step_up_required");
+    for path in [&path, "/__test/protected/verified", "/__test/protected/mfa", "/__test/protected/step-up"] {
+        app.raw("GET", path, &[], "").await.refused(401, "unauthorized");
+    }
+    app.change(&ada.id, json!({ "emailVerified": true })).await;
+    assert_eq!(app.get(&ada.token, &path).await.status, 200);
+}
+
+/// A transport carries a session in its own way, and in no other.
+async fn transports(store: Store) {
+    use linchpin_auth::Transport;
+    let app = store.app_with(|auth| auth.refresh_tokens().transport(Transport::Cookie)).await;
+    let made = app.post("/auth/register", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    assert_eq!((made.status, &made.json()["token"]), (201, &json!("")), "{made:?}");
+    assert!(made.json().get("refreshToken").is_none());
+    let cookie = format!("__Host-token={}", made.cookie_value("__Host-token"));
+    assert_eq!(app.raw("GET", "/auth/me", &[("cookie", &cookie)], "").await.status, 200);
+    app.stop().await;
+    let app = store.app_with(|auth| auth.transport(Transport::Bearer)).await;
+    let made = app.post("/auth/register", json!({ "email": "bob@example.test", "password": GOOD })).await;
+    assert!(made.status == 201 && !made.headers.contains_key("set-cookie"), "{made:?}");
+    let cookie = format!("__Host-token={}", made.text("token"));
+    app.raw("GET", "/auth/me", &[("cookie", &cookie)], "").await.refused(401, "unauthorized");
+}

@@ -1,0 +1,44 @@
+//! The black-box cases of the authentication contract, each under its id, on every store of this build.
+//!
+//! A case is an `async fn` that is given a store and starts apps on it; it talks HTTP over a real socket.
+
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+
+mod account;
+mod browser;
+mod refresh;
+mod server;
+mod sessions;
+mod settings;
+mod testbed;
+mod tokens;
+
+#[cfg(feature = "postgres")]
+#[path = "../../../../runtime/tests/support/postgres.rs"]
+mod postgres_server;
+
+/// Declares each case once and runs it on each store.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::server::Store::memory()).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::server::Store::sqlite()).await;
+            })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::server::Store::postgres()).await;
+            })*
+        }
+    };
+}
+pub(crate) use cases;

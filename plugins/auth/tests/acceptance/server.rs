@@ -1,0 +1,258 @@
+//! A fresh app on a free port, and a small client that reads answers the way the cases talk about them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use linchpin::axum::body::Bytes;
+use linchpin::axum::http::{HeaderMap, Request};
+use linchpin::prelude::*;
+use linchpin_auth::{Argon2Cost, Auth, Clock, Env, FakeClock};
+use serde_json::{Value as Json, json};
+
+use crate::testbed::{NOTES, TestBed};
+
+pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
+pub const GOOD: &str = "violet-otter-91-lamp";
+
+/// Where an app of a case keeps its records. A second app on it finds those of the first, unless it is memory.
+pub struct Store {
+    url: String,
+    clock: Arc<FakeClock>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Store {
+    pub fn memory() -> Self {
+        Self::at("memory:".to_owned(), None)
+    }
+
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::at(format!("sqlite:{}", folder.path().join("test.db").display()), Some(folder))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub fn postgres() -> Self {
+        Self::at(crate::postgres_server::fresh_url(), None)
+    }
+
+    fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
+        let now = Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
+        Self { url, clock: Arc::new(FakeClock::at(now)), _folder: folder }
+    }
+
+    /// Whether a second app finds what the first one stored.
+    pub fn keeps(&self) -> bool {
+        self.url != "memory:"
+    }
+
+    /// An app with the plugin as it is by default, but for the cost of a password.
+    pub async fn app(&self) -> Server {
+        self.app_with(|auth| auth).await
+    }
+
+    /// An app with the plugin changed.
+    pub async fn app_with(&self, change: impl FnOnce(Auth) -> Auth) -> Server {
+        self.try_app(change).await.unwrap()
+    }
+
+    /// The same, which may fail to start.
+    pub async fn try_app(&self, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
+        self.try_app_in(linchpin::Environment::Development, change).await
+    }
+
+    pub async fn try_app_in(&self, environment: linchpin::Environment, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
+        let auth = Auth::new().roles(["admin", "member"]).default_role("member").configure(|config| {
+            config.auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+        });
+        let env = Env { clock: self.clock.clone(), ..Env::system() };
+        let reading = Arc::clone(&self.clock);
+        let config = Config::new().signing_secret(SECRET).port(0).database(self.url.as_str()).environment(environment);
+        let app = App::new(config)
+            .plugin(change(auth.env(env)))
+            .plugin(TestBed { clock: Arc::clone(&self.clock) })
+            .package(&NOTES)
+            .clock(move || reading.now());
+        let running = app.start().await?;
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock) })
+    }
+}
+
+/// A running app.
+pub struct Server {
+    address: SocketAddr,
+    client: Client<HttpConnector, Full<Bytes>>,
+    running: linchpin::Running,
+    clock: Arc<FakeClock>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Who is signed in.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    pub id: String,
+    pub token: String,
+    pub refresh: String,
+}
+
+impl Server {
+    pub async fn stop(self) {
+        self.running.stop().await.unwrap();
+    }
+
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub fn now_seconds(&self) -> i64 {
+        self.clock.now().millis().div_euclid(1000)
+    }
+
+    pub async fn advance(&self, seconds: i64) {
+        let reply = self.post("/__test/clock", json!({ "advanceSeconds": seconds })).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+
+    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let reply = Reply { status: parts.status.as_u16(), headers: parts.headers, body };
+        reply.is_well_formed(path);
+        reply
+    }
+
+    pub async fn post(&self, path: &str, body: Json) -> Reply {
+        self.raw("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
+    /// With an access token.
+    pub async fn with(&self, token: &str, method: &str, path: &str, body: Option<Json>) -> Reply {
+        let bearer = format!("Bearer {token}");
+        let mut headers = vec![("authorization", bearer.as_str())];
+        if body.is_some() {
+            headers.push(("content-type", "application/json"));
+        }
+        self.raw(method, path, &headers, &body.map(|body| body.to_string()).unwrap_or_default()).await
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Reply {
+        self.with(token, "GET", path, None).await
+    }
+
+    pub async fn me(&self, token: &str) -> Reply {
+        self.get(token, "/auth/me").await
+    }
+
+    pub async fn register(&self, email: &str) -> SignedIn {
+        let reply = self.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        reply.signed_in()
+    }
+
+    pub async fn login(&self, email: &str) -> SignedIn {
+        let reply = self.post("/auth/login", json!({ "email": email, "password": GOOD })).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.signed_in()
+    }
+
+    /// Changes an account as the app itself.
+    pub async fn change(&self, id: &str, change: Json) {
+        let reply = self.post(&format!("/__test/users/{id}"), change).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+}
+
+impl Reply {
+    pub fn json(&self) -> Json {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?}"))
+    }
+
+    pub fn text(&self, member: &str) -> String {
+        self.json()[member].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub fn header(&self, name: &str) -> String {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+    }
+
+    pub fn signed_in(&self) -> SignedIn {
+        SignedIn { id: self.text("userId"), token: self.text("token"), refresh: self.text("refreshToken") }
+    }
+
+    /// Status and code of a refusal.
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.text("code").as_str()), (status, code), "{self:?}");
+        assert_eq!(self.headers.contains_key("www-authenticate"), code == "unauthorized", "{self:?}");
+    }
+
+    /// 400 with this detail.
+    #[track_caller]
+    pub fn problem(&self, code: &str, path: &str) {
+        self.refused(400, "validation_failed");
+        let details = self.json()["details"].as_array().cloned().unwrap_or_default();
+        assert!(details.iter().any(|d| d["code"] == code && d["path"] == path), "no {code} at {path} in {self:?}");
+    }
+
+    /// The `Set-Cookie` of a name.
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        let begins = format!("{name}=");
+        self.headers.get_all("set-cookie").iter().filter_map(|v| v.to_str().ok()).find(|v| v.starts_with(&begins)).map(str::to_owned)
+    }
+
+    /// What a browser would send back of it.
+    pub fn cookie_value(&self, name: &str) -> String {
+        let set = self.cookie(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        set[name.len() + 1..].split(';').next().unwrap_or_default().to_owned()
+    }
+
+    /// What holds of every answer.
+    fn is_well_formed(&self, path: &str) {
+        assert!(self.status < 500, "{self:?}");
+        assert!(!self.header("x-request-id").is_empty(), "{self:?}");
+        if self.status >= 400 {
+            let body = self.json();
+            assert!(body["error"].is_string() && body["code"].is_string(), "{self:?}");
+            assert_eq!(body["requestId"], self.header("x-request-id"));
+        }
+        if path.starts_with("/auth/") && !matches!(self.status, 404 | 405) {
+            assert_eq!(
+                (self.header("cache-control").as_str(), self.header("referrer-policy").as_str()),
+                ("no-store", "no-referrer"),
+                "{self:?}"
+            );
+        }
+    }
+}
+
+/// The claims of a token, unverified.
+pub fn claims(token: &str) -> Json {
+    part(token, 1)
+}
+
+/// The header of a token.
+pub fn header(token: &str) -> Json {
+    part(token, 0)
+}
+
+fn part(token: &str, at: usize) -> Json {
+    use base64::Engine;
+    let text = token.split('.').nth(at).unwrap();
+    serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
+}

@@ -1,0 +1,153 @@
+//! AUTH-21 to AUTH-27: sessions, and what ends them.
+
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{GOOD, Store, claims};
+
+cases!(auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once);
+
+async fn auth_21(store: Store) {
+    let app = store.app().await;
+    let first = app.register("ada@example.test").await;
+    app.advance(60).await;
+    let second = app.login("ada@example.test").await;
+    let list = app.get(&second.token, "/auth/sessions").await.json()["sessions"].as_array().cloned().unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!(list.iter().map(|s| s["current"] == true).collect::<Vec<_>>(), [true, false], "the latest active first");
+    for session in &list {
+        for time in ["createdAt", "lastActiveAt", "expiresAt"] {
+            let text = session[time].as_str().unwrap();
+            assert!(text.len() == 24 && text.ends_with('Z') && linchpin::Timestamp::parse(text).is_ok(), "{time} {text}");
+        }
+        assert_eq!((&session["ipAddress"], &session["isActive"], &session["amr"]), (&json!("127.0.0.1"), &json!(true), &json!(["pwd"])));
+    }
+    let text = json!(list).to_string();
+    for token in [&first.token, &second.token] {
+        assert!(!text.contains(claims(token)["sid"].as_str().unwrap()), "{text}");
+    }
+    // A handle authenticates nothing.
+    app.me(list[0]["sessionId"].as_str().unwrap()).await.refused(401, "unauthorized");
+}
+
+async fn auth_22(store: Store) {
+    let app = store.app().await;
+    let (own, other) = (app.register("ada@example.test").await, app.login("ada@example.test").await);
+    let eve = app.register("eve@example.test").await;
+    let handle = async |token: &str| {
+        let list = app.get(token, "/auth/sessions").await.json()["sessions"].as_array().cloned().unwrap();
+        list.iter().find(|s| s["current"] == true).unwrap()["sessionId"].as_str().unwrap().to_owned()
+    };
+    let (of_other, of_eve) = (handle(&other.token).await, handle(&eve.token).await);
+    let delete = async |id: &str| app.with(&own.token, "DELETE", &format!("/auth/sessions/{id}"), None).await;
+    delete(&of_eve).await.refused(404, "not_found");
+    delete("unknown").await.refused(404, "not_found");
+    assert_eq!(app.me(&eve.token).await.status, 200);
+    assert_eq!(delete(&of_other).await.json(), json!({ "ok": true }));
+    app.me(&other.token).await.refused(401, "unauthorized");
+    assert_eq!(app.me(&own.token).await.status, 200);
+    delete(&of_other).await.refused(404, "not_found");
+    let current = handle(&own.token).await;
+    assert_eq!(delete(&current).await.status, 200);
+    app.me(&own.token).await.refused(401, "unauthorized");
+}
+
+async fn auth_23(store: Store) {
+    let app = store.app().await;
+    let own = app.register("ada@example.test").await;
+    for (method, path) in [("POST", "/auth/sessions/revoke-others"), ("DELETE", "/auth/sessions")] {
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            others.push(app.login("ada@example.test").await);
+        }
+        assert_eq!(app.with(&own.token, method, path, None).await.json(), json!({ "ok": true, "revoked": 3 }));
+        for other in others {
+            app.me(&other.token).await.refused(401, "unauthorized");
+        }
+        let list = app.get(&own.token, "/auth/sessions").await.json();
+        assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
+    }
+}
+
+async fn auth_24(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.session.max_per_user = 3)).await;
+    let first = app.register("ada@example.test").await;
+    let mut signed = vec![first];
+    for _ in 0..4 {
+        app.advance(1).await;
+        signed.push(app.login("ada@example.test").await);
+    }
+    let mut alive = Vec::new();
+    for one in &signed {
+        alive.push(app.me(&one.token).await.status == 200);
+    }
+    assert_eq!(alive, [false, false, true, true, true]);
+    app.advance(1).await;
+    let raced = futures_util::future::join_all((0..5).map(|_| app.login("ada@example.test"))).await;
+    let mut live = 0;
+    for one in &raced {
+        live += usize::from(app.me(&one.token).await.status == 200);
+    }
+    for one in &signed {
+        app.me(&one.token).await.refused(401, "unauthorized");
+    }
+    assert_eq!(live, 3);
+}
+
+async fn auth_25(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.session.idle_seconds = 60)).await;
+    let ada = app.register("ada@example.test").await;
+    for _ in 0..2 {
+        app.advance(50).await;
+        assert_eq!(app.me(&ada.token).await.status, 200);
+    }
+    app.advance(100).await;
+    app.me(&ada.token).await.refused(401, "unauthorized");
+}
+
+async fn auth_26(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    assert_eq!(app.me(&ada.token).await.status, 200);
+    app.change(&ada.id, json!({ "suspended": true })).await;
+    app.me(&ada.token).await.refused(401, "unauthorized");
+    let login = |password: &str| app.post("/auth/login", json!({ "email": "ada@example.test", "password": password }));
+    login(GOOD).await.refused(403, "account_suspended");
+    login("wrong-otter-91-lamp").await.refused(401, "invalid_credentials");
+    app.change(&ada.id, json!({ "suspended": false })).await;
+    assert_eq!(login(GOOD).await.status, 200);
+    app.me(&ada.token).await.refused(401, "unauthorized");
+}
+
+async fn auth_27(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");
+    app.get(&ada.token, "/notes").await.refused(403, "forbidden");
+    app.change(&ada.id, json!({ "roles": ["admin"] })).await;
+    assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200);
+    assert_eq!(app.get(&ada.token, "/notes").await.status, 200);
+    app.change(&ada.id, json!({ "roles": [] })).await;
+    app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");
+    app.raw("GET", "/notes", &[], "").await.refused(401, "unauthorized");
+}
+
+/// Under load no request that begins after the answer to a logout is let through.
+async fn sessions_end_at_once(store: Store) {
+    let app = store.app().await;
+    app.register("ada@example.test").await;
+    for _ in 0..5 {
+        let one = app.login("ada@example.test").await;
+        let asked = |_| async {
+            app.me(&one.token).await;
+        };
+        let ((), after) = tokio::join!(async { drop(futures_util::future::join_all((0..20).map(asked)).await) }, async {
+            assert_eq!(app.with(&one.token, "POST", "/auth/logout", None).await.status, 200);
+            futures_util::future::join_all((0..10).map(|_| app.me(&one.token))).await
+        });
+        for reply in after {
+            reply.refused(401, "unauthorized");
+        }
+        app.me(&one.token).await.refused(401, "unauthorized");
+    }
+}
