@@ -10,7 +10,8 @@ mod peers;
 mod postgres;
 
 /// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
-const FEATURES: [&str; 2] = ["--features", "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util"];
+const FEATURES: [&str; 2] =
+    ["--features", "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,quickstart/postgres,tasks/postgres,shop/postgres"];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search

@@ -16,7 +16,12 @@ const SOURCES: [&str; 5] = [
     "examples/shop/src/main.rs",
 ];
 /// The commands of `sh` blocks; the session's test does what they do.
-const COMMANDS: [&str; 2] = ["cargo run -p quickstart", "cargo run -q -p quickstart -- token --sub alice"];
+const COMMANDS: [&str; 4] = [
+    "cargo run -p quickstart",
+    "cargo run -q -p quickstart -- token --sub alice",
+    "export LINCHPIN_DATABASE_URL=postgres://user@localhost/blog",
+    "cargo run -p quickstart --features postgres",
+];
 
 #[test]
 fn snippets_are_compiled_code() {
@@ -86,9 +91,20 @@ fn links_lead_somewhere() {
 fn the_session_goes_as_shown() {
     let readme = blocks(&read("README.md"));
     let commands = readme.iter().filter(|b| b.kind == "sh").flat_map(|b| b.text.lines());
-    assert!(commands.eq(COMMANDS), "the README starts the application and mints a token");
+    assert!(commands.eq(COMMANDS), "the README starts the application, mints a token, and starts it on another database");
+    session(&[]);
+}
+
+/// The same session on the other database.
+#[cfg(feature = "postgres")]
+#[test]
+fn the_session_goes_as_shown_on_postgres() {
+    session(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]);
+}
+
+fn session(variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(BINARY, folder.path());
+    let server = Server::start_with(BINARY, folder.path(), variables);
     let differences = differences("README.md", "quickstart", BINARY, &server, folder.path());
     assert!(differences.is_empty(), "README.md does not show what these print:\n{differences}");
 }

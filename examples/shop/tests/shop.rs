@@ -86,3 +86,9 @@ fn shop(app: &Seeded) {
 fn the_readme_is_true() {
     start(&[]).check_readme("shop");
 }
+
+#[cfg(feature = "postgres")]
+#[test]
+fn the_readme_is_true_on_postgres() {
+    start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]).check_readme("shop");
+}

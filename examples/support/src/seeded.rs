@@ -33,7 +33,11 @@ impl Seeded {
     pub fn check_readme(&self, package: &str) {
         let readme = format!("examples/{package}/README.md");
         let start: Vec<_> = blocks(&read(&readme)).into_iter().filter(|b| b.kind == "sh").map(|b| b.text).collect();
-        let postgres = format!("LINCHPIN_DATABASE_URL=postgres://user@localhost/{package} cargo run -p {package} --features postgres\n");
+        // The same commands with another database: `Seeded` runs them.
+        let postgres = format!(
+            "export LINCHPIN_DATABASE_URL=postgres://user@localhost/{package}\ncargo run -p {package} --features postgres -- seed\n\
+             cargo run -p {package} --features postgres\n"
+        );
         assert_eq!(start, [format!("cargo run -p {package} -- seed\ncargo run -p {package}\n"), postgres]);
         for link in crate::markdown::links(&read(&readme)) {
             assert!(root().join("examples").join(package).join(&link).exists(), "{readme}: {link} leads nowhere");

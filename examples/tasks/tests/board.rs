@@ -75,6 +75,12 @@ fn the_readme_is_true() {
     start(&[]).check_readme("tasks");
 }
 
+#[cfg(feature = "postgres")]
+#[test]
+fn the_readme_is_true_on_postgres() {
+    start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]).check_readme("tasks");
+}
+
 #[test]
 fn the_readme_shows_the_graph() {
     let folder = tempfile::tempdir().expect("a folder");

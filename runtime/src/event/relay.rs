@@ -25,9 +25,11 @@ const POLL: Duration = Duration::from_millis(250);
 const NOTE: Duration = Duration::from_millis(200);
 /// Events that may be delivered without a note.
 const UNNOTED: usize = 5_000;
-/// The first pause after a failure, and the longest.
+/// The first pause after a failure, and the longest: after those of the store everybody waits for it, and one look costs little;
+/// a consumer that fails may be busy.
 const FIRST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_mins(1);
+const LONGEST_OF_STORE: Duration = Duration::from_secs(1);
+const LONGEST_OF_CONSUMER: Duration = Duration::from_secs(15);
 /// How long stopping waits for what is still to be delivered.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Delivered events removed at a time, and how often that is looked at.
@@ -131,8 +133,12 @@ impl Delivery {
                         () = tokio::time::sleep(POLL) => {}
                     }
                 }
-                Err(error) => {
-                    let pause = pause(failures);
+                Err(failed) => {
+                    let (longest, error, of_store) = match failed {
+                        Failed::Store(error) => (LONGEST_OF_STORE, error, true),
+                        Failed::Consumer(error) => (LONGEST_OF_CONSUMER, error, false),
+                    };
+                    let pause = pause(failures, longest);
                     failures += 1;
                     tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "events were not delivered and will be offered again");
                     if *self.stopped.borrow() {
@@ -142,6 +148,8 @@ impl Delivery {
                     }
                     tokio::select! {
                         _ = self.stopped.changed() => {}
+                        // Whoever has written events has found the store to be there.
+                        _ = self.woken.changed(), if of_store => {}
                         () = tokio::time::sleep(pause) => {}
                     }
                 }
@@ -150,9 +158,9 @@ impl Delivery {
     }
 
     /// Delivers one batch; whether there may be more.
-    async fn step(&mut self) -> Result<bool> {
-        let outbox = outbox(&self.store)?;
-        let batch = outbox.waiting(&self.consumer.name, &self.given, BATCH).await?;
+    async fn step(&mut self) -> Result<bool, Failed> {
+        let outbox = outbox(&self.store).map_err(Failed::Store)?;
+        let batch = outbox.waiting(&self.consumer.name, &self.given, BATCH).await.map_err(Failed::Store)?;
         let more = batch.len() == BATCH;
         let mut events = Vec::with_capacity(batch.len());
         let mut places = Vec::with_capacity(batch.len());
@@ -174,12 +182,12 @@ impl Delivery {
             }
         }
         if !events.is_empty() {
-            self.publish(&events).await?;
+            self.publish(&events).await.map_err(Failed::Consumer)?;
         }
         self.given.extend(places);
         let stopping = !more && *self.stopped.borrow();
         if stopping || self.noted.elapsed() >= NOTE || self.given.len() >= UNNOTED {
-            self.note().await?;
+            self.note().await.map_err(Failed::Store)?;
         }
         Ok(more)
     }
@@ -200,6 +208,12 @@ impl Delivery {
     }
 }
 
+/// Who could not do its part.
+enum Failed {
+    Store(Error),
+    Consumer(Error),
+}
+
 fn outbox(store: &Arc<dyn Store>) -> Result<&dyn Outbox> {
     store.outbox().ok_or_else(|| Error::internal("the store has no outbox"))
 }
@@ -209,8 +223,8 @@ fn cause(error: &Error) -> String {
 }
 
 /// The pause after so many failures in a row: doubled each time, and a fifth more or less so that consumers do not retry as one.
-fn pause(failures: u32) -> Duration {
-    let whole = FIRST.saturating_mul(1 << failures.min(16)).min(LONGEST);
+fn pause(failures: u32, longest: Duration) -> Duration {
+    let whole = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
     // The last bytes of a fresh uuid are random enough for this.
     let random = f64::from(uuid::Uuid::new_v4().as_bytes()[15]) / 255.0;
     whole.mul_f64(0.8 + 0.4 * random)
@@ -244,18 +258,5 @@ async fn prune(names: Vec<String>, store: Arc<dyn Store>, clock: Clock, keep: Du
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_up_to_a_minute_and_are_spread() {
-        for (failures, whole) in [(0, 250), (1, 500), (4, 4000), (8, 60_000), (u32::MAX, 60_000)] {
-            for _ in 0..50 {
-                let millis = pause(failures).as_millis();
-                assert!((whole * 8 / 10..=whole * 12 / 10).contains(&millis), "{failures}: {millis}");
-            }
-        }
-        let some: std::collections::BTreeSet<u128> = (0..50).map(|_| pause(3).as_millis()).collect();
-        assert!(some.len() > 10, "{some:?}");
-    }
-}
+#[path = "relay_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
+use linchpin::Adapters;
 use linchpin::http::HttpService;
 use linchpin::store::Store;
 use serde_json::{Value as Json, json};
@@ -22,18 +23,24 @@ use super::side::app;
 type Reply = (u16, Json);
 
 #[derive(Clone)]
-struct App(HttpService);
+struct App(HttpService, Adapters);
 
 impl App {
     async fn on(store: &Arc<dyn Store>) -> Self {
         let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis();
-        Self(app(store, &Arc::new(AtomicI64::new(now))).await.1)
+        let (adapters, service) = app(store, &Arc::new(AtomicI64::new(now))).await;
+        Self(service, adapters)
     }
 
     async fn call(&self, method: &str, path: &str, version: Option<i64>, body: Json) -> Reply {
+        let tag = version.map(|version| ("if-match", format!("\"{version}\"")));
+        self.call_with(method, path, tag, body).await
+    }
+
+    async fn call_with(&self, method: &str, path: &str, header: Option<(&str, String)>, body: Json) -> Reply {
         let mut request = Request::builder().method(method).uri(path).header("x-actor", 1);
-        if let Some(version) = version {
-            request = request.header("if-match", format!("\"{version}\""));
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = request.header("content-type", "application/json").body(body).unwrap();
@@ -65,12 +72,30 @@ impl App {
         version: Option<i64>,
         body: impl Fn(usize) -> Json,
     ) -> Vec<Reply> {
+        let tag = version.map(|version| ("if-match", format!("\"{version}\"")));
+        self.at_once_with(callers, method, path, tag, body).await
+    }
+
+    /// The same call under the same idempotency key.
+    async fn at_once_under(&self, callers: usize, method: &'static str, path: &str, key: &str, body: &Json) -> Vec<Reply> {
+        self.at_once_with(callers, method, path, Some(("idempotency-key", key.to_owned())), |_| body.clone()).await
+    }
+
+    async fn at_once_with(
+        &self,
+        callers: usize,
+        method: &'static str,
+        path: &str,
+        header: Option<(&'static str, String)>,
+        body: impl Fn(usize) -> Json,
+    ) -> Vec<Reply> {
         let barrier = Arc::new(Barrier::new(callers));
         let calls = (0..callers).map(|n| {
             let (app, barrier, path, body) = (self.clone(), Arc::clone(&barrier), path.to_owned(), body(n));
+            let header = header.clone();
             tokio::spawn(async move {
                 barrier.wait().await;
-                app.call(method, &path, version, body).await
+                app.call_with(method, &path, header, body).await
             })
         });
         let calls: Vec<_> = calls.collect();
@@ -232,6 +257,76 @@ async fn different_fields_survive(app: App) {
     }
 }
 
+/// The same call under one idempotency key: one effect; whoever comes while it runs is told so, whoever comes later gets its answer.
+async fn idempotent(app: App) {
+    for (round, callers) in rounds() {
+        let key = format!("key-{round}");
+        let body = json!({"number": format!("n{round}"), "amount": 1});
+        let replies = app.at_once_under(callers, "POST", "/orders", &key, &body).await;
+        let made: BTreeSet<String> = replies.iter().filter(|(status, _)| *status == 201).map(|(_, body)| body.to_string()).collect();
+        assert_eq!(made.len(), 1, "one answer: {replies:?}");
+        for (status, body) in replies.iter().filter(|(status, _)| *status != 201) {
+            assert_eq!((*status, body["code"].as_str()), (409, Some("idempotency_in_progress")), "{body}");
+        }
+        // Afterwards the answer is there for all.
+        let again = app.at_once_under(2, "POST", "/orders", &key, &body).await;
+        assert!(again.iter().all(|(status, body)| *status == 201 && made.contains(&body.to_string())), "{again:?}");
+        assert_eq!(app.get(&format!("/orders?number=n{round}")).await["items"].as_array().unwrap().len(), 1);
+    }
+}
+
+async fn restore(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/projects", json!({"id": format!("p{round}")})).await;
+        assert_eq!(app.call("DELETE", &path, None, Json::Null).await.0, 204);
+        let replies = app.at_once(callers, "POST", &format!("{path}/revive"), None, |_| Json::Null).await;
+        let winner = one_winner(&replies, 200, (404, "not_found"));
+        assert_eq!(app.get(&path).await, winner);
+    }
+}
+
+/// Two at a time to each, none to two, until all is handed out.
+async fn claim(app: App) {
+    let jobs = app.1.get::<super::related::Job>().unwrap();
+    let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
+    for (round, callers) in rounds() {
+        let there = 2 * (1 + round % 10);
+        for n in 0..there {
+            let id = (round * 1000 + n).to_string();
+            app.birth("/jobs", json!({"id": id, "rank": 1, "dueAt": "2026-01-01T00:00:00Z"})).await;
+        }
+        let barrier = Arc::new(Barrier::new(callers));
+        let calls: Vec<_> = (0..callers)
+            .map(|n| {
+                let (jobs, barrier) = (jobs.clone(), Arc::clone(&barrier));
+                tokio::spawn(async move {
+                    barrier.wait().await;
+                    jobs.claim(&linchpin::Cx::system("a worker").at(now), format!("w{n}")).await.unwrap()
+                })
+            })
+            .collect();
+        let mut taken = Vec::new();
+        for call in calls {
+            let got = call.await.unwrap();
+            assert!(got.len() <= 2, "{got:?}");
+            taken.extend(got.into_iter().map(|job| job.id));
+        }
+        let distinct: BTreeSet<i64> = taken.iter().copied().collect();
+        assert_eq!((taken.len(), distinct.len()), (there, there), "{taken:?}");
+    }
+}
+
+/// A change that asks for a state, and takes the record out of it.
+async fn field_update(app: App) {
+    for (round, callers) in rounds() {
+        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let body = |n: usize| json!({"slug": format!("s{round}-{n}"), "state": "live"});
+        let replies = app.at_once(callers, "PATCH", &format!("{path}/decide"), None, body).await;
+        let winner = one_winner(&replies, 200, (404, "not_found"));
+        assert_eq!(app.get(&path).await, winner);
+    }
+}
+
 /// A walk sees every record that stays, once and in order, whatever comes and goes meanwhile, the last record of a page included.
 async fn walk(app: App) {
     let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
@@ -326,5 +421,9 @@ races!(
     create,
     version,
     different_fields_survive,
+    field_update,
+    idempotent,
+    restore,
+    claim,
     walk,
 );
