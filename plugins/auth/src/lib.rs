@@ -49,3 +49,8 @@ pub use secret::SecretText;
 pub use service::{Account, AuthService};
 pub use sms::{E164, SmsProvider};
 pub use totp::TotpAlgorithm;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

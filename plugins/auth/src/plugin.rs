@@ -122,6 +122,10 @@ impl Plugin for Auth {
         PLUGIN
     }
 
+    fn variables(&self) -> &[&str] {
+        &crate::config::VARIABLES
+    }
+
     fn packages(&self) -> &[&'static Package] {
         static PACKAGES: [&Package; 1] = [&ENTITIES];
         &PACKAGES

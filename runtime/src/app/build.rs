@@ -148,6 +148,7 @@ impl App {
     #[must_use]
     pub fn plugin(mut self, plugin: impl Plugin) -> Self {
         self.packages.extend_from_slice(plugin.packages());
+        self.config.leave(plugin.variables());
         self.plugins.push(Box::new(plugin));
         self
     }

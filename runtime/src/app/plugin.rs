@@ -56,6 +56,11 @@ pub trait Plugin: Send + Sync + 'static {
         &[]
     }
 
+    /// How the environment variables begin that it reads by itself: the app does not take them for mistakes.
+    fn variables(&self) -> &[&str] {
+        &[]
+    }
+
     /// The entities it brings; they are mounted and stored as those of the app's packages are.
     fn packages(&self) -> &[&'static Package] {
         &[]

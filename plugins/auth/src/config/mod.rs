@@ -18,6 +18,7 @@ use crate::password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier};
 use crate::secret::SecretText;
 
 pub(crate) use check::Checked;
+pub(crate) use reader::VARIABLES;
 
 /// All settings of the plugin; the table in its README says what each means. What is not set is as secure as it can be without
 /// knowing the app.

@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use linchpin::Problem;
 use serde_json::Value;
 
+/// How the variables of the plugin begin.
+pub(crate) const VARIABLES: [&str; 2] = ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"];
+
 /// What was written, key by key.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
@@ -31,7 +34,7 @@ impl Written {
 
     /// The environment's variables of the plugin.
     pub(crate) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let ours = |(name, _): &(String, String)| ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"].iter().any(|p| name.starts_with(p));
+        let ours = |(name, _): &(String, String)| VARIABLES.iter().any(|p| name.starts_with(p));
         Self { variables: variables.into_iter().filter(ours).collect(), ..Self::default() }
     }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{GOOD, Store};
 
-cases!(auth_75, auth_81, auth_85_bearer, auth_86, transports);
+cases!(auth_75, auth_81, auth_85, auth_85_bearer, auth_86, transports);
 
 async fn auth_75(store: Store) {
     let app = store.app().await;
@@ -73,6 +73,27 @@ async fn auth_81(store: Store) {
     assert_eq!(app.raw("GET", "/auth/me", &both, "").await.text("id"), ada.id);
     let close = "a-token-of-a-program-of-32-characterz";
     assert_eq!(app.get(close, "/__test/actor").await.json()["kind"], "anonymous");
+}
+
+/// A guard by path stands before the policy of every route below it.
+async fn auth_85(store: Store) {
+    let app = store.guarded("/notes/{*rest}", linchpin::http::require_role(["member"])).await.unwrap();
+    let ada = app.register("ada@example.test").await;
+    let create = async |token: &str| app.with(token, "POST", "/notes", Some(json!({ "text": "hi" }))).await;
+    app.raw("POST", "/notes", &[("content-type", "application/json")], "{bad").await.refused(401, "unauthorized");
+    assert_eq!(create(&ada.token).await.status, 201);
+    app.get(&ada.token, "/notes").await.refused(403, "forbidden");
+    app.change(&ada.id, json!({ "roles": ["admin"] })).await;
+    create(&ada.token).await.refused(403, "forbidden");
+    app.get(&ada.token, "/notes").await.refused(403, "forbidden");
+    app.change(&ada.id, json!({ "roles": ["admin", "member"] })).await;
+    assert_eq!(app.get(&ada.token, "/notes").await.status, 200);
+    app.stop().await;
+    let error = match store.guarded("/nothing/{*rest}", linchpin::http::require_role(["member"])).await {
+        Ok(_) => panic!("the app started"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("/nothing/{*rest}"), "{error}");
 }
 
 /// The part of AUTH-85 that is about `auth = "bearer"`.

@@ -64,7 +64,21 @@ impl Store {
         self.try_app_in(linchpin::Environment::Development, change).await
     }
 
+    /// An app with a guard by path.
+    pub async fn guarded(&self, pattern: &str, guard: linchpin::http::RouteGuard) -> linchpin::Result<Server> {
+        self.start(linchpin::Environment::Development, |auth| auth, |app| app.guard(pattern, guard)).await
+    }
+
     pub async fn try_app_in(&self, environment: linchpin::Environment, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
+        self.start(environment, change, |app| app).await
+    }
+
+    async fn start(
+        &self,
+        environment: linchpin::Environment,
+        change: impl FnOnce(Auth) -> Auth,
+        more: impl FnOnce(App) -> App,
+    ) -> linchpin::Result<Server> {
         let auth = Auth::new().roles(["admin", "member"]).default_role("member").configure(|config| {
             config.auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
         });
@@ -76,7 +90,7 @@ impl Store {
             .plugin(TestBed { clock: Arc::clone(&self.clock) })
             .package(&NOTES)
             .clock(move || reading.now());
-        let running = app.start().await?;
+        let running = more(app).start().await?;
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock) })
     }

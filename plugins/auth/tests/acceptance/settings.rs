@@ -115,3 +115,22 @@ async fn described(store: Store) {
     }
     assert!(document["paths"].get("/auth/users").is_none() && document["components"]["schemas"].get("User").is_none());
 }
+
+/// App and plugin read one environment; each says what is wrong with its own part of it.
+#[tokio::test]
+async fn one_environment() {
+    let start = async |name: &str, value: &str| {
+        let variables = [("LINCHPIN_PORT", "0"), ("LINCHPIN_DATABASE_URL", "memory:"), ("LINCHPIN_SIGNING_SECRET", NEW), (name, value)];
+        let owned = || variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let auth = Auth::from_config(AuthConfig::from_vars(owned()));
+        linchpin::App::new(linchpin::Config::from_vars(owned()).unwrap()).plugin(auth).start().await
+    };
+    let running = start("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60").await.unwrap();
+    running.stop().await.unwrap();
+    for (name, value) in
+        [("LINCHPIN_AUTH_SESSION_IDLE", "60"), ("LINCHPIN_SECURITY_TRUST_PROXY", "everybody"), ("LINCHPIN_AUHT_MOUNT", "/a")]
+    {
+        let error = start(name, value).await.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(name) || error.contains("security.trustProxy"), "{name}: {error}");
+    }
+}

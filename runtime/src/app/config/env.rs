@@ -67,6 +67,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Leaves variables that begin like this to a plugin.
+    pub(in crate::app) fn leave(&mut self, prefixes: &[&str]) {
+        self.problems.retain(|problem| problem.code != "unknown" || !prefixes.iter().any(|prefix| problem.path.starts_with(prefix)));
+    }
+
     fn variable(&mut self, name: &str, value: &str) {
         let wrong = |message: &str| Problem::new(name, "invalid", format!("{message}, found `{value}`"));
         let problem = match name {
