@@ -30,8 +30,17 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
 
 /// Whether somebody else holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(code(error), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Whether the statement was told to end.
+pub(super) fn is_interrupted(error: &Error) -> bool {
+    code(error) == Some(ErrorCode::OperationInterrupted)
+}
+
+fn code(error: &Error) -> Option<ErrorCode> {
     let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<rusqlite::Error>());
-    cause.and_then(rusqlite::Error::sqlite_error_code).is_some_and(|c| matches!(c, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    cause.and_then(rusqlite::Error::sqlite_error_code)
 }
 
 /// The wire names in `UNIQUE constraint failed: posts.a, posts.b`.

@@ -22,6 +22,7 @@ mod row;
 mod schema;
 mod select;
 mod session;
+mod short;
 mod write;
 mod writer;
 

@@ -1,7 +1,7 @@
 //! Reads: inline, on a connection of the calling thread.
 //!
 //! A short read is shorter than a hop to another thread. What may look at any number of rows goes to the [`Pool`] instead, so
-//! that it cannot hold up the workers.
+//! that it cannot hold up the workers; it is [begun here](super::short) when it was short the last time.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::aggregate::Computed;
 use super::pool::Pool;
 use super::render::{Native, Runs};
 use super::row::SqliteRow;
-use super::{access, bind, error};
+use super::{access, bind, error, short};
 use crate::entity::EntityDesc;
 use crate::store::{Reply, Rows, Statement};
 use crate::{Error, Result, Value};
@@ -68,9 +68,24 @@ impl Readers {
         match inline {
             Ok(true) => Reply::Ready(self.with(|connection| read(connection, statement.entity, native, &args, rows)).flatten()),
             Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
-            Ok(false) => Reply::Later(Box::pin(Arc::clone(&self.pool).run(Arc::clone(statement), args, rows))),
+            Ok(false) if matches!(native.runs, Runs::Apart) && native.tries.due() => {
+                let begun = self.with(|connection| {
+                    let read = || read(connection, statement.entity, native, &args, rows.clone());
+                    short::attempt(connection, &native.tries, read)
+                });
+                match begun {
+                    Ok(Some(outcome)) => Reply::Ready(outcome),
+                    Ok(None) => self.apart(statement, args, rows),
+                    Err(error) => Reply::Ready(Err(error)),
+                }
+            }
+            Ok(false) => self.apart(statement, args, rows),
             Err(error) => Reply::Ready(Err(error)),
         }
+    }
+
+    fn apart<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        Reply::Later(Box::pin(Arc::clone(&self.pool).run(Arc::clone(statement), args, rows)))
     }
 
     pub(super) fn ping(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::access::{self, Reach};
 use super::aggregate;
+use super::short::Tries;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::Plan;
@@ -17,6 +18,8 @@ pub(super) struct Native {
     pub(super) counting: Option<Box<str>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
+    /// How runs apart went when they were begun on the caller's thread.
+    pub(super) tries: Tries,
     /// What the columns hold, when they are not those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
 }
@@ -32,7 +35,7 @@ pub(super) enum Runs {
     Limited(Source),
     /// On the caller's thread if the values in a slot are few: it looks at so many rows of each at most, or one.
     Keyed { values: usize, limit: Option<Source> },
-    /// On a thread for long reads.
+    /// On a thread for long reads, unless it turns out to be short.
     Apart,
 }
 
@@ -103,7 +106,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
     };
-    Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, columns: own })
+    Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
 }
 
 /// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.

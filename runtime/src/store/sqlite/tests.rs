@@ -127,7 +127,7 @@ async fn long_reads_wait_in_a_bounded_queue() {
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     store.run(&insert, thing("k", "s"), Rows::count()).await.expect("stored");
     // No index covers the title.
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let scan = scan(&store);
     let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
     let read = || {
         let (store, scan) = (Arc::clone(&store), Arc::clone(&scan));
@@ -155,6 +155,13 @@ async fn long_reads_wait_in_a_bounded_queue() {
     store.close().await;
 }
 
+/// A read without an index that is not begun on the caller's thread, though the table is small.
+fn scan(store: &SqliteStore) -> Arc<Statement> {
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    native(&scan).expect("of this store").tries.never();
+    scan
+}
+
 /// A read that would take minutes: every record joined with every other one, several times.
 fn endless() -> Arc<Statement> {
     let native = Native {
@@ -162,6 +169,7 @@ fn endless() -> Arc<Statement> {
         counting: None,
         binds: Box::default(),
         runs: Runs::Apart,
+        tries: super::short::Tries::default(),
         columns: None,
     };
     let plan = Plan::Exists { filter: Filter::TRUE };
@@ -180,7 +188,7 @@ async fn a_long_read_ends_with_its_caller() {
         let read = store.run(&endless, Vec::new(), Rows::count());
         assert!(tokio::time::timeout(Duration::from_millis(100), read).await.is_err(), "it ended by itself");
         // Its place is free again: the only one, so a read that was not stopped would have this one refused.
-        let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+        let scan = scan(&store);
         let found = store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await;
         assert_eq!(found.map(|r| r.count).ok(), Some(0));
     }
@@ -195,7 +203,7 @@ async fn one_caller_leaves_a_place_to_others() {
     let store = SqliteStore::open(options).expect("a fresh file opens");
     store.install(&[&THING]).await.expect("installed");
     let endless = endless();
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let scan = scan(&store);
     let of = |name: &str| {
         let mut rows = Rows::count();
         rows.caller = crate::Cx::actor(crate::Actor::user(name)).caller();
@@ -216,6 +224,45 @@ async fn one_caller_leaves_a_place_to_others() {
     while store.readers.pool.callers() > 0 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_of_few_records_is_read_inline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let read = || store.run(&scan, vec![Value::Text("no such".to_owned())], Rows::count());
+    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("inserted");
+    for _ in 0..3 {
+        assert!(matches!(read(), Reply::Ready(Ok(rows)) if rows.count == 0));
+    }
+    for some in 0..10 {
+        let some = some * 500..(some + 1) * 500;
+        let inserts: Vec<_> = some.map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+        for inserted in inserts {
+            inserted.await.expect("inserted");
+        }
+    }
+    // Given up, and answered all the same; not begun here for a while, and then once more.
+    let mut begun = Vec::new();
+    for n in 0..60 {
+        let tries = &native(&scan).expect("of this store").tries;
+        let before = tries.missed();
+        let reply = read();
+        assert!(matches!(reply, Reply::Later(_)), "{n}");
+        assert_eq!(reply.await.expect("rows").count, 0);
+        if tries.missed() > before {
+            begun.push(n);
+        }
+    }
+    assert_eq!(begun, [0, 17, 50]);
+    // Whatever was begun here has left the connection as it was.
+    let long = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
+    native(&long).expect("of this store").tries.never();
+    assert_eq!(store.run(&long, Vec::new(), Rows::count()).await.expect("rows").count, 5001);
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +300,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let scan = scan(&store);
     let text = |t: &str| vec![Value::Text(t.to_owned())];
     // Accepted and not yet done, with the store closed from two sides meanwhile.
     let writes: Vec<_> = (0..600).map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
