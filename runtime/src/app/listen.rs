@@ -169,6 +169,7 @@ pub(super) fn postgres(url: &str, config: &super::Config) -> Result<std::sync::A
     let mut options = crate::store::postgres::PostgresOptions::new(url);
     let named = config.postgres;
     options.readers = named.readers.unwrap_or(options.readers);
+    options.scans = named.scans.unwrap_or(options.scans);
     options.writers = named.writers.unwrap_or(options.writers);
     options.pool = named.pool.unwrap_or(options.pool);
     options.transactions = named.transactions.unwrap_or(options.transactions);

@@ -4,6 +4,8 @@
 //! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. Nothing above
 //! this module knows which store ran.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod access;
 mod capabilities;
 #[cfg(all(test, feature = "server"))]
 mod conformance;

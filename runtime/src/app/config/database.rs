@@ -35,8 +35,10 @@ impl std::fmt::Debug for DatabaseUrl {
 /// `stores.postgres`: how a server is used; what is not named is as the store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Postgres {
-    /// Connections for reads.
+    /// Connections for reads that an index covers.
     pub readers: Option<usize>,
+    /// Connections for reads that may take long.
+    pub scans: Option<usize>,
     /// Connections for writes.
     pub writers: Option<usize>,
     /// Most connections for conversations.

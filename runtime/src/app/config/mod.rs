@@ -28,8 +28,9 @@ const SECRET: &str = "security.signing.secret";
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or several, newest first, separated by commas, of at least 32 bytes | in development one is made and kept beside the database; required in production |
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`) or `memory:` | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
-/// | `LINCHPIN_POSTGRES_READERS` | connections for reads | 2 |
-/// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 4 |
+/// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
+/// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long | 4 |
+/// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 16 |
 /// | `LINCHPIN_POSTGRES_POOL` | most connections for conversations | 8 |
 /// | `LINCHPIN_POSTGRES_TRANSACTIONS` | transactions of this process at a time | 1 |
 /// | `LINCHPIN_POSTGRES_IN_FLIGHT` | reads, and as many writes, that may be under way; one more is refused with 503 | 1024 |
@@ -178,8 +179,8 @@ impl Config {
     /// `stores.postgres`: how a server is used.
     #[must_use]
     pub fn postgres(mut self, postgres: Postgres) -> Self {
-        let counts = [postgres.readers, postgres.writers, postgres.pool, postgres.transactions, postgres.in_flight];
-        let names = ["readers", "writers", "pool", "transactions", "in_flight"];
+        let counts = [postgres.readers, postgres.scans, postgres.writers, postgres.pool, postgres.transactions, postgres.in_flight];
+        let names = ["readers", "scans", "writers", "pool", "transactions", "in_flight"];
         for (name, _) in names.iter().zip(counts).filter(|(_, n)| n.is_some_and(|n| !(1..=COUNT).contains(&n))) {
             self.problems.push(Problem::new(format!("stores.postgres.{name}"), "invalid", format!("must be from 1 to {COUNT}")));
         }

@@ -51,6 +51,8 @@ use crate::{Error, Result, Value};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much longer than the server's own limit an answer is waited for.
 const GRACE: Duration = Duration::from_secs(5);
+/// Rows that are still read among other statements on one connection.
+const AMONG: i64 = 500;
 /// How often a statement is run again that the server undid in favour of another one.
 const REPEATS: usize = 3;
 
@@ -60,8 +62,10 @@ pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database`, with `sslmode` (`disable`, `prefer`, `require`, `verify-full`) and
     /// `sslrootcert` (a PEM file) among its parameters.
     pub url: String,
-    /// Connections for reads.
+    /// Connections for reads that an index covers; many share one, and answers come in turn.
     pub readers: usize,
+    /// Connections for reads that may take long.
+    pub scans: usize,
     /// Connections for writes, and as many for those that leave events: each of these is a transaction of its own.
     pub writers: usize,
     /// Most connections of the pool for conversations.
@@ -80,13 +84,15 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// 2 connections for reads, 4 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
+    /// 2 connections for reads, 4 for those that may take long, 16 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
     /// 30 s for a statement, 5 s to connect; durable.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             readers: 2,
-            writers: 4,
+            scans: 4,
+            // Each waits for the server's disk at its end, so there are as many commits at a time as connections.
+            writers: 16,
             pool: 8,
             transactions: 1,
             in_flight: 1024,
@@ -108,6 +114,7 @@ impl std::fmt::Debug for PostgresOptions {
 pub struct PostgresStore {
     connector: Arc<Connector>,
     reads: Lane,
+    scans: Lane,
     writes: Lane,
     sessions: Arc<Sessions>,
     /// For writes that leave events.
@@ -155,6 +162,7 @@ impl PostgresStore {
             .connect_lazy_with(connect);
         Ok(Self {
             reads: Lane::start(&connector, options.readers, options.in_flight),
+            scans: Lane::start(&connector, options.scans, options.in_flight),
             writes: Lane::start(&connector, options.writers, options.in_flight),
             sessions: Sessions::new(&connector, options.transactions.max(1)),
             recorded: Sessions::new(&connector, options.writers.max(1)),
@@ -173,7 +181,12 @@ impl PostgresStore {
 
     async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
         let reads = render::reads(statement);
-        let lane = if reads { &self.reads } else { &self.writes };
+        let lane = match reads {
+            true if Native::of(statement)?.span.within(AMONG, args)? => &self.reads,
+            // Whatever is behind a statement on its connection waits for it.
+            true => &self.scans,
+            false => &self.writes,
+        };
         let _admitted = lane.admit()?;
         if !reads && rows.is_recorded() {
             return self.record(statement, args, rows).await;
@@ -243,7 +256,7 @@ impl PostgresStore {
 
     async fn finish(&self) {
         let sessions = async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
-        tokio::join!(self.reads.close(PATIENCE), self.writes.close(PATIENCE), sessions, self.courier.close());
+        tokio::join!(self.reads.close(PATIENCE), self.scans.close(PATIENCE), self.writes.close(PATIENCE), sessions, self.courier.close());
         if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::lane::Live;
 use super::render::{self, Bind};
 use crate::entity::EntityDesc;
+use crate::store::access::Span;
 use crate::store::{Plan, Statement};
 use crate::{Error, Result, Value};
 
@@ -20,13 +21,15 @@ pub(super) struct Native {
     plain: Arc<Text>,
     decisive: Vec<usize>,
     others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
+    /// How many rows a read looks at.
+    pub(super) span: Span,
 }
 
 impl Native {
     pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
         let rendered = render::render(entity, plan, &[])?;
         let decisive = rendered.decisive.clone();
-        Ok(Self { plain: Arc::new(Text::new(rendered)), decisive, others: Mutex::new(Vec::new()) })
+        Ok(Self { plain: Arc::new(Text::new(rendered)), decisive, others: Mutex::new(Vec::new()), span: Span::of(entity, plan) })
     }
 
     /// The native form of a statement this store has prepared.

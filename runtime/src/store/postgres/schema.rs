@@ -206,16 +206,13 @@ fn shortened(name: String) -> String {
 /// Makes the function that folds case: the framework's own folding, as a table of characters.
 async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
     let body = folding_body();
-    let found: Option<String> =
-        sqlx::query_scalar("SELECT prosrc FROM pg_proc WHERE proname = $1 AND pronamespace = current_schema()::regnamespace")
-            .bind(FOLD)
-            .fetch_optional(&mut *connection)
-            .await?;
+    let text = "SELECT prosrc FROM pg_proc WHERE proname = $1 AND pronamespace = current_schema()::regnamespace AND NOT proisstrict";
+    let found: Option<String> = sqlx::query_scalar(text).bind(FOLD).fetch_optional(&mut *connection).await?;
     if found.as_deref() == Some(body) {
         return Ok(());
     }
-    let sql =
-        format!("CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS {}", literal(body));
+    // Not STRICT: then the server puts the body in place of the call, which is ten times as fast. Of a null it makes a null.
+    let sql = format!("CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {}", literal(body));
     execute(connection, &sql).await
 }
 

@@ -75,8 +75,16 @@ async fn a_full_lane_refuses_at_once() {
     let held = store.reads.admit().expect("a place");
     let refused = find().await.expect_err("full");
     assert_eq!((refused.code(), refused.retry_after_seconds()), (crate::Code::Unavailable, Some(1)));
+    // What may take long has connections of its own.
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let scan = || store.run(&scan, vec![Value::Text("no such".to_owned())], Rows::count());
+    scan().await.expect("a place apart");
     drop(held);
     find().await.expect("a place again");
+    let held = store.scans.admit().expect("a place");
+    assert_eq!(scan().await.map(|rows| rows.count).map_err(|e| e.code()), Err(crate::Code::Unavailable));
+    find().await.expect("a place apart");
+    drop(held);
     store.close().await;
 }
 

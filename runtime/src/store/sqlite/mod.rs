@@ -4,7 +4,6 @@
 //! that groups commits. The conversation lane is a small `sqlx` pool on the same file, for schema set-up, inspection and
 //! whatever is a conversation with the database.
 
-mod access;
 #[cfg(test)]
 mod access_tests;
 mod aggregate;

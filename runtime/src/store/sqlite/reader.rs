@@ -17,9 +17,9 @@ use super::aggregate::Computed;
 use super::pool::Pool;
 use super::render::{Native, Runs};
 use super::row::SqliteRow;
-use super::{access, bind, error, short};
+use super::{bind, error, short};
 use crate::entity::EntityDesc;
-use crate::store::{Reply, Rows, Statement};
+use crate::store::{Reply, Rows, Statement, access};
 use crate::{Error, Result, Value};
 
 /// Statements kept per connection.

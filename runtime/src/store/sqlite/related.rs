@@ -1,10 +1,10 @@
 //! The records of several values to SQL: one statement, whatever their number.
 
-use super::access::{self, Reach};
-use super::render::{Form, Renderer, Runs, quote};
+use super::render::{Form, Renderer, Runs, named, quote};
 use crate::Result;
 use crate::filter::{Filter, Source};
 use crate::store::Order;
+use crate::store::access::{self, Reach};
 
 impl Renderer {
     /// For each of the values in a slot, the first records that hold it in a field; and where the statement runs.
@@ -33,7 +33,7 @@ impl Renderer {
             );
             return Ok((sql, runs));
         };
-        let way = if let Reach::Page(way) = &reach { way.as_str() } else { "" };
+        let way = if let Reach::Page(way) = &reach { named(self.entity, way) } else { String::new() };
         let (key, limit) = (self.column(self.entity.primary)?, self.source(limit, Form::Plain)?);
         let first = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", self.order(order)?) };
         // A join with the first few of each value: what lies behind them is never read, however many there are.

@@ -1,11 +1,12 @@
 //! Plans to SQL text, once per statement.
 
-use super::access::{self, Reach};
 use super::aggregate;
+use super::schema::index_name;
 use super::short::Tries;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::Plan;
+use crate::store::access::{self, Reach, Way};
 use crate::store::layout::{self, StoredIndex};
 use crate::{Error, Result, Value};
 
@@ -72,7 +73,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let reach = access::reach(entity, filter, order, after.as_ref());
             let (way, runs) = match (reach, limit) {
                 (Reach::One, _) => (String::new(), Runs::Inline),
-                (Reach::Page(way), Some(limit)) => (way, Runs::Limited(limit.clone())),
+                (Reach::Page(way), Some(limit)) => (named(entity, &way), Runs::Limited(limit.clone())),
                 _ => (String::new(), Runs::Apart),
             };
             (r.select(&way, filter, order, after.as_ref(), limit.as_ref())?, None, runs)
@@ -85,7 +86,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[], None) {
                 Reach::One => (String::new(), Runs::Inline),
-                Reach::Page(way) => (way, Runs::Inline),
+                Reach::Page(way) => (named(entity, &way), Runs::Inline),
                 Reach::Scan => (String::new(), Runs::Apart),
             };
             (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
@@ -107,6 +108,18 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
     };
     Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
+}
+
+/// How a statement names a way into the table: `INDEXED BY ..`.
+///
+/// It is prescribed. SQLite would choose by statistics of the day somebody ran `ANALYZE`.
+pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
+    match (way, entity.primary_field().kind) {
+        (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index_name(entity, index))),
+        // The key is the row's number, and the table lies in its order.
+        (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
+        (Way::Key, _) => format!(" INDEXED BY {}", quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))),
+    }
 }
 
 /// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.

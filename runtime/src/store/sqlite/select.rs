@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::access::{Fact, conjuncts, settled, streams};
 use super::render::{Form, Renderer, quote};
 use crate::entity::Kind;
 use crate::filter::{Filter, Op, Source};
+use crate::store::access::{Fact, conjuncts, settled, streams};
 use crate::store::{After, Order};
 use crate::{Error, Result};
 

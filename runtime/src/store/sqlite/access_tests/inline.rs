@@ -1,7 +1,7 @@
 //! What runs on the caller's thread: it is short, it answers what the memory store does, and nothing that may scan is among it.
 
-use super::super::access::conjuncts;
 use super::*;
+use crate::store::access::conjuncts;
 
 /// A page of three takes some 200 steps; passing over this many records takes at least 3,000.
 const RECORDS: i64 = 1500;

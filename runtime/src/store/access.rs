@@ -1,15 +1,13 @@
 //! How far a read can reach: decided once per statement, from what is declared.
 //!
 //! A read that an index covers looks at no more rows than it answers, whatever the table holds, so it may run on the thread
-//! that asks. Everything else may scan and belongs on other threads. The tests hold each verdict against what SQLite really
-//! does with such a statement.
+//! that asks, or among others on one connection. Everything else may scan and belongs apart. The tests of the embedded store hold
+//! each verdict against what SQLite really does with such a statement.
 
-use super::render::quote;
-use super::schema::index_name;
-use crate::entity::{EntityDesc, Kind};
+use crate::entity::EntityDesc;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::layout::{self, StoredIndex};
-use crate::store::{After, Order};
+use crate::store::{After, Order, Plan};
 use crate::{Error, Result, Value};
 
 /// How many rows a read looks at.
@@ -17,12 +15,18 @@ use crate::{Error, Result, Value};
 pub(super) enum Reach {
     /// One at most.
     One,
-    /// As many as its limit says, by this way into the table: `INDEXED BY ..`.
-    ///
-    /// It is prescribed. SQLite would choose by statistics of the day somebody ran `ANALYZE`.
-    Page(String),
+    /// As many as its limit says, by this way into the table.
+    Page(Way),
     /// Perhaps all of them.
     Scan,
+}
+
+/// A way into a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The primary key.
+    Key,
+    Index(StoredIndex),
 }
 
 /// What a condition says about a field, where an index can use it.
@@ -150,26 +154,19 @@ struct Path {
     live: bool,
     /// Holds only records where this field is null.
     null: Option<usize>,
-    /// How a statement names it.
-    way: String,
+    way: Way,
 }
 
 /// The primary key, the uniques and the indexes of an entity.
 fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
-    let by = |name: &str| format!(" INDEXED BY {}", quote(name));
-    let way = match entity.primary_field().kind {
-        // The key is the row's number, and the table lies in its order.
-        Kind::Integer => " NOT INDEXED".to_owned(),
-        _ => by(&format!("sqlite_autoindex_{}_1", entity.storage_name)),
-    };
-    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, live: false, null: None, way };
+    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, live: false, null: None, way: Way::Key };
     let indexes = layout::indexes(entity).into_iter().map(move |index| Path {
-        // SQLite keeps nulls apart in a unique: there may be any number of them.
+        // Nulls are kept apart in a unique: there may be any number of them.
         distinct: !index.unique || index.keys.iter().all(|k| !entity.fields[k.field].optional),
         live: index.live,
         null: index.null,
-        way: by(&index_name(entity, &index)),
         keys: index.keys.iter().map(|k| (k.field, k.desc)).collect(),
+        way: Way::Index(index),
     });
     std::iter::once(primary).chain(indexes)
 }
@@ -216,6 +213,57 @@ impl Path {
             }
         }
         true
+    }
+}
+
+/// How many rows a read looks at, as far as its arguments say.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub(super) enum Span {
+    /// One.
+    One,
+    /// As many as its limit.
+    Limited(Source),
+    /// So many of each value in a slot.
+    Keyed { values: usize, limit: Option<Source> },
+    /// Perhaps all of them.
+    Any,
+}
+
+#[cfg(feature = "postgres")]
+impl Span {
+    pub(super) fn of(entity: &EntityDesc, plan: &Plan) -> Self {
+        match plan {
+            Plan::Select { filter, order, after, limit } => match (reach(entity, filter, order, after.as_ref()), limit) {
+                (Reach::One, _) => Self::One,
+                (Reach::Page(_), Some(limit)) => Self::Limited(limit.clone()),
+                _ => Self::Any,
+            },
+            Plan::Related { filter, field, values, order, limit } => {
+                match reach(entity, &filter.clone().and(Filter::eq_arg(*field, *values)), order, None) {
+                    Reach::Scan => Self::Any,
+                    Reach::One | Reach::Page(_) => Self::Keyed { values: *values, limit: limit.clone() },
+                }
+            }
+            Plan::Exists { filter } | Plan::Hold { filter } => match reach(entity, filter, &[], None) {
+                Reach::Scan => Self::Any,
+                Reach::One | Reach::Page(_) => Self::One,
+            },
+            Plan::Insert | Plan::Aggregate { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Self::Any,
+        }
+    }
+
+    /// Whether it is so many at most.
+    ///
+    /// # Errors
+    /// When an argument is missing.
+    pub(super) fn within(&self, most: i64, args: &[Value]) -> Result<bool> {
+        Ok(match self {
+            Self::One => true,
+            Self::Limited(limit) => rows(limit, args)? <= most,
+            Self::Keyed { values, limit } => keyed(*values, limit.as_ref(), args)? <= most,
+            Self::Any => false,
+        })
     }
 }
 
