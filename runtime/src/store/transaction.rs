@@ -22,6 +22,14 @@ pub trait Transaction: Send {
     /// # Errors
     /// `unavailable` when it could not be made to last; then nothing of it has happened.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+
+    /// Undoes it and waits until that is done: whoever is told that nothing has happened finds it so, and nothing held any more.
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()>
+    where
+        Self: 'static,
+    {
+        Box::pin(async move { drop(self) })
+    }
 }
 
 /// The transaction of a call context: begun by its first statement, on the store of that statement.
@@ -100,6 +108,8 @@ impl TxScope {
 
     /// Undoes everything.
     pub(crate) async fn rollback(&self) {
-        *self.state.lock().await = State::Ended;
+        if let State::Open(_, transaction) = std::mem::replace(&mut *self.state.lock().await, State::Ended) {
+            transaction.rollback().await;
+        }
     }
 }

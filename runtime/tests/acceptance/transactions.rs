@@ -38,9 +38,12 @@ pub struct Entry {
 #[operation(kind = "lookup", fields(number = param(number)), filter = (text.contains("É")), returns = "one")]
 pub const ACCENTED: Operation<Entry>;
 
-pub static BANK: Package = package!(name = "bank", entities = [entity(Account, [TAKE, GIVE]), entity(Entry, [ACCENTED])]);
+#[operation(kind = "consume", filter = (number == param(number)), returns = "boolean")]
+pub const TEAR: Operation<Entry>;
 
-cases!(&super::BANK => together, undone_together, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone);
+pub static BANK: Package = package!(name = "bank", entities = [entity(Account, [TAKE, GIVE]), entity(Entry, [ACCENTED, TEAR])]);
+
+cases!(&super::BANK => together, undone_together, undone_and_let_go, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone);
 
 struct Bank {
     accounts: AccountAdapter,
@@ -82,6 +85,24 @@ async fn together(s: &Server) {
     assert_eq!(made.await.unwrap().number, 1);
     assert_eq!((balance(s, "a").await, balance(s, "b").await), (99, 101));
     assert_eq!(s.walk("/entries").await.len(), 1);
+}
+
+// Whoever is told that nothing has happened finds nothing held either: a consume passes over what somebody else is writing to.
+async fn undone_and_let_go(s: &Server) {
+    let bank = bank(s);
+    for number in 0..20 {
+        let entry = EntryCreate { number, text: String::new() };
+        bank.entries.create(&bank.cx, entry).await.unwrap();
+        let failed: Result<()> = bank
+            .cx
+            .transaction(async |cx| {
+                assert!(bank.entries.tear(cx, number).await?);
+                Err(Error::not_found())
+            })
+            .await;
+        assert!(failed.is_err());
+        assert!(bank.entries.tear(&bank.cx, number).await.unwrap(), "{number}");
+    }
 }
 
 async fn undone_together(s: &Server) {

@@ -224,6 +224,18 @@ impl Transaction for Conversation {
             Ok(())
         })
     }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(live) = &self.live else { return };
+            let undone = tokio::time::timeout(self.sessions.connector.patience, live.client.batch_execute("ROLLBACK")).await;
+            match undone {
+                Ok(Ok(())) => self.keep(),
+                // The server undoes it when the connection ends.
+                Ok(Err(_)) | Err(_) => self.live = None,
+            }
+        })
+    }
 }
 
 impl Drop for Conversation {
