@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::config::{AuthConfig, Checked};
 use crate::entities::{Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter};
 use crate::env::Env;
+use crate::flow::Parts;
 use crate::hooks::{HookCx, Hooks};
 use crate::identity::address::counted_as;
 use crate::keys::derive::Ring;
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub(crate) sessions: SessionAdapter,
     pub(crate) audits: AuditAdapter,
     pub(crate) checks: Arc<Checks>,
+    pub(crate) parts: Parts,
     /// Programs with a token of their own.
     services: Vec<(crate::secret::SecretText, Arc<Actor>)>,
 }
@@ -133,6 +135,7 @@ impl Core {
             users,
             sessions,
             limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),
+            parts: Parts::new(&config, &ring, &env, &adapters)?,
             ring,
             signing,
             adapters,

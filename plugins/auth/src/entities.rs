@@ -5,6 +5,8 @@ use linchpin::prelude::*;
 use serde_json::Value as Json;
 
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
+use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
+use crate::outbox::entity::Outbox;
 
 /// An account.
 #[entity(
@@ -118,6 +120,24 @@ pub(crate) struct Audit {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
+/// A password that was used before.
+#[entity(namespace = "auth", unique(user_id, number), routes(disabled))]
+#[derive(Clone)]
+pub(crate) struct PasswordHistory {
+    #[field(primary, default = uuid)]
+    pub(crate) id: String,
+    #[field(immutable)]
+    pub(crate) user_id: String,
+    #[field(private)]
+    pub(crate) password_hash: String,
+    /// The version of the password: which one came before which.
+    pub(crate) number: i64,
+}
+
+/// The former passwords of a user.
+#[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
+pub(crate) const OF_OWNER: Operation<PasswordHistory>;
+
 /// The account of an identifier.
 #[operation(kind = "lookup", fields(identifier = param(identifier)), returns = "one", route(disabled))]
 pub(crate) const BY_IDENTIFIER: Operation<User>;
@@ -141,6 +161,9 @@ pub(crate) static ENTITIES: Package = package!(
         entity(User, [BY_IDENTIFIER, BY_EMAIL]),
         entity(Session, [BY_SID, OF_USER]),
         entity(Audit),
-        entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])
+        entity(PasswordHistory, [OF_OWNER]),
+        entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
+        entity(Outbox),
+        entity(OneTime, [REDEEM, TRY, SEND, GIVEN])
     ]
 );

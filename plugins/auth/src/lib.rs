@@ -15,6 +15,7 @@ mod identity;
 mod keys;
 mod limit;
 mod mail;
+mod onetime;
 mod otp;
 mod outbox;
 mod password;
@@ -32,8 +33,8 @@ mod testing;
 mod totp;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, PasswordSection, RateLimitSection, RefreshSection, SameSite, Security,
-    SessionSection, StepUpSection, Transport,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, MagicLinkSection, OnPasswordChange, PasswordSection, RateLimitSection,
+    RefreshSection, ResetSection, SameSite, Security, SessionSection, StepUpSection, Transport, VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]

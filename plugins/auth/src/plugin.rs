@@ -10,9 +10,11 @@ use crate::config::{AuthConfig, Checked, RefreshSection, Transport};
 use crate::core::Core;
 use crate::entities::ENTITIES;
 use crate::env::{Clock, Env};
+use crate::flow::Courier;
 use crate::guards;
 use crate::hooks::AuthHooks;
 use crate::identity::PrimaryField;
+use crate::outbox::Worker;
 use crate::resolver::Resolver;
 use crate::routes::{self, PLUGIN, Place};
 use crate::service::AuthService;
@@ -32,6 +34,8 @@ pub struct Auth {
     core: Place,
     /// From the first step of start-up to the one that has adapters.
     checked: Mutex<Option<(Checked, Env)>>,
+    /// Who does what the outbox holds, while the app runs.
+    worker: Mutex<Option<Worker>>,
 }
 
 impl std::fmt::Debug for Auth {
@@ -54,7 +58,7 @@ impl Auth {
 
     /// With these settings; see [`AuthConfig::from_json`] and [`AuthConfig::from_env`].
     pub fn from_config(config: AuthConfig) -> Self {
-        Self { config, core: Arc::new(OnceLock::new()), checked: Mutex::new(None) }
+        Self { config, core: Arc::new(OnceLock::new()), checked: Mutex::new(None), worker: Mutex::new(None) }
     }
 
     /// Changes any setting.
@@ -161,7 +165,21 @@ impl Plugin for Auth {
             if !auth.roles.is_empty() {
                 cx.registrar().roles(auth.roles.iter().cloned());
             }
+            if let Some(core) = self.core.get() {
+                let courier = Arc::new(Courier(Arc::clone(core)));
+                *self.worker.lock() = Some(core.parts.outbox.work(courier));
+            }
             cx.registrar().set_route_auth(guards::registry(auth.step_up.max_age_seconds))
+        })
+    }
+
+    fn teardown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let worker = self.worker.lock().take();
+            if let Some(worker) = worker {
+                worker.stop().await;
+            }
+            Ok(())
         })
     }
 }

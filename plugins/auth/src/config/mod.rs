@@ -1,6 +1,7 @@
 //! Settings: what they are by default, how they are written, and what is wrong with them.
 
 mod check;
+mod flows;
 mod read;
 mod reader;
 
@@ -14,10 +15,12 @@ use crate::hooks::AuthHooks;
 use crate::identity::{PrimaryField, TrustProxy};
 use crate::keys::signing::{Algorithm, SigningKey};
 use crate::limit::table::Limit;
+use crate::mail::{Mailer, Templates};
 use crate::password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier};
 use crate::secret::SecretText;
 
 pub(crate) use check::Checked;
+pub use flows::{MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
 pub(crate) use reader::VARIABLES;
 
 /// All settings of the plugin; the table in its README says what each means. What is not set is as secure as it can be without
@@ -107,6 +110,18 @@ pub struct AuthSection {
     pub refresh: RefreshSection,
     /// `cookies`
     pub cookies: CookieSection,
+    /// `emailVerification`
+    pub email_verification: VerificationSection,
+    /// `passwordReset`
+    pub password_reset: ResetSection,
+    /// `magicLink`
+    pub magic_link: MagicLinkSection,
+    /// Who sends mail; in development the console unless it is set.
+    pub mailer: Option<Arc<dyn Mailer>>,
+    /// What mails say.
+    pub templates: Templates,
+    /// What mails call the app.
+    pub app_name: String,
     /// `stepUp`
     pub step_up: StepUpSection,
     /// `rateLimit`
@@ -139,6 +154,12 @@ impl Default for AuthSection {
             session: SessionSection::default(),
             refresh: RefreshSection::default(),
             cookies: CookieSection::default(),
+            email_verification: VerificationSection::default(),
+            password_reset: ResetSection::default(),
+            magic_link: MagicLinkSection::default(),
+            mailer: None,
+            templates: Templates::default(),
+            app_name: "this service".to_owned(),
             step_up: StepUpSection::default(),
             rate_limit: RateLimitSection::default(),
             audit_retention_seconds: 31_536_000,
@@ -158,6 +179,8 @@ pub struct PasswordSection {
     pub min_length: u64,
     /// Most characters.
     pub max_length: u64,
+    /// Earlier passwords that may not come back, the present one besides; 0: any may.
+    pub history_count: u64,
     /// What hashing one costs.
     pub argon2: Argon2Cost,
     /// Knows passwords from breaches.
@@ -174,6 +197,7 @@ impl Default for PasswordSection {
             enabled: true,
             min_length: 8,
             max_length: 128,
+            history_count: 0,
             argon2: Argon2Cost::default(),
             breach_checker: None,
             breach_on_error: BreachOnError::default(),
@@ -216,13 +240,22 @@ pub struct SessionSection {
     pub idle_seconds: u64,
     /// Beyond it the oldest ends.
     pub max_per_user: u64,
+    /// Which ones end when the password is changed.
+    pub on_password_change: OnPasswordChange,
     /// For how long what is known of one is taken for true without a look, 0 to 30. Changes within the process count at once.
     pub cache_seconds: u64,
 }
 
 impl Default for SessionSection {
     fn default() -> Self {
-        Self { transport: Transport::default(), absolute_seconds: None, idle_seconds: 0, max_per_user: 20, cache_seconds: 5 }
+        Self {
+            transport: Transport::default(),
+            absolute_seconds: None,
+            idle_seconds: 0,
+            max_per_user: 20,
+            on_password_change: OnPasswordChange::default(),
+            cache_seconds: 5,
+        }
     }
 }
 

@@ -57,7 +57,14 @@ impl Written {
 
     /// `true` or `false`.
     pub(crate) fn flag(&mut self, key: &str, into: &mut bool) {
-        let read = match self.take(key) {
+        if let Some(read) = self.flag_if_written(key) {
+            *into = read;
+        }
+    }
+
+    /// `true` or `false`, if one was written.
+    pub(crate) fn flag_if_written(&mut self, key: &str) -> Option<bool> {
+        match self.take(key) {
             None => None,
             Some((_, Value::Bool(flag))) => Some(flag),
             Some((at, Value::String(text))) if Self::is_variable(&at) => match text.as_str() {
@@ -66,9 +73,6 @@ impl Written {
                 _ => self.wrong(at, "must be true or false"),
             },
             Some((at, _)) => self.wrong(at, "must be true or false"),
-        };
-        if let Some(read) = read {
-            *into = read;
         }
     }
 

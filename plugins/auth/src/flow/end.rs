@@ -19,6 +19,10 @@ pub(crate) enum Reason {
     Reused,
     /// Its account was suspended.
     Suspended,
+    /// The password was changed.
+    PasswordChanged,
+    /// It was begun before anybody had proved the mailbox.
+    Proved,
 }
 
 impl Reason {
@@ -29,6 +33,8 @@ impl Reason {
             Self::Evicted => "evicted",
             Self::Reused => "reused",
             Self::Suspended => "suspended",
+            Self::PasswordChanged => "password_changed",
+            Self::Proved => "mailbox_proved",
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Reason;
 use crate::core::{Client, Core, Happened, later, millis};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
-use crate::error::{ACCOUNT_SUSPENDED, INVALID_CREDENTIALS, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, refuse};
 use crate::hooks::SignIn;
 use crate::session::sid;
 
@@ -34,10 +34,18 @@ impl Core {
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
+        if self.must_verify(user) {
+            return Err(refuse(EMAIL_NOT_VERIFIED));
+        }
         if Self::is_gone(user, client) {
             return Err(refuse(INVALID_CREDENTIALS));
         }
         self.open_session(client, proved).await
+    }
+
+    /// Whether nobody signs in to an account before its address is proved.
+    pub(crate) fn must_verify(&self, user: &User) -> bool {
+        self.config.auth.email_verification.required && user.email.is_some() && user.email_verified_at.is_none()
     }
 
     async fn open_session(&self, client: &Client, proved: Proved) -> Result<Reply> {

@@ -1,7 +1,11 @@
 //! How a proof of who somebody is becomes a session: one way for every method, and every end of a session.
 
+mod courier;
 mod end;
 mod login;
+mod parts;
+mod password;
+mod reissue;
 mod renew;
 
 use base64::Engine as _;
@@ -12,11 +16,14 @@ use serde_json::{Map, Value, json};
 
 use crate::core::{Client, Core, millis};
 use crate::entities::{Session, User};
-use crate::routes::shapes::Authenticated;
+use crate::routes::shapes::{Authenticated, Reissued};
 use crate::session::{csrf, refresh};
 
+pub(crate) use courier::Courier;
 pub(crate) use end::Reason;
 pub(crate) use login::Proved;
+pub(crate) use parts::Parts;
+pub(crate) use password::Cause;
 
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {
@@ -67,6 +74,37 @@ impl Core {
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
         let refresh = tokens.refresh.as_deref().map(|token| (token, seconds(tokens.refresh_until)));
         Ok(self.cookies.set(reply, (&tokens.access, seconds(tokens.expires_at)), refresh, &csrf))
+    }
+
+    /// What a sign-up answers whose address has to be proved first.
+    pub(crate) fn pending(user: &User) -> Authenticated {
+        Authenticated {
+            token: String::new(),
+            user_id: user.id.clone(),
+            email: user.email.clone(),
+            email_verified: Some(false),
+            refresh_token: None,
+            expires_at: None,
+            device_token: None,
+            deletion_scheduled_for: None,
+            mfa_setup_required: None,
+        }
+    }
+
+    /// Answers a session that goes on under new tokens.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub(crate) fn renewed(&self, client: &Client, session: &Session, sid: &str) -> Result<Reply> {
+        let tokens = self.tokens(session, sid, client.now)?;
+        let in_body = self.config.auth.session.transport.bodies();
+        let reissued = Reissued {
+            ok: true,
+            token: if in_body { tokens.access.clone() } else { String::new() },
+            refresh_token: tokens.refresh.clone().filter(|_| in_body),
+            expires_at: tokens.expires_at,
+        };
+        self.carry(Reply::sparse(200, &reissued)?, &tokens, sid, client.now)
     }
 
     /// What a completed sign-in answers.

@@ -46,6 +46,10 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInp
     let user = create(&core, &client, identifier, email, Some(hash)).await?;
     sign_up.user_id = Some(user.id.clone());
     core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+    if core.must_verify(&user) {
+        // The account is there; nobody is signed in to it before its address is proved.
+        return Reply::sparse(201, &Core::pending(&user));
+    }
     core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 201 }).await
 }
 
@@ -96,6 +100,9 @@ async fn create(core: &Core, client: &Client, identifier: Identifier, email: Opt
     let made = cx.transaction(async |cx| {
         let user = core.users.create(cx, new).await?;
         core.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": PASSWORD }))).await?;
+        if core.config.auth.email_verification.enabled {
+            core.send_verification(cx, &user).await?;
+        }
         Ok(user)
     });
     made.await.map_err(|error| taken(core, error))

@@ -1,6 +1,8 @@
 //! The routes: what each takes, who may call it, what it answers. What they do is in the files beside.
 
 mod account;
+mod mailed;
+mod password;
 mod refresh;
 mod sessions;
 pub(crate) mod shapes;
@@ -13,14 +15,16 @@ use linchpin::{Code, Error, Result};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, INVALID_CREDENTIALS, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_TOO_COMMON,
-    REFRESH_INVALID, REFRESH_REQUIRED, REFRESH_REUSED,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, CURRENT_PASSWORD_REQUIRED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CREDENTIALS,
+    INVALID_TOKEN, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID, REFRESH_REQUIRED,
+    REFRESH_REUSED, STEP_UP_REQUIRED,
 };
 use crate::guards::{ENROLLING, SESSION};
 use crate::identity::PrimaryField;
 use shapes::{
-    Authenticated, LoginByEmail, LoginByPhone, LoginByUsername, Ok as Done, Profile, RefreshInput, RegisterByEmail, RegisterByPhone,
-    RegisterByUsername, Renewed, Revoked, SessionList, UserView,
+    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput, Ok as Done, OptionalEmailInput, Profile,
+    RefreshInput, RegisterByEmail, RegisterByPhone, RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList,
+    SetPasswordInput, TokenInput, UserView,
 };
 
 /// The plugin's name, which is the tag of its routes.
@@ -41,7 +45,9 @@ const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The
 const SIGN_UP_REFUSED: &[Code] =
     &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
 const SIGNED_IN: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")];
-const SIGN_IN_REFUSED: &[Code] = &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+const SIGN_IN_REFUSED: &[Code] =
+    &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Done>(200, "Done.")];
 
 const fn register<I: RouteInput>() -> Route<I> {
@@ -99,6 +105,55 @@ static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .public()
     .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+
+static FORGOT: Route<EmailInput> = route(Route::post("forgot_password", "forgot-password"))
+    .doc("Mails a link to set a new password.\n\nThe answer is the same whether there is an account or not.")
+    .public()
+    .answers(SAID)
+    .errors(&[Code::RateLimited]);
+static RESET: Route<ResetInput> = route(Route::post("reset_password", "reset-password"))
+    .doc("Sets a new password with a mailed token. All sessions end.")
+    .public()
+    .answers(DONE)
+    .errors(&[INVALID_TOKEN, PASSWORD_TOO_COMMON, PASSWORD_BREACHED, PASSWORD_REUSED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
+static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password", "set-password"))
+    .doc("Sets or changes the caller's password. All other sessions end.")
+    .auth("userAuth")
+    .answers(&[AnswerDesc::sparse::<Reissued>(200, "Done; with new tokens where all sessions end.")])
+    .errors(&[
+        CURRENT_PASSWORD_REQUIRED,
+        PASSWORD_TOO_COMMON,
+        PASSWORD_BREACHED,
+        PASSWORD_REUSED,
+        INVALID_CREDENTIALS,
+        STEP_UP_REQUIRED,
+        DELETION_SCHEDULED,
+        MFA_SETUP_REQUIRED,
+        CSRF_FAILED,
+        Code::Conflict,
+        Code::RateLimited,
+        HOOK_TIMEOUT,
+    ]);
+static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "verify-email"))
+    .doc("Proves an address with a mailed token.")
+    .public()
+    .answers(DONE)
+    .errors(&[INVALID_TOKEN, Code::Conflict, Code::RateLimited]);
+static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
+    .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
+    .public()
+    .answers(SAID)
+    .errors(&[Code::RateLimited]);
+static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post("magic_link_request", "magic-link/request"))
+    .doc("Mails a link that signs in.\n\nThe answer is the same whether there is an account or not.")
+    .public()
+    .answers(SAID)
+    .errors(&[Code::RateLimited]);
+static MAGIC_VERIFY: Route<TokenInput> = route(Route::post("magic_link_verify", "magic-link/verify"))
+    .doc("Signs in with a mailed token.")
+    .public()
+    .answers(SIGNED_IN)
+    .errors(&[INVALID_TOKEN, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
 
 /// What is published at the server's root.
 #[derive(linchpin::Embedded)]
@@ -170,6 +225,21 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if auth.refresh.enabled {
         out.push(REFRESH.bind(mount, at(place, refresh::refresh)));
     }
+    if auth.password.enabled {
+        out.push(SET_PASSWORD.bind(mount, at(place, password::set)));
+    }
+    if auth.password_reset.enabled.unwrap_or(auth.password_reset.link_base_url.is_some() && auth.password.enabled) {
+        out.push(FORGOT.bind(mount, at(place, password::forgot)));
+        out.push(RESET.bind(mount, at(place, password::reset)));
+    }
+    if auth.email_verification.enabled {
+        out.push(VERIFY_EMAIL.bind(mount, at(place, mailed::verify_email)));
+        out.push(RESEND.bind(mount, at(place, mailed::resend_verification)));
+    }
+    if auth.magic_link.enabled {
+        out.push(MAGIC_REQUEST.bind(mount, at(place, mailed::magic_request)));
+        out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
+    }
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
         out.push(JWKS.bind("/", at(place, |core, _, _| async move { jwks(&core) })));
     }
@@ -178,7 +248,20 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 
 /// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the browser says it is.
 pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
-    ["register", "login", "logout", "refresh"].iter().map(|path| format!("{}/{path}", config.auth.mount)).collect()
+    [
+        "register",
+        "login",
+        "logout",
+        "refresh",
+        "forgot-password",
+        "reset-password",
+        "verify-email",
+        "magic-link/request",
+        "magic-link/verify",
+    ]
+    .iter()
+    .map(|path| format!("{}/{path}", config.auth.mount))
+    .collect()
 }
 
 fn jwks(core: &Core) -> Result<Reply> {

@@ -179,6 +179,62 @@ pub(crate) struct Ok {
     pub(crate) ok: bool,
 }
 
+/// Done, with a text that may be shown.
+#[derive(Embedded)]
+pub(crate) struct Said {
+    pub(crate) ok: bool,
+    pub(crate) message: String,
+}
+
+/// A session that goes on under new tokens.
+#[derive(Embedded)]
+pub(crate) struct Reissued {
+    pub(crate) ok: bool,
+    /// Empty where cookies alone carry it.
+    pub(crate) token: String,
+    pub(crate) refresh_token: Option<String>,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// An address.
+#[derive(Embedded)]
+pub(crate) struct EmailInput {
+    pub(crate) email: String,
+}
+
+/// An address; that of the session without one.
+#[derive(Embedded)]
+pub(crate) struct OptionalEmailInput {
+    pub(crate) email: Option<String>,
+}
+
+/// A token from a mail.
+#[derive(Embedded)]
+pub(crate) struct TokenInput {
+    pub(crate) token: String,
+}
+
+/// Whoever wants to sign in by a link.
+#[derive(Embedded)]
+pub(crate) struct MagicLinkInput {
+    #[field(length = ..=254)]
+    pub(crate) identifier: String,
+}
+
+/// A token from a mail and what it is to set.
+#[derive(Embedded)]
+pub(crate) struct ResetInput {
+    pub(crate) token: String,
+    pub(crate) password: String,
+}
+
+/// A new password, and the present one if there is one.
+#[derive(Embedded)]
+pub(crate) struct SetPasswordInput {
+    pub(crate) password: String,
+    pub(crate) current_password: Option<String>,
+}
+
 /// Done, to so many sessions.
 #[derive(Embedded)]
 pub(crate) struct Revoked {

@@ -6,6 +6,9 @@
 
 mod account;
 mod browser;
+mod mailed;
+mod password;
+mod post;
 mod refresh;
 mod server;
 mod sessions;

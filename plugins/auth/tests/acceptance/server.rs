@@ -139,6 +139,17 @@ impl Server {
     }
 
     pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let reply = self.any(method, path, headers, body).await;
+        reply.is_well_formed(path);
+        reply
+    }
+
+    /// A call that may be answered 503.
+    pub async fn raw_any(&self, path: &str, body: Json) -> Reply {
+        self.any("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
+    async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -146,9 +157,7 @@ impl Server {
         let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        let reply = Reply { status: parts.status.as_u16(), headers: parts.headers, body };
-        reply.is_well_formed(path);
-        reply
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
     pub async fn post(&self, path: &str, body: Json) -> Reply {

@@ -1,0 +1,147 @@
+//! Settings of what goes by mail.
+
+use linchpin::Environment;
+
+use super::AuthConfig;
+use super::reader::Written;
+use crate::mail::ConsoleMailer;
+
+/// `emailVerification`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerificationSection {
+    /// Whether new accounts are sent a link.
+    pub enabled: bool,
+    /// Whether nobody signs in before they have followed it.
+    pub required: bool,
+    /// How long the link works.
+    pub token_seconds: u64,
+    /// The page that takes the token; it stands behind `#token=`.
+    pub link_base_url: Option<String>,
+}
+
+impl Default for VerificationSection {
+    fn default() -> Self {
+        Self { enabled: false, required: false, token_seconds: 86_400, link_base_url: None }
+    }
+}
+
+/// `passwordReset`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ResetSection {
+    /// Whether a forgotten password can be replaced; by itself when there are a mailer and an address of the page.
+    pub enabled: Option<bool>,
+    /// How long the link works.
+    pub token_seconds: u64,
+    /// The page that takes the token; it stands behind `#token=`.
+    pub link_base_url: Option<String>,
+}
+
+impl Default for ResetSection {
+    fn default() -> Self {
+        Self { enabled: None, token_seconds: 1800, link_base_url: None }
+    }
+}
+
+/// `magicLink`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MagicLinkSection {
+    /// Whether a mailed link signs in.
+    pub enabled: bool,
+    /// How long it works.
+    pub token_seconds: u64,
+    /// The page that takes the token; it stands behind `#token=`.
+    pub link_base_url: Option<String>,
+}
+
+impl Default for MagicLinkSection {
+    fn default() -> Self {
+        Self { enabled: false, token_seconds: 600, link_base_url: None }
+    }
+}
+
+/// Which sessions end when a password is changed: `session.onPasswordChange`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnPasswordChange {
+    /// All but the one that changed it.
+    #[default]
+    RevokeOthers,
+    /// All; the one that changed it goes on with a new token.
+    RevokeAllAndReissue,
+}
+
+/// Reads the keys of this part.
+pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
+    let auth = &mut out.auth;
+    let verification = &mut auth.email_verification;
+    w.flag("auth.emailVerification.enabled", &mut verification.enabled);
+    w.flag("auth.emailVerification.required", &mut verification.required);
+    w.number_into("auth.emailVerification.tokenSeconds", &mut verification.token_seconds);
+    verification.link_base_url = w.text("auth.emailVerification.linkBaseUrl");
+    let reset = &mut auth.password_reset;
+    reset.enabled = w.flag_if_written("auth.passwordReset.enabled");
+    w.number_into("auth.passwordReset.tokenSeconds", &mut reset.token_seconds);
+    reset.link_base_url = w.text("auth.passwordReset.linkBaseUrl");
+    let magic = &mut auth.magic_link;
+    w.flag("auth.magicLink.enabled", &mut magic.enabled);
+    w.number_into("auth.magicLink.tokenSeconds", &mut magic.token_seconds);
+    magic.link_base_url = w.text("auth.magicLink.linkBaseUrl");
+    w.number_into("auth.password.historyCount", &mut auth.password.history_count);
+    let changes = [("revokeOthers", OnPasswordChange::RevokeOthers), ("revokeAllAndReissue", OnPasswordChange::RevokeAllAndReissue)];
+    w.choice("auth.session.onPasswordChange", &changes, &mut auth.session.on_password_change);
+}
+
+/// Judges them. What is left to the environment is decided here: who sends mail, and whether passwords can be reset.
+pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+    let production = environment == Environment::Production;
+    let auth = &mut config.auth;
+    let asked = auth.mailer.is_some();
+    if !asked && !production {
+        auth.mailer = Some(std::sync::Arc::new(ConsoleMailer));
+    }
+    if production && auth.mailer.as_ref().is_some_and(|mailer| mailer.is_for_development()) {
+        wrong("auth.mailer", "this mailer is for development: it shows mail to whoever runs the app");
+    }
+    let reset = &mut auth.password_reset;
+    let resets = reset.enabled.unwrap_or(reset.link_base_url.is_some() && auth.mailer.is_some() && auth.password.enabled);
+    reset.enabled = Some(resets);
+    if resets && !auth.password.enabled {
+        wrong("auth.passwordReset.enabled", "needs auth.password.enabled");
+    }
+    if auth.email_verification.required && !auth.email_verification.enabled {
+        wrong("auth.emailVerification.required", "needs auth.emailVerification.enabled");
+    }
+    let mails = [
+        ("passwordReset", resets, &auth.password_reset.link_base_url, auth.password_reset.token_seconds),
+        (
+            "emailVerification",
+            auth.email_verification.enabled,
+            &auth.email_verification.link_base_url,
+            auth.email_verification.token_seconds,
+        ),
+        ("magicLink", auth.magic_link.enabled, &auth.magic_link.link_base_url, auth.magic_link.token_seconds),
+    ];
+    for (section, _, link, seconds) in mails.into_iter().filter(|(_, enabled, _, _)| *enabled) {
+        if auth.mailer.is_none() {
+            wrong("auth.mailer", &format!("is required by auth.{section}"));
+        }
+        if !link.as_deref().is_some_and(|link| is_page(link, production)) {
+            wrong(&format!("auth.{section}.linkBaseUrl"), "must be the https address of a page, without a fragment");
+        }
+        if !(60..=604_800).contains(&seconds) {
+            wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
+        }
+    }
+    if auth.password.history_count > 24 {
+        wrong("auth.password.historyCount", "must be between 0 and 24");
+    }
+}
+
+fn is_page(text: &str, production: bool) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        let scheme = url.scheme() == "https" || (url.scheme() == "http" && !production);
+        scheme && url.has_host() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none()
+    })
+}

@@ -1,0 +1,87 @@
+//! Who does what the outbox holds: sends mail, and finds the accounts that mail was asked for. None of it shows in an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::{BoxFuture, Cx, Error, Result};
+use serde_json::Value;
+
+use crate::core::{Client, Core, Happened};
+use crate::entities::User;
+use crate::mail::MailKind;
+use crate::onetime::{Purpose, Terms};
+use crate::outbox::{Asked, Perform, Task};
+
+/// Does the tasks of an app.
+pub(crate) struct Courier(pub(crate) Arc<Core>);
+
+impl Perform for Courier {
+    fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            match task {
+                Task::Mail { kind, to, locale, vars } => {
+                    let mailer = self.0.config.auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
+                    mailer.send(self.0.config.auth.templates.render(to, kind, locale, vars)).await
+                }
+                Task::Sms { .. } => Err(Error::internal("there is no provider of text messages")),
+                Task::Lookup { what, identifier } => self.look(what, &identifier).await,
+            }
+        })
+    }
+}
+
+impl Courier {
+    async fn look(&self, what: Asked, identifier: &str) -> Result<()> {
+        let core = &self.0;
+        let client = Client { ip: None, user_agent: None, request_id: String::new(), now: core.now() };
+        let cx = client.cx();
+        let found = match what {
+            Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,
+            Asked::PasswordReset | Asked::Verification => core.users.by_email(&cx, identifier.to_owned()).await?,
+        };
+        let Some(user) = found.filter(|user| !Core::is_gone(user, &client) && user.suspended_at.is_none()) else { return Ok(()) };
+        match what {
+            Asked::Verification if user.email_verified_at.is_some() => Ok(()),
+            Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, &user).await).await,
+            Asked::PasswordReset => {
+                cx.transaction(async |cx| {
+                    let reset = &core.config.auth.password_reset;
+                    let lifetime = Duration::from_secs(reset.token_seconds);
+                    self.mail(cx, &user, Purpose::ResetPassword, MailKind::PasswordReset, reset.link_base_url.as_deref(), lifetime).await?;
+                    core.audit(cx, &client, Happened::to("auth:password.reset.requested", &user.id)).await
+                })
+                .await
+            }
+            Asked::MagicLink => {
+                let magic = &core.config.auth.magic_link;
+                let lifetime = Duration::from_secs(magic.token_seconds);
+                cx.transaction(async |cx| {
+                    self.mail(cx, &user, Purpose::MagicLink, MailKind::MagicLink, magic.link_base_url.as_deref(), lifetime).await
+                })
+                .await
+            }
+        }
+    }
+
+    async fn mail(&self, cx: &Cx, user: &User, purpose: Purpose, kind: MailKind, base: Option<&str>, lifetime: Duration) -> Result<()> {
+        let Some(email) = &user.email else { return Ok(()) };
+        let parts = &self.0.parts;
+        let token = parts.tokens.issue(cx, purpose, &user.id, &Value::Null, Terms::link(lifetime)).await?;
+        parts.link(cx, email, kind, base, &token, lifetime).await
+    }
+}
+
+impl Core {
+    /// Mails a link that proves an account's address.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(crate) async fn send_verification(&self, cx: &Cx, user: &User) -> Result<()> {
+        let verification = &self.config.auth.email_verification;
+        let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) else { return Ok(()) };
+        let lifetime = Duration::from_secs(verification.token_seconds);
+        // What is proved is this address, whatever the account's is by then.
+        let token = self.parts.tokens.issue(cx, Purpose::VerifyEmail, &user.id, normalised, Terms::link(lifetime)).await?;
+        self.parts.link(cx, email, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
+    }
+}

@@ -1,0 +1,81 @@
+//! What routes beside sign-in work with: limits, tokens that work once, the outbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::{Adapters, Cx, Error, Result};
+
+use crate::config::AuthConfig;
+use crate::core::Client;
+use crate::entities::{PasswordHistory, PasswordHistoryAdapter, User};
+use crate::env::Env;
+use crate::keys::data::DataKeys;
+use crate::keys::derive::Ring;
+use crate::mail::MailKind;
+use crate::onetime::{OneTime, OneTimes};
+use crate::outbox::entity::Outbox;
+use crate::outbox::{OutboxQueue, Task};
+use crate::secret::SecretText;
+
+/// How long a notice is worth sending.
+const NOTICE: Duration = Duration::from_hours(24);
+
+/// Each of them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) tokens: OneTimes,
+    pub(crate) outbox: OutboxQueue,
+    pub(crate) history: PasswordHistoryAdapter,
+    mails: bool,
+    app: String,
+}
+
+impl Parts {
+    /// # Errors
+    /// When an adapter or a key is missing.
+    pub(crate) fn new(config: &AuthConfig, ring: &Arc<Ring>, env: &Env, adapters: &Adapters) -> Result<Self> {
+        let keys = Arc::new(DataKeys::new(ring.data_keys()).ok_or_else(|| Error::internal("there is no key for data at rest"))?);
+        Ok(Self {
+            tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),
+            outbox: OutboxQueue::new(adapters.get::<Outbox>()?, keys, env.clone()),
+            history: adapters.get::<PasswordHistory>()?,
+            mails: config.auth.mailer.is_some(),
+            app: config.auth.app_name.clone(),
+        })
+    }
+
+    /// Leaves a mail with a token behind: the link holds it in its fragment, which no server sees and no log.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(crate) async fn link(
+        &self,
+        cx: &Cx,
+        to: &str,
+        kind: MailKind,
+        base: Option<&str>,
+        token: &SecretText,
+        lifetime: Duration,
+    ) -> Result<()> {
+        let link = format!("{}#token={}", base.unwrap_or_default(), token.expose());
+        self.put(cx, to, kind, [("link", link)], lifetime).await
+    }
+
+    /// Tells a user what has happened to their account.
+    ///
+    /// # Errors
+    /// When it cannot be kept: then it must not happen either.
+    pub(crate) async fn notice(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind) -> Result<()> {
+        let Some(email) = user.email.as_deref().filter(|_| self.mails) else { return Ok(()) };
+        let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+        self.put(cx, email, kind, [("at", client.now.to_string()), ("ip", ip)], NOTICE).await
+    }
+
+    async fn put<const N: usize>(&self, cx: &Cx, to: &str, kind: MailKind, vars: [(&str, String); N], lifetime: Duration) -> Result<()> {
+        let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        all.insert("app".to_owned(), self.app.clone());
+        let task = Task::Mail { kind, to: to.to_owned(), locale: None, vars: all };
+        self.outbox.put(cx, &task, Some(lifetime)).await
+    }
+}

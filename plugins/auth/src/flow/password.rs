@@ -1,0 +1,130 @@
+//! Changing a password: the one order of checks, and the one write.
+
+use linchpin::{Code, Cx, Error, PageArgs, Result};
+
+use crate::core::{Client, Core, Happened};
+use crate::entities::{PasswordHistoryCreate, User, UserPatch};
+use crate::error::{PASSWORD_REUSED, refuse_field};
+use crate::flow::Reason;
+use crate::hooks::PasswordChange;
+use crate::mail::MailKind;
+use crate::onetime::Purpose;
+use crate::secret::SecretText;
+
+/// Why a password changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It is the first.
+    Set,
+    /// Its owner is signed in and knows the one before.
+    Change,
+    /// Its owner has proved a mailbox.
+    Reset,
+}
+
+impl Cause {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Change => "change",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+impl Core {
+    /// Judges a new password, in this order: policy, history, breaches, hook. Then hashes it. Nothing has changed yet.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) async fn judge_password(&self, client: &Client, user: &User, typed: &SecretText, cause: Cause) -> Result<String> {
+        let names: Vec<&str> =
+            [Some(&user.identifier), Some(&user.identifier_display), user.email_normalised.as_ref(), user.email.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(String::as_str)
+                .collect();
+        let password = self.policy.check(typed, &names)?;
+        let earlier = self.earlier_passwords(client, user).await?;
+        if !earlier.is_empty() && self.hasher.is_one_of(password.clone(), earlier).await? {
+            return Err(refuse_field(PASSWORD_REUSED, "password"));
+        }
+        self.breaches.check(&password).await?;
+        let change = PasswordChange { user_id: user.id.clone(), cause: cause.name() };
+        self.hooks.ask(&self.hook_cx(client), &change, |hooks, cx, input| hooks.pre_password_change(cx, input)).await?;
+        self.hasher.hash(password).await
+    }
+
+    /// The present password and those before it that may not come back.
+    async fn earlier_passwords(&self, client: &Client, user: &User) -> Result<Vec<String>> {
+        let count = usize::try_from(self.config.auth.password.history_count).unwrap_or(0);
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut kept = self.parts.history.of_owner(&client.cx(), user.id.clone(), PageArgs::default()).await?.items;
+        kept.sort_by_key(|earlier| std::cmp::Reverse(earlier.number));
+        let kept = kept.into_iter().map(|earlier| earlier.password_hash);
+        Ok(user.password_hash.iter().cloned().chain(kept).take(count + 1).collect())
+    }
+
+    /// Stores a new password, as part of the caller's transaction: with it goes everything that the one before let somebody do.
+    /// `but` is the session that stays. The caller forgets what is remembered of the user once the transaction has ended.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(crate) async fn store_password(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        hash: String,
+        cause: Cause,
+        but: Option<&str>,
+    ) -> Result<User> {
+        let patch = UserPatch {
+            password_hash: Some(Some(hash)),
+            password_version: Some(user.password_version + 1),
+            // Whoever resets it by mail has proved the mailbox.
+            email_verified_at: (cause == Cause::Reset && user.email_verified_at.is_none()).then_some(Some(client.now)),
+            ..UserPatch::default()
+        };
+        let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await;
+        let changed = changed.map_err(|error| match error.code() {
+            Code::PreconditionFailed => Error::new(Code::Conflict, "The account was changed meanwhile; try again"),
+            _ => error,
+        })?;
+        self.remember_password(cx, user).await?;
+        self.parts.tokens.void(cx, &user.id, &[Purpose::ResetPassword, Purpose::MagicLink, Purpose::Login, Purpose::Reauth]).await?;
+        for session in self.sessions_of(cx, &user.id).await? {
+            if but != Some(session.handle.as_str()) {
+                self.end(cx, client, &session, Reason::PasswordChanged).await?;
+            }
+        }
+        let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };
+        self.audit(cx, client, Happened::to(event, &user.id)).await?;
+        let kind = if cause == Cause::Reset { MailKind::PasswordResetDone } else { MailKind::PasswordChanged };
+        self.parts.notice(cx, client, &changed, kind).await?;
+        Ok(changed)
+    }
+
+    /// Keeps the former password as one that may not come back, and drops those that may.
+    async fn remember_password(&self, cx: &Cx, user: &User) -> Result<()> {
+        let count = usize::try_from(self.config.auth.password.history_count).unwrap_or(0);
+        let (Some(hash), true) = (&user.password_hash, count > 0) else { return Ok(()) };
+        let history = &self.parts.history;
+        let earlier = PasswordHistoryCreate { user_id: user.id.clone(), password_hash: hash.clone(), number: user.password_version };
+        history.create(cx, earlier).await?;
+        let mut kept = history.of_owner(cx, user.id.clone(), PageArgs::default()).await?.items;
+        kept.sort_by_key(|earlier| std::cmp::Reverse(earlier.number));
+        for old in kept.into_iter().skip(count) {
+            history.delete(cx, old.id, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the app, behind the request's back.
+    pub(crate) fn password_changed(&self, client: &Client, user: &str, cause: Cause) {
+        let change = PasswordChange { user_id: user.to_owned(), cause: cause.name() };
+        self.hooks.tell("post_password_change", self.hook_cx(client), change, |hooks, cx, input| hooks.post_password_change(cx, input));
+    }
+}

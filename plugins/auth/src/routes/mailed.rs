@@ -1,0 +1,150 @@
+//! What goes by mail: proving an address, signing in by a link. Who asks is told the same whether there is an account or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::http::{PluginCall, Reply};
+use linchpin::{Error, Problem, Result};
+
+use super::shapes::{MagicLinkInput, Ok as Done, OptionalEmailInput, Said, TokenInput};
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, refuse};
+use crate::flow::{Proved, Reason};
+use crate::guards::known;
+use crate::hooks::SignIn;
+use crate::identity::normalise;
+use crate::limit::{Bucket, Hit};
+use crate::onetime::Purpose;
+use crate::outbox::{Asked, Task};
+use crate::secret::SecretText;
+
+/// How long what was asked for is worth looking up.
+const ASKED: Duration = Duration::from_mins(15);
+
+/// Counts a call from an address.
+///
+/// # Errors
+/// 429.
+pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Result<()> {
+    core.limiter.take(&[Hit { bucket, of: &[&client.counted()] }]).await.map(drop)
+}
+
+/// Leaves a look-up behind, unless there were too many for this identifier, of which nobody is told.
+///
+/// # Errors
+/// 503 when it cannot be kept.
+pub(super) async fn ask(core: &Core, client: &Client, bucket: Bucket, what: Asked, identifier: String) -> Result<()> {
+    match core.limiter.take(&[Hit { bucket, of: &[&identifier] }]).await {
+        Ok(_) => core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier }, Some(ASKED)).await,
+        Err(error) if error.code() == linchpin::Code::RateLimited => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// An acknowledgement with a text that may be shown.
+pub(super) fn said(message: &str) -> Result<Reply> {
+    Reply::json(200, &Said { ok: true, message: message.to_owned() })
+}
+
+pub(super) async fn resend_verification(core: Arc<Core>, call: PluginCall, input: OptionalEmailInput) -> Result<Reply> {
+    let client = core.client(&call);
+    let email = match input.email {
+        Some(typed) => normalise::email(&typed).map_err(|what| Error::invalid(what.at("email")))?.normalised,
+        None => {
+            let known = call.cx.get_actor().and_then(|actor| known(actor).cloned());
+            let known = known.ok_or_else(|| Error::invalid(Problem::new("email", "required", "is required without a session")))?;
+            let user = core.users.get(&client.cx(), known.user_id.as_str()).await?;
+            user.and_then(|user| user.email_normalised).unwrap_or_default()
+        }
+    };
+    by_ip(&core, &client, Bucket::Resend).await?;
+    ask(&core, &client, Bucket::ResendIdentifier, Asked::Verification, email).await?;
+    said("If that email needs verification, a message has been sent.")
+}
+
+pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
+    let client = core.client(&call);
+    let cx = client.cx();
+    by_ip(&core, &client, Bucket::VerifyEmail).await?;
+    let token = SecretText::from(input.token);
+    let invalid = || refuse(INVALID_TOKEN);
+    let found = core.parts.tokens.find(&cx, Purpose::VerifyEmail, token.expose()).await?.ok_or_else(invalid)?;
+    let proved: String = core.parts.tokens.payload(&found)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
+    // It proves the address it was sent to and no other.
+    if user.email_normalised.as_ref() != Some(&proved) {
+        return Err(invalid());
+    }
+    let verified = cx
+        .transaction(async |cx| {
+            if !core.parts.tokens.take(cx, &found).await? {
+                return Err(invalid());
+            }
+            if user.email_verified_at.is_none() {
+                let patch = UserPatch { email_verified_at: Some(Some(client.now)), ..UserPatch::default() };
+                core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+                core.audit(cx, &client, Happened::to("auth:email.verified", &user.id)).await?;
+            }
+            Ok(())
+        })
+        .await;
+    core.checks.forget(&user.id);
+    verified?;
+    Reply::json(200, &Done { ok: true })
+}
+
+pub(super) async fn magic_request(core: Arc<Core>, call: PluginCall, input: MagicLinkInput) -> Result<Reply> {
+    let client = core.client(&call);
+    let primary = core.config.auth.primary_field;
+    let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at("identifier")))?;
+    by_ip(&core, &client, Bucket::MagicRequest).await?;
+    ask(&core, &client, Bucket::MagicRequestIdentifier, Asked::MagicLink, identifier.normalised).await?;
+    said("If an account exists, a sign-in link has been sent.")
+}
+
+pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    let client = core.client(&call);
+    let cx = client.cx();
+    by_ip(&core, &client, Bucket::MagicVerify).await?;
+    let token = SecretText::from(input.token);
+    let invalid = || refuse(INVALID_TOKEN);
+    let found = core.parts.tokens.find(&cx, Purpose::MagicLink, token.expose()).await?.ok_or_else(invalid)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
+    if user.suspended_at.is_some() {
+        return Err(refuse(ACCOUNT_SUSPENDED));
+    }
+    let sign_in = SignIn { identifier: None, method: "magicLink", user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
+    core.hooks.ask(&core.hook_cx(&client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await?;
+    let proved = cx
+        .transaction(async |cx| {
+            if !core.parts.tokens.take(cx, &found).await? {
+                return Err(invalid());
+            }
+            first_proof(&core, cx, &client, &user).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    let user = proved?;
+    core.complete_primary(&client, Proved { user, method: "magicLink", amr: &["otp"], aal: 1, status: 200 }).await
+}
+
+/// The first proof that a mailbox is its account's: whatever somebody set up before without it goes.
+async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) -> Result<User> {
+    if user.email_verified_at.is_some() {
+        return Ok(user.clone());
+    }
+    let patch = UserPatch {
+        email_verified_at: Some(Some(client.now)),
+        password_hash: Some(None),
+        password_version: Some(user.password_version + 1),
+        ..UserPatch::default()
+    };
+    let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+    for session in core.sessions_of(cx, &user.id).await? {
+        core.end(cx, client, &session, Reason::Proved).await?;
+    }
+    core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+    Ok(proved)
+}

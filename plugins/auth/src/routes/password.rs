@@ -1,0 +1,109 @@
+//! Passwords that are changed, forgotten, and set anew.
+
+use std::sync::Arc;
+
+use linchpin::http::{PluginCall, Reply};
+use linchpin::{Error, Result};
+
+use super::account::caller;
+use super::mailed::{ask, by_ip};
+use super::shapes::{EmailInput, Ok as Done, ResetInput, SetPasswordInput};
+use crate::config::OnPasswordChange;
+use crate::core::Core;
+use crate::entities::SessionPatch;
+use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_CREDENTIALS, INVALID_TOKEN, STEP_UP_REQUIRED, refuse};
+use crate::flow::Cause;
+use crate::identity::normalise;
+use crate::limit::{Bucket, Hit};
+use crate::onetime::Purpose;
+use crate::outbox::Asked;
+use crate::password::{Password, Verdict};
+use crate::secret::SecretText;
+
+pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput) -> Result<Reply> {
+    let email = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
+    let client = core.client(&call);
+    by_ip(&core, &client, Bucket::Forgot).await?;
+    ask(&core, &client, Bucket::ForgotIdentifier, Asked::PasswordReset, email.normalised).await?;
+    super::mailed::said("If that email is registered, a password reset link has been sent.")
+}
+
+pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) -> Result<Reply> {
+    let client = core.client(&call);
+    let cx = client.cx();
+    by_ip(&core, &client, Bucket::ResetPassword).await?;
+    let (token, typed) = (SecretText::from(input.token), SecretText::from(input.password));
+    let invalid = || refuse(INVALID_TOKEN);
+    let found = core.parts.tokens.find(&cx, Purpose::ResetPassword, token.expose()).await?.ok_or_else(invalid)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?;
+    let user = user.filter(|user| !Core::is_gone(user, &client) && user.suspended_at.is_none()).ok_or_else(invalid)?;
+    let hash = core.judge_password(&client, &user, &typed, Cause::Reset).await?;
+    let stored = cx
+        .transaction(async |cx| {
+            if !core.parts.tokens.take(cx, &found).await? {
+                return Err(invalid());
+            }
+            core.store_password(cx, &client, &user, hash, Cause::Reset, None).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    stored?;
+    core.password_changed(&client, &user.id, Cause::Reset);
+    Reply::json(200, &Done { ok: true })
+}
+
+pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInput) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let cx = client.cx();
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let typed = SecretText::from(input.password);
+    let cause = match &user.password_hash {
+        Some(stored) => {
+            let current = input.current_password.map(SecretText::from).ok_or_else(|| refuse(CURRENT_PASSWORD_REQUIRED))?;
+            prove(&core, &user.id, stored.clone(), &current).await?;
+            Cause::Change
+        }
+        None if is_recent(&core, known.auth_at, client.now) => Cause::Set,
+        None => return Err(refuse(STEP_UP_REQUIRED)),
+    };
+    let hash = core.judge_password(&client, &user, &typed, cause).await?;
+    let reissues = core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
+    let stored = cx
+        .transaction(async |cx| {
+            core.store_password(cx, &client, &user, hash, cause, Some(&known.handle)).await?;
+            if reissues { core.reissue(cx, &client, &known.handle, SessionPatch::default()).await.map(Some) } else { Ok(None) }
+        })
+        .await;
+    core.checks.forget(&user.id);
+    let reissued = stored?;
+    core.password_changed(&client, &user.id, cause);
+    match reissued {
+        None => Reply::json(200, &Done { ok: true }),
+        Some((session, sid)) => core.renewed(&client, &session, &sid),
+    }
+}
+
+/// Tries the current password; wrong ones are counted with every other proof.
+async fn prove(core: &Core, user: &str, stored: String, current: &SecretText) -> Result<()> {
+    let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
+    let taken = core.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[user] }]).await?;
+    // A text that no password can be gets the same answer as any wrong one.
+    let Ok(password) = Password::tried(current, most) else { return Err(refuse(INVALID_CREDENTIALS)) };
+    match core.hasher.verify(password, Some(stored)).await {
+        Ok(Verdict::Right { .. }) => {
+            taken.succeeded().await;
+            Ok(())
+        }
+        Ok(Verdict::Wrong) => Err(refuse(INVALID_CREDENTIALS)),
+        Err(error) => {
+            taken.undo().await;
+            Err(error)
+        }
+    }
+}
+
+/// Whether somebody signed in lately enough to change how they do.
+pub(super) fn is_recent(core: &Core, auth_at: linchpin::Timestamp, now: linchpin::Timestamp) -> bool {
+    now.millis() - auth_at.millis() <= crate::core::millis(core.config.auth.step_up.account_max_age_seconds)
+}

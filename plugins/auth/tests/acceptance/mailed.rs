@@ -1,0 +1,155 @@
+//! What goes by mail: proving an address, signing in by a link: AUTH-41, AUTH-42, AUTH-44.
+
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+cases!(
+    sign_ups_are_counted_once,
+    auth_41_required,
+    auth_42_resend,
+    auth_44_magic_link,
+    auth_44_first_proof_of_a_mailbox,
+    mail_routes_are_mounted_when_asked_for
+);
+
+async fn verifying(store: &Store, post: &Post, required: bool) -> Server {
+    let asked = |auth| {
+        post.on(auth).configure(|config| {
+            config.auth.email_verification.enabled = true;
+            config.auth.email_verification.required = required;
+            config.auth.magic_link.enabled = true;
+        })
+    };
+    store.app_with(asked).await
+}
+
+async fn auth_41_required(store: Store) {
+    let post = Post::default();
+    let app = verifying(&store, &post, true).await;
+    let account = json!({ "email": "a@x.test", "password": GOOD });
+    let made = app.post("/auth/register", account.clone()).await;
+    assert_eq!((made.status, made.text("token").as_str(), made.headers.get("set-cookie")), (201, "", None));
+    assert_eq!(made.json()["emailVerified"], false);
+    app.post("/auth/login", account.clone()).await.refused(403, "email_not_verified");
+    app.post("/auth/login", json!({ "email": "a@x.test", "password": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
+    let token = post.token("verify_email", 1).await;
+    let done = app.post("/auth/verify-email", json!({ "token": token })).await;
+    assert_eq!((done.status, done.json(), done.headers.get("set-cookie")), (200, json!({ "ok": true }), None));
+    let signed_in = app.post("/auth/login", account).await;
+    assert_eq!((signed_in.status, signed_in.json()["emailVerified"].clone()), (200, json!(true)));
+    app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");
+}
+
+async fn auth_42_resend(store: Store) {
+    let post = Post::default();
+    let app = verifying(&store, &post, false).await;
+    app.register("done@x.test").await;
+    let token = post.token("verify_email", 1).await;
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    let open = app.register("open@x.test").await;
+    let first = post.token("verify_email", 2).await;
+    app.advance(1).await;
+    let mut bodies = Vec::new();
+    for email in ["done@x.test", "nobody@x.test", "open@x.test"] {
+        let reply = app.post("/auth/resend-verification", json!({ "email": email })).await;
+        assert_eq!(reply.status, 200);
+        bodies.push(reply.body);
+    }
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+    let second = post.token("verify_email", 3).await;
+    app.post("/auth/verify-email", json!({ "token": first })).await.refused(400, "invalid_token");
+    app.advance(1).await;
+    // A session knows its address.
+    let own = app.with(&open.token, "POST", "/auth/resend-verification", Some(json!({}))).await;
+    assert_eq!(own.body, bodies[0]);
+    let third = post.token("verify_email", 4).await;
+    app.post("/auth/verify-email", json!({ "token": second })).await.refused(400, "invalid_token");
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": third })).await.status, 200);
+    app.post("/auth/resend-verification", json!({})).await.problem("required", "email");
+    assert_eq!(post.count("verify_email"), 4);
+}
+
+async fn auth_44_magic_link(store: Store) {
+    let post = Post::default();
+    let app = verifying(&store, &post, false).await;
+    app.register("a@x.test").await;
+    let unknown = app.post("/auth/magic-link/request", json!({ "identifier": "nobody@x.test" })).await;
+    let known = app.post("/auth/magic-link/request", json!({ "identifier": "A@x.test" })).await;
+    assert_eq!((known.status, &known.body), (200, &unknown.body));
+    let token = post.token("magic_link", 1).await;
+    assert_eq!(app.raw("GET", "/auth/magic-link/verify", &[], "").await.status, 405);
+    app.post("/auth/reset-password", json!({ "token": token, "password": "amber-walrus-17-dune" })).await.refused(400, "invalid_token");
+    let done = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    assert_eq!((done.status, done.json()["emailVerified"].clone()), (200, json!(true)));
+    assert_eq!(app.me(&done.signed_in().token).await.status, 200);
+    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+    let late = post.token("magic_link", 2).await;
+    app.advance(601).await;
+    app.post("/auth/magic-link/verify", json!({ "token": late })).await.refused(400, "invalid_token");
+    assert_eq!(post.count("magic_link"), 2);
+}
+
+// Somebody signs up with another's address; its owner signs in by link, and nothing of the stranger is left.
+async fn auth_44_first_proof_of_a_mailbox(store: Store) {
+    let post = Post::default();
+    let app = verifying(&store, &post, false).await;
+    let stranger = app.register("owner@x.test").await;
+    app.post("/auth/magic-link/request", json!({ "identifier": "owner@x.test" })).await;
+    let token = post.token("magic_link", 1).await;
+    let owner = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    assert_eq!(owner.status, 200);
+    app.me(&stranger.token).await.refused(401, "unauthorized");
+    app.post("/auth/login", json!({ "email": "owner@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    let me = app.me(&owner.signed_in().token).await.json();
+    assert_eq!((me["hasPassword"].clone(), me["emailVerified"].clone()), (json!(false), json!(true)));
+    // The first password, soon after signing in.
+    let set = app.with(&owner.signed_in().token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    app.advance(1).await;
+    // A suspended account is told so, and only to who has the token.
+    app.post("/auth/magic-link/request", json!({ "identifier": "owner@x.test" })).await;
+    let token = post.token("magic_link", 2).await;
+    app.change(&stranger.id, json!({ "suspended": true })).await;
+    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(403, "account_suspended");
+}
+
+async fn mail_routes_are_mounted_when_asked_for(store: Store) {
+    let app = store.app().await;
+    for path in ["forgot-password", "reset-password", "verify-email", "resend-verification", "magic-link/request", "magic-link/verify"] {
+        assert_eq!(app.post(&format!("/auth/{path}"), json!({})).await.status, 404, "{path}");
+    }
+    app.stop().await;
+    let wrong = store.try_app(|auth| {
+        auth.configure(|config| {
+            config.auth.magic_link.enabled = true;
+            config.auth.email_verification.required = true;
+            config.auth.password.history_count = 25;
+            config.auth.password_reset.enabled = Some(true);
+        })
+    });
+    let text = format!("{:?}", wrong.await.err().unwrap());
+    for key in
+        ["auth.magicLink.linkBaseUrl", "auth.emailVerification.required", "auth.password.historyCount", "auth.passwordReset.linkBaseUrl"]
+    {
+        assert!(text.contains(key), "{key} in {text}");
+    }
+}
+
+async fn sign_ups_are_counted_once(store: Store) {
+    let two = linchpin_auth::Limit { max: 2, window_seconds: 60 };
+    let limit = move |auth: linchpin_auth::Auth| {
+        auth.configure(move |config| {
+            config.auth.rate_limit.buckets.insert("register".to_owned(), two);
+        })
+    };
+    let app = store.app_with(limit).await;
+    let sign_up = async |email: &str| app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+    assert_eq!((sign_up("a@x.test").await.status, sign_up("b@x.test").await.status), (201, 201));
+    sign_up("c@x.test").await.refused(429, "rate_limited");
+    app.advance(60).await;
+    assert_eq!(sign_up("c@x.test").await.status, 201);
+}

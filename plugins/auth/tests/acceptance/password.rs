@@ -1,0 +1,262 @@
+//! Passwords that are changed, forgotten and reset: AUTH-34 to AUTH-40.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::{BoxFuture, Result};
+use linchpin_auth::{BreachChecker, BreachOnError, OnPasswordChange};
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Server, SignedIn, Store};
+
+cases!(
+    auth_34_change,
+    auth_34_wrong_ones_are_limited,
+    auth_35_reissue,
+    auth_36_history,
+    auth_37_breaches,
+    auth_38_forgot,
+    auth_38_limits_of_an_address_and_silently_of_an_identifier,
+    auth_39_reset,
+    auth_39_reset_fifty_at_once,
+    auth_40_refused_and_newer,
+);
+
+const NEW: &str = "amber-walrus-17-dune";
+
+async fn set(app: &Server, who: &SignedIn, body: serde_json::Value) -> crate::server::Reply {
+    app.with(&who.token, "POST", "/auth/set-password", Some(body)).await
+}
+
+async fn login(app: &Server, email: &str, password: &str) -> u16 {
+    app.post("/auth/login", json!({ "email": email, "password": password })).await.status
+}
+
+async fn auth_34_change(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    let me = app.register("a@x.test").await;
+    let other = app.login("a@x.test").await;
+    set(&app, &me, json!({ "password": NEW })).await.refused(400, "current_password_required");
+    for wrong in ["nope-nope-nope", "", &"x".repeat(200)] {
+        set(&app, &me, json!({ "password": NEW, "currentPassword": wrong })).await.refused(401, "invalid_credentials");
+    }
+    for (bad, code) in [("password123", "password_too_common"), ("short", "validation_failed"), ("a@x.test1", "password_too_common")] {
+        set(&app, &me, json!({ "password": bad, "currentPassword": GOOD })).await.refused(400, code);
+    }
+    assert_eq!(app.me(&other.token).await.status, 200, "nothing has changed yet");
+
+    let done = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    app.me(&other.token).await.refused(401, "unauthorized");
+    assert_eq!(app.me(&me.token).await.status, 200);
+    assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));
+    let mails = post.all("password_changed", 1).await;
+    assert_eq!((mails.len(), mails[0].to.as_str()), (1, "a@x.test"));
+    app.post("/auth/set-password", json!({ "password": NEW })).await.refused(401, "unauthorized");
+}
+
+async fn auth_34_wrong_ones_are_limited(store: Store) {
+    let app = store.app().await;
+    let me = app.register("a@x.test").await;
+    for _ in 0..10 {
+        set(&app, &me, json!({ "password": NEW, "currentPassword": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
+    }
+    let full = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
+    full.refused(429, "rate_limited");
+    assert_eq!(full.header("retry-after"), "900");
+    app.advance(900).await;
+    assert_eq!(set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await.status, 200);
+}
+
+async fn auth_35_reissue(store: Store) {
+    let reissue = |auth: linchpin_auth::Auth| {
+        auth.refresh_tokens().configure(|config| config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue)
+    };
+    let app = store.app_with(reissue).await;
+    let me = app.register("a@x.test").await;
+    let other = app.login("a@x.test").await;
+    let done = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
+    assert_eq!((done.status, done.json()["ok"].clone()), (200, json!(true)));
+    let fresh = done.signed_in();
+    assert!(!fresh.token.is_empty() && done.cookie("__Host-token").is_some());
+    for old in [&me, &other] {
+        app.me(&old.token).await.refused(401, "unauthorized");
+        let refresh = app.post("/auth/refresh", json!({ "refreshToken": old.refresh })).await;
+        assert_eq!((refresh.status, refresh.text("code").as_str()), (401, "refresh_invalid"));
+    }
+    assert_eq!(app.me(&fresh.token).await.status, 200);
+    assert_eq!(app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh })).await.status, 200);
+}
+
+async fn auth_36_history(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.history_count = 3)).await;
+    let me = app.register("a@x.test").await;
+    let nth = |n: usize| format!("violet-otter-{n}-lamp");
+    let mut current = GOOD.to_owned();
+    for n in 1..=4 {
+        let done = set(&app, &me, json!({ "password": nth(n), "currentPassword": current })).await;
+        assert_eq!(done.status, 200, "{done:?}");
+        current = nth(n);
+    }
+    // The current one and the three before it; the fourth is free again.
+    for n in [4, 3, 2, 1] {
+        set(&app, &me, json!({ "password": nth(n), "currentPassword": current })).await.refused(400, "password_reused");
+    }
+    assert_eq!(set(&app, &me, json!({ "password": GOOD, "currentPassword": current })).await.status, 200);
+}
+
+/// Knows one password, and what it was asked.
+#[derive(Clone, Default)]
+struct Stub {
+    asked: Arc<Mutex<Vec<(String, String)>>>,
+    broken: Arc<Mutex<bool>>,
+}
+
+/// SHA-1 of `seen-in-a-breach-77`.
+const SEEN: &str = "AE113BFA15331702CBAB06B2B788240284BFEE7A";
+
+impl BreachChecker for Stub {
+    fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>> {
+        self.asked.lock().unwrap().push((prefix.to_owned(), suffix.to_owned()));
+        let broken = *self.broken.lock().unwrap();
+        Box::pin(async move { if broken { Err(linchpin::Error::unavailable("told to")) } else { Ok(format!("{prefix}{suffix}") == SEEN) } })
+    }
+}
+
+async fn auth_37_breaches(store: Store) {
+    let (post, stub) = (Post::default(), Stub::default());
+    let with = |on_error: BreachOnError| {
+        let (post, stub) = (post.clone(), stub.clone());
+        move |auth: linchpin_auth::Auth| {
+            post.on(auth).configure(|config| {
+                config.auth.password.breach_checker = Some(Arc::new(stub));
+                config.auth.password.breach_on_error = on_error;
+            })
+        }
+    };
+    let app = store.app_with(with(BreachOnError::Allow)).await;
+    let seen = "seen-in-a-breach-77";
+    app.post("/auth/register", json!({ "email": "a@x.test", "password": seen })).await.refused(400, "password_breached");
+    let me = app.register("a@x.test").await;
+    set(&app, &me, json!({ "password": seen, "currentPassword": GOOD })).await.refused(400, "password_breached");
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    app.post("/auth/reset-password", json!({ "token": token, "password": seen })).await.refused(400, "password_breached");
+    assert!(stub.asked.lock().unwrap().iter().all(|(prefix, _)| prefix.len() == 5));
+    *stub.broken.lock().unwrap() = true;
+    assert_eq!(set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await.status, 200);
+    app.stop().await;
+
+    let app = store.app_with(with(BreachOnError::Refuse)).await;
+    let refused = app.raw_any("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await;
+    assert_eq!((refused.status, refused.text("code").as_str()), (503, "unavailable"));
+}
+
+async fn auth_38_forgot(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    app.register("a@x.test").await;
+    let unknown = app.post("/auth/forgot-password", json!({ "email": "nobody@x.test" })).await;
+    let known = app.post("/auth/forgot-password", json!({ "email": " A@X.test " })).await;
+    assert_eq!((known.status, &known.body), (200, &unknown.body));
+    let names = |reply: &crate::server::Reply| reply.headers.keys().map(ToString::to_string).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(names(&known), names(&unknown));
+    let token = post.token("password_reset", 1).await;
+    assert_eq!(token.len(), 43);
+    let mails = post.all("password_reset", 1).await;
+    assert_eq!((mails.len(), mails[0].to.as_str()), (1, "a@x.test"));
+    assert!(mails[0].vars["link"].starts_with("https://app.test/reset#token="));
+    app.post("/auth/forgot-password", json!({ "email": "x" })).await.problem("format", "email");
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test", "extra": 1 })).await.problem("unknown_field", "extra");
+}
+
+async fn auth_38_limits_of_an_address_and_silently_of_an_identifier(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    app.register("a@x.test").await;
+    for n in 1..=10 {
+        let reply = app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+        assert_eq!(reply.status, 200);
+        if n <= 3 {
+            post.token("password_reset", n).await;
+        }
+        app.advance(1).await;
+    }
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.refused(429, "rate_limited");
+    // The last one that was mailed is still good.
+    let token = post.token("password_reset", 3).await;
+    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    post.all("password_reset_done", 1).await;
+    assert_eq!(post.count("password_reset"), 3);
+}
+
+async fn reset_token(app: &Server, post: &Post, nth: usize) -> String {
+    assert_eq!(app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.status, 200);
+    post.token("password_reset", nth).await
+}
+
+async fn auth_39_reset(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    let me = app.register("a@x.test").await;
+    let token = reset_token(&app, &post, 1).await;
+    let done = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert!(done.headers.get("set-cookie").is_none(), "signs nobody in");
+    app.me(&me.token).await.refused(401, "unauthorized");
+    assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));
+    app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.refused(400, "invalid_token");
+    let me = app.post("/auth/login", json!({ "email": "a@x.test", "password": NEW })).await.signed_in();
+    assert_eq!(app.me(&me.token).await.json()["emailVerified"], true);
+    post.all("password_reset_done", 1).await;
+
+    let late = reset_token(&app, &post, 2).await;
+    app.advance(1801).await;
+    app.post("/auth/reset-password", json!({ "token": late, "password": GOOD })).await.refused(400, "invalid_token");
+    for hostile in ["", "x", &"A".repeat(43), &"A".repeat(60_000)] {
+        app.post("/auth/reset-password", json!({ "token": hostile, "password": GOOD })).await.refused(400, "invalid_token");
+    }
+}
+
+async fn auth_39_reset_fifty_at_once(store: Store) {
+    let post = Post::default();
+    let limits = |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
+    let app = Arc::new(store.app_with(|auth| limits(post.on(auth))).await);
+    app.register("a@x.test").await;
+    let token = reset_token(&app, &post, 1).await;
+    let tries = (0..50).map(|n| {
+        let (app, body) = (app.clone(), json!({ "token": token, "password": format!("violet-otter-{n}-lamp") }));
+        tokio::spawn(async move { app.raw_any("/auth/reset-password", body).await })
+    });
+    let mut done = Vec::new();
+    for (n, reply) in tries.collect::<Vec<_>>().into_iter().enumerate() {
+        let reply = reply.await.unwrap();
+        // Whoever finds no place in the queue may come again; all others were too late.
+        assert!(
+            matches!(
+                (reply.status, reply.text("code").as_str()),
+                (200, "") | (400, "invalid_token") | (409, "conflict") | (503, "unavailable")
+            ),
+            "{reply:?}"
+        );
+        done.extend((reply.status == 200).then_some(n));
+    }
+    assert_eq!(done.len(), 1);
+    assert_eq!(login(&app, "a@x.test", &format!("violet-otter-{}-lamp", done[0])).await, 200);
+}
+
+async fn auth_40_refused_and_newer(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    app.register("a@x.test").await;
+    let first = reset_token(&app, &post, 1).await;
+    app.post("/auth/reset-password", json!({ "token": first, "password": "password123" })).await.refused(400, "password_too_common");
+    app.advance(1).await;
+    let second = reset_token(&app, &post, 2).await;
+    assert_ne!(first, second);
+    app.post("/auth/reset-password", json!({ "token": first, "password": NEW })).await.refused(400, "invalid_token");
+    assert_eq!(app.post("/auth/reset-password", json!({ "token": second, "password": NEW })).await.status, 200);
+    assert_eq!(login(&app, "a@x.test", NEW).await, 200);
+}

@@ -1,0 +1,56 @@
+//! A mailer that keeps what it is given.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin::{BoxFuture, Result};
+use linchpin_auth::{Auth, Mail, Mailer};
+
+/// What has been mailed.
+#[derive(Clone, Default)]
+pub struct Post(Arc<Mutex<Vec<Mail>>>);
+
+impl Mailer for Post {
+    fn send(&self, mail: Mail) -> BoxFuture<'_, Result<()>> {
+        self.0.lock().unwrap().push(mail);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Post {
+    /// The plugin with this mailer, and pages for every link.
+    pub fn on(&self, auth: Auth) -> Auth {
+        let post = self.clone();
+        auth.configure(|config| {
+            config.auth.mailer = Some(Arc::new(post));
+            config.auth.password_reset.link_base_url = Some("https://app.test/reset".into());
+            config.auth.email_verification.link_base_url = Some("https://app.test/verify".into());
+            config.auth.magic_link.link_base_url = Some("https://app.test/enter".into());
+        })
+    }
+
+    /// All mails of a kind, once there are so many.
+    pub async fn all(&self, kind: &str, least: usize) -> Vec<Mail> {
+        for _ in 0..3000 {
+            let now: Vec<Mail> = self.0.lock().unwrap().iter().filter(|mail| mail.kind.name() == kind).cloned().collect();
+            if now.len() >= least {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{least} mails of {kind} were expected: {:?}", self.0.lock().unwrap());
+    }
+
+    /// The token of the latest mail of a kind, once there are so many.
+    pub async fn token(&self, kind: &str, least: usize) -> String {
+        let mails = self.all(kind, least).await;
+        let link = mails.last().and_then(|mail| mail.vars.get("link")).cloned().unwrap_or_default();
+        assert!(mails.iter().all(|mail| mail.text.contains(&mail.vars["link"])));
+        link.split_once("#token=").unwrap_or_else(|| panic!("no token behind # in {link}")).1.to_owned()
+    }
+
+    /// How many there are of a kind now.
+    pub fn count(&self, kind: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|mail| mail.kind.name() == kind).count()
+    }
+}
