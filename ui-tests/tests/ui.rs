@@ -2,10 +2,16 @@
 //!
 //! `fail/SUBJECT/NN_name.rs` holds one mistake against rule NN of the contract's list of compile-time checks; `pass/` holds
 //! the nearly-wrong neighbours. `TRYBUILD=overwrite cargo test -p ui-tests` rewrites the expected messages.
+//!
+//! They are two tests because cases that fail need no code: alone, all of them are checked by one cargo, as many at a time as
+//! there are cores. Beside one case that has to run, each would be built for itself, one after another.
 
 #[test]
-fn ui() {
-    let cases = trybuild::TestCases::new();
-    cases.pass("tests/pass/**/*.rs");
-    cases.compile_fail("tests/fail/**/*.rs");
+fn ui_pass() {
+    trybuild::TestCases::new().pass("tests/pass/**/*.rs");
+}
+
+#[test]
+fn ui_fail() {
+    trybuild::TestCases::new().compile_fail("tests/fail/**/*.rs");
 }

@@ -7,7 +7,7 @@ mod items;
 mod posts;
 
 use linchpin::prelude::*;
-use linchpin::{Config, Durability};
+use linchpin::{BoxFuture, Config, Durability, EntityEvent, EventSink};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -16,5 +16,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 async fn main() -> linchpin::Result<()> {
     let (port, url) = linchpin_benches::arguments();
     let config = Config::new().port(port).signing_secret(linchpin_benches::SECRET).database(url).durability(Durability::Full);
-    App::new(config).plugin(JwtAuth::new()).package(&posts::POSTS).package(&items::ITEMS).serve().await
+    let app = App::new(config).plugin(JwtAuth::new()).package(&posts::POSTS).package(&items::ITEMS);
+    // What a listener costs: each change leaves an event in the outbox, which is delivered to somebody who does nothing with it.
+    let app = if std::env::var_os("BENCH_EVENTS").is_some() { app.event_sink("bench", Deaf) } else { app };
+    app.serve().await
+}
+
+/// Hears everything and keeps nothing.
+struct Deaf;
+
+impl EventSink for Deaf {
+    fn publish<'a>(&'a self, _: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

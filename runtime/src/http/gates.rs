@@ -86,7 +86,7 @@ impl Gates {
     }
 
     /// Without the middleware that stands around another route already: for what that one shows beside its records.
-    pub(super) fn beyond(mut self: Box<Self>, route: &Endpoint, outer: &Endpoint) -> Box<Self> {
+    pub(super) fn beyond(mut self, route: &Endpoint, outer: &Endpoint) -> Self {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
         let further = route.middleware().map(|declared| !known.iter().any(|&other| same(other, declared)));
         self.middleware = self.middleware.into_iter().zip(further).filter_map(|(run, further)| further.then_some(run)).collect();

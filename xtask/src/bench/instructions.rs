@@ -25,13 +25,24 @@ const LOADS: [(&str, &str, Option<u64>); 6] = [
     ("publish", "transition", None),
 ];
 
+/// The load that is counted with and without somebody who listens to events.
+const TOLD: &str = "create";
+
 /// Counts all servers and prints the table; fails when the generated one is over a budget.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     valgrind()?;
     let bin = build(&[], false)?;
     let loads: Vec<&str> = LOADS.iter().map(|(load, ..)| *load).collect();
-    let counts = in_folder(|folder| SERVERS.iter().map(|server| count(&bin, folder, server, &loads)).collect::<Result<Vec<_>, _>>())?;
-    let table = table(&counts);
+    let (counts, told) = in_folder(|folder| {
+        let counts = SERVERS.iter().map(|server| count(&bin, folder, server, &loads, false)).collect::<Result<Vec<_>, _>>()?;
+        Ok((counts, count(&bin, folder, "generated", &[TOLD], true)?))
+    })?;
+    let mut table = table(&counts);
+    let silent = LOADS.iter().position(|(load, ..)| *load == TOLD).and_then(|at| counts[2].get(at)).copied().unwrap_or(0);
+    if let Some(told) = told.first() {
+        // Writing to a String cannot fail.
+        let _ = write!(table, "\n\n{}", outbox(silent, *told));
+    }
     println!("{table}");
     if into_readme {
         write("instructions", &table)?;
@@ -45,11 +56,20 @@ pub(crate) fn gate() -> Result<(), String> {
     let bin = build(&["bench-generated", "bench-driver"], false)?;
     let gated: Vec<_> = LOADS.iter().filter_map(|(load, name, most)| Some((*load, *name, (*most)?))).collect();
     let loads: Vec<&str> = gated.iter().map(|(load, ..)| *load).collect();
-    let counts = in_folder(|folder| count(&bin, folder, "generated", &loads))?;
+    let counts = in_folder(|folder| count(&bin, folder, "generated", &loads, false))?;
     for ((_, name, most), count) in gated.iter().zip(&counts) {
         println!("xtask: {name}: {count} instructions per request, at most {most}");
     }
     over_budget(gated.iter().zip(&counts).map(|((_, name, most), count)| (*name, *count, *most)))
+}
+
+/// What it costs that somebody listens.
+fn outbox(silent: u64, told: u64) -> String {
+    let more = told.saturating_sub(silent);
+    let share = more as f64 / silent.max(1) as f64 * 100.0;
+    format!(
+        "With somebody who listens, a create leaves an event in the outbox, which is delivered: {told} instructions, {more} more ({share:.0}%)."
+    )
 }
 
 fn over_budget<'a>(counted: impl Iterator<Item = (&'a str, u64, u64)>) -> Result<(), String> {
@@ -59,28 +79,32 @@ fn over_budget<'a>(counted: impl Iterator<Item = (&'a str, u64, u64)>) -> Result
 }
 
 /// Instructions per request of one server under each load.
-fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str]) -> Result<Vec<u64>, String> {
+fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str], events: bool) -> Result<Vec<u64>, String> {
     let database = Database::Sqlite(folder.to_owned());
     if !folder.join("seed.db").exists() {
         database.seed(bin)?;
     }
     let one = |load: &&str| {
-        let few = total(bin, folder, &database, server, load, FEW)?;
-        let more = total(bin, folder, &database, server, load, MORE)?;
-        println!("{server:<10} {load:<8} {:>9}", more.saturating_sub(few) / (MORE - FEW));
+        let few = total(bin, folder, &database, (server, events), load, FEW)?;
+        let more = total(bin, folder, &database, (server, events), load, MORE)?;
+        let listening = if events { " with events" } else { "" };
+        println!("{server:<10} {load:<8} {:>9}{listening}", more.saturating_sub(few) / (MORE - FEW));
         Ok(more.saturating_sub(few) / (MORE - FEW))
     };
     loads.iter().map(one).collect()
 }
 
 /// All instructions of a server that answers this many requests.
-fn total(bin: &Path, folder: &Path, database: &Database, server: &str, load: &str, requests: u64) -> Result<u64, String> {
+fn total(bin: &Path, folder: &Path, database: &Database, (server, events): (&str, bool), load: &str, requests: u64) -> Result<u64, String> {
     let url = database.fresh(server)?;
     let out = folder.join("callgrind.out");
     let _ = fs::remove_file(&out);
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(bin.join(format!("bench-{server}")));
+    if events {
+        command.env("BENCH_EVENTS", "1");
+    }
     let running = Server::start(command, &url)?;
     run_to_end(Command::new(bin.join("bench-driver")).args(["count", &running.port.to_string(), load, &requests.to_string()]))?;
     running.stop()?;
@@ -130,6 +154,12 @@ mod tests {
         assert_eq!(super::summary("version: 1\nsummary: 12\nfn=(1) main\n1 5\n\ntotals: 17\n"), Some(17));
         assert_eq!(super::summary("version: 1\nsummary: 12\n"), Some(12));
         assert_eq!(super::summary("events: Ir\n"), None);
+    }
+
+    #[test]
+    fn the_cost_of_a_listener_is_what_comes_on_top() {
+        assert!(super::outbox(80_000, 120_000).contains("120000 instructions, 40000 more (50%)"));
+        assert!(super::outbox(0, 5).contains("5 more"));
     }
 
     #[test]
