@@ -1,5 +1,6 @@
 //! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
 
+pub(crate) mod audit;
 pub(crate) mod event;
 mod guards;
 pub(crate) mod idempotent;
@@ -31,6 +32,7 @@ pub(crate) struct Policy {
     pub(crate) timeout: Option<u64>,
     pub(crate) event: Option<event::Event>,
     pub(crate) rate_limit: Option<rate::RateLimit>,
+    pub(crate) audit: Option<audit::Audit>,
     pub(crate) idempotent: Option<idempotent::Idempotent>,
     pub(crate) input: Option<narrow::Fields>,
     pub(crate) output: Option<narrow::Fields>,
@@ -61,6 +63,7 @@ pub(crate) const KEYS: &[&str] = &[
     "event",
     "rate_limit",
     "idempotent",
+    "audit",
     "input",
     "output",
     "summary",
@@ -69,7 +72,7 @@ pub(crate) const KEYS: &[&str] = &[
 ];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &["audit", "method", "path", "base", "description", "output_once", "paging"];
+pub(crate) const LATER: &[&str] = &["method", "path", "base", "description", "output_once", "paging"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -86,6 +89,7 @@ impl Policy {
             "event" => self.event = event::read(opt, d),
             "rate_limit" => self.rate_limit = rate::read(opt, d),
             "idempotent" => self.idempotent = idempotent::read(opt, d),
+            "audit" => self.audit = audit::read(opt, d),
             "input" => self.input = narrow::read(opt, "input(title, body)", d),
             "output" => self.output = narrow::read(opt, "output(id, title)", d),
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
@@ -128,12 +132,13 @@ impl Policy {
         let event = self.event.as_ref().map(event::Event::tokens);
         let rate_limit = self.rate_limit.as_ref().map(rate::RateLimit::tokens);
         let idempotent = self.idempotent.as_ref().map(idempotent::Idempotent::tokens);
+        let audit = self.audit.as_ref().map(audit::Audit::tokens);
         let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
         let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
         let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
         let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #input #output #summary #tags #deprecated)
+        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #summary #tags #deprecated)
     }
 }
 

@@ -58,6 +58,7 @@ impl Args {
         policy::permission::refuse(&route.policy, d);
         if route.method.as_ref().is_some_and(|(method, _)| *method == Method::Get) {
             policy::idempotent::refuse(&route.policy, "a GET route", d);
+            policy::audit::refuse(&route.policy, "a GET route", d);
         }
         for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
             if options::lacks(&options, name, &known) {

@@ -19,11 +19,13 @@ pub use crate::operation::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::operation::OnSqlite;
 #[cfg(feature = "server")]
+pub use crate::operation::assert_route_audited;
+#[cfg(feature = "server")]
 pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value};
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition,
-    Upsert, Whole, assert_apart, assert_unique, beginnings,
+    Upsert, Whole, assert_apart, assert_audited, assert_operation_audited, assert_unique, beginnings,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
 #[cfg(feature = "server")]

@@ -160,6 +160,9 @@ pub struct Cx {
     /// What must hold of the records that it may touch.
     #[cfg(feature = "server")]
     only: Option<Arc<crate::permission::Only>>,
+    /// What is told of its changes.
+    #[cfg(feature = "server")]
+    audit: Option<Arc<crate::audit::Auditing>>,
     /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
     #[cfg(feature = "server")]
     follows: bool,
@@ -201,6 +204,8 @@ impl Cx {
             #[cfg(feature = "server")]
             only: None,
             #[cfg(feature = "server")]
+            audit: None,
+            #[cfg(feature = "server")]
             follows: false,
             within: None,
         }
@@ -222,6 +227,8 @@ impl Cx {
             operation: None,
             #[cfg(feature = "server")]
             only: None,
+            #[cfg(feature = "server")]
+            audit: None,
             #[cfg(feature = "server")]
             follows: false,
             within: None,
@@ -317,7 +324,26 @@ impl Cx {
     /// The same call as far as it follows from what it has done: no matter whose records.
     #[cfg(feature = "server")]
     pub(crate) fn following(&self) -> Self {
-        Self { follows: true, operation: None, only: None, ..self.clone() }
+        Self { follows: true, operation: None, only: None, audit: None, ..self.clone() }
+    }
+
+    /// The same call with its changes told to the audit log.
+    #[cfg(feature = "server")]
+    pub(crate) fn audited(self, auditing: &Arc<crate::audit::Auditing>) -> Self {
+        Self { audit: Some(Arc::clone(auditing)), ..self }
+    }
+
+    /// The same call with nothing told, and what was to be told.
+    #[cfg(feature = "server")]
+    pub(crate) fn untold(&self) -> Option<(Self, Arc<crate::audit::Auditing>)> {
+        let auditing = self.audit.clone()?;
+        Some((Self { audit: None, ..self.clone() }, auditing))
+    }
+
+    /// The same call in the name of the application itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn as_system(self, reason: &'static str) -> Self {
+        Self { scope: Scope::System(reason, false), ..self }
     }
 
     /// Whether records of every tenant and scope are in reach.

@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 mod app;
 #[cfg(feature = "server")]
+pub mod audit;
+#[cfg(feature = "server")]
 mod auth;
 mod cx;
 pub mod entity;

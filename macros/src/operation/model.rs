@@ -10,7 +10,7 @@ use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::{Scope, Sibling};
-use crate::policy::{event, idempotent, narrow, permission};
+use crate::policy::{audit, event, idempotent, narrow, permission};
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -82,6 +82,7 @@ impl<'a> Model<'a> {
             let reading = plan.parts.iter().filter(|part| part.method == Method::Get).filter_map(|part| part.policy.as_ref());
             for policy in reading.chain((plan.parts.is_empty() && plan.reads()).then_some(&args.route.policy)) {
                 idempotent::refuse(policy, "an operation that only reads", scope.d);
+                audit::refuse(policy, "an operation that only reads", scope.d);
             }
         }
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();

@@ -54,6 +54,10 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let PackageArgs { krate, name, mount, dependencies, .. } = args;
     let entities = args.entities.iter().filter(|_| sound).map(entity);
     let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
+    let audits: TokenStream =
+        args.entities.iter().enumerate().filter(|_| sound && !args.audited.is_empty()).flat_map(|(i, e)| audits(i, e)).collect();
+    let actions = &args.audited;
+    let actions = (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#actions),*];));
     let many = index(args.entities.len());
     let beginnings = (sound && args.entities.len() > 1).then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
@@ -70,6 +74,8 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         const ENTITIES: &[__lp::EntityEntry] = &[#(#entities),*];
         #beginnings
         #asserts
+        #actions
+        #audits
         __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #middleware #hook }
     }}
 }
@@ -99,6 +105,25 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let mut asserts: Vec<TokenStream> = unique.collect();
     if position > 0 {
         asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, &BEGINNINGS, #at);));
+    }
+    asserts
+}
+
+/// One assertion for the generated routes, at the entity, and one per declaration, at its name.
+fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
+    let at = index(position);
+    let entity = &args.entity;
+    let mut asserts = vec![quote_spanned!(entity.span()=> const _: () = __lp::assert_audited(&ENTITIES[#at], AUDITED);)];
+    let operations = args.items.iter().filter(|item| !is_route(item)).enumerate().map(|(i, item)| {
+        let i = index(i);
+        quote_spanned!(item.span()=> const _: () = __lp::assert_operation_audited(&ENTITIES[#at], #i, AUDITED);)
+    });
+    asserts.extend(operations);
+    if crate::SERVER {
+        asserts.extend(args.items.iter().filter(|item| is_route(item)).enumerate().map(|(i, item)| {
+            let i = index(i);
+            quote_spanned!(item.span()=> const _: () = __lp::assert_route_audited(&ENTITIES[#at], #i, AUDITED);)
+        }));
     }
     asserts
 }

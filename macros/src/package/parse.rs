@@ -8,7 +8,7 @@ use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 use crate::policy::middleware::{self, Middleware};
 
-const OPTIONS: &[&str] = &["name", "mount", "entities", "middleware", "dependencies", "after_adapters"];
+const OPTIONS: &[&str] = &["name", "mount", "entities", "middleware", "audited", "dependencies", "after_adapters"];
 
 /// `name = .., mount = .., entities = [..], dependencies = [..]`.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct PackageArgs {
     pub(super) entities: Vec<EntityArgs>,
     pub(super) dependencies: Vec<LitStr>,
     pub(super) middleware: Vec<Middleware>,
+    /// Actions of permissions that ask for an `audit` beside them.
+    pub(super) audited: Vec<LitStr>,
     pub(super) after_adapters: Option<Path>,
 }
 
@@ -40,6 +42,7 @@ impl PackageArgs {
             entities: Vec::new(),
             dependencies: Vec::new(),
             middleware: Vec::new(),
+            audited: Vec::new(),
             after_adapters: None,
         };
         for opt in &options {
@@ -48,6 +51,12 @@ impl PackageArgs {
                 "mount" => args.mount = opt.text("mount = \"/api\"", d).map_or_else(|| "/".to_owned(), |text| mount(&text, d)),
                 "entities" => {
                     args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect();
+                }
+                "audited" => {
+                    args.audited = list(opt, "audited = [\"lock\"]", d).iter().filter_map(|e| action(e, d)).collect();
+                    if args.audited.is_empty() {
+                        d.error(&opt.key, "`audited` names no action").help("`audited = [\"lock\"]`");
+                    }
                 }
                 "dependencies" => {
                     args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();
@@ -101,6 +110,14 @@ fn dependency(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
     let text = options::as_text(expr).cloned();
     if text.is_none() {
         d.error(expr, "a dependency is the name of a package or plugin").help("`\"auth\"`");
+    }
+    text
+}
+
+fn action(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
+    let text = options::as_text(expr).cloned();
+    if text.is_none() {
+        d.error(expr, "an action is a text, as in `permission(requires = ..)`").help("`\"lock\"`");
     }
     text
 }

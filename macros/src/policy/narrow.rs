@@ -125,6 +125,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
     super::event::check(model, d);
     super::idempotent::check(model, d);
+    super::audit::check(model, d);
     let create = &model.routes[CREATE];
     if let (false, Some(input)) = (create.disabled, create.input.as_ref().or(model.defaults.input.as_ref())) {
         input.check_complete(model, d);

@@ -8,6 +8,7 @@ use super::checks::{self, startup};
 use super::config::{Config, Database};
 use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
+use crate::audit::AuditLog;
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
 use crate::http::{self, Action, Claims, Clock, Endpoint, HttpState, Override, OverrideCall, RateStore, RouteGuard, idempotency};
@@ -43,6 +44,8 @@ pub struct App {
     hooks: Vec<Hook>,
     /// As written: a pattern that is none is told with everything else that is wrong.
     pub(super) guards: Vec<(String, RouteGuard)>,
+    /// For how long entries of the audit log are kept, if somebody has said.
+    audit: Option<Option<Duration>>,
     pub(super) own_commands: Vec<OwnCommand>,
     events: Hub,
     searches: Providers,
@@ -138,6 +141,7 @@ impl App {
             rates: None,
             hooks: Vec::new(),
             guards: Vec::new(),
+            audit: None,
             own_commands: Vec::new(),
             events: Hub::default(),
             searches: Providers::default(),
@@ -307,6 +311,14 @@ impl App {
         self
     }
 
+    /// How long entries of the audit log are kept; for ever by default. Without a route that is audited, this makes the log all the
+    /// same, for code that [adds](crate::audit::AuditLog::add) to it.
+    #[must_use]
+    pub fn keep_audit(mut self, keep: impl Into<Option<Duration>>) -> Self {
+        self.audit = Some(keep.into());
+        self
+    }
+
     /// Registers a search provider under the name that entities call it by: `search(provider = "name", ..)`.
     #[must_use]
     pub fn search_provider(mut self, name: impl Into<String>, provider: impl SearchProvider) -> Self {
@@ -348,6 +360,7 @@ impl App {
             rates,
             hooks,
             guards,
+            audit,
             mut events,
             mut searches,
             store: own_store,
@@ -367,6 +380,7 @@ impl App {
         capabilities::check(entries(), name, supports)?;
         checks::routes(&packages, &overrides)?;
         let guards = checks::patterns(&guards)?;
+        let audited = checks::audited(&packages, &plugins)? || audit.is_some();
 
         let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
@@ -374,6 +388,7 @@ impl App {
             let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
             let repeats = entries().any(idempotency::wanted);
             descs.extend(repeats.then(Claims::entity));
+            descs.extend(audited.then(AuditLog::entity));
             store.install(&descs).await?;
             let claims = repeats.then(|| Claims::new(&store)).transpose()?.map(Arc::new);
             let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();
@@ -383,7 +398,11 @@ impl App {
                 let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
                 tables.push(table);
             }
+            let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), audit.flatten())).transpose()?;
             let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone());
+            if let Some(log) = &audit {
+                adapters.provide(log.clone());
+            }
             // Planning now turns a statement the store refuses into a start-up error.
             for entry in entries() {
                 if let Some(table) = adapters.table(entry.desc.storage_name) {
@@ -459,6 +478,8 @@ impl App {
             state.clock = clock;
             teardown.claims.clone_from(&claims);
             state.claims = claims;
+            teardown.audit.clone_from(&audit);
+            state.audit = audit;
             state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
             state.extra = routes.router;
             state.extra_paths = routes.paths;

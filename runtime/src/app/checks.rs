@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::build::{Replacement, mounted};
 use super::plugin::{Plugin, RoutesCx};
 use super::suggest::did_you_mean;
+use crate::audit::AuditLog;
 use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
@@ -136,6 +137,24 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
         Action::Plugin(desc) => desc.of,
         _ => endpoint.table.as_ref().map_or("", |t| t.desc.name),
     }
+}
+
+/// Whether changes of some route are told to the audit log.
+///
+/// # Errors
+/// When a package would mount the log itself: nobody may change what is in it.
+pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]) -> Result<bool> {
+    let entries = || packages.iter().flat_map(|p| p.entities.iter().map(move |entry| (p.name, entry)));
+    if let Some((package, _)) = entries().find(|(_, entry)| entry.desc.storage_name == AuditLog::entity().storage_name) {
+        let entity = AuditLog::entity().name;
+        return Err(startup(format!("package `{package}` lists `{entity}`, which is the framework's: read it by way of `AuditLog`")));
+    }
+    let own = entries().any(|(_, entry)| {
+        let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
+        let operations = entry.mounted().map(|spec| &spec.policy);
+        crud.chain(operations).chain(entry.routes.iter().map(|route| &route.policy)).any(|policy| policy.audit.is_some())
+    });
+    Ok(own || plugins.iter().flat_map(|plugin| plugin.routes()).any(|route| route.desc.policy.audit.is_some()))
 }
 
 /// Guards by path, unless one of the patterns is none.

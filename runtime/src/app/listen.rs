@@ -49,6 +49,7 @@ impl Built {
         );
         let mut swept = self.adapters.tables();
         swept.extend(self.claims.take().map(|claims| std::sync::Arc::clone(claims.table())));
+        swept.extend(self.audit.take().map(|log| std::sync::Arc::clone(log.table())));
         let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&swept, clock, every));
         let relay = std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {

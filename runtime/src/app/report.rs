@@ -24,6 +24,7 @@ pub(super) struct Line {
     /// Guards by name, with their argument, and with the pattern of those of the app.
     guards: Vec<Json>,
     permission: Option<&'static PermissionDesc>,
+    audit: Option<&'static str>,
     /// Names and paths of functions, the first outermost.
     middleware: Vec<&'static str>,
     /// What records must equal to be seen: `ownerId = ctx(actor.id)`.
@@ -67,6 +68,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             roles: endpoint.policy.roles,
             guards: gates::guards(endpoint),
             permission: endpoint.policy.permission,
+            audit: endpoint.policy.audit.filter(|_| endpoint.changes()),
             middleware: endpoint.middleware().map(MiddlewareDesc::name).collect(),
             scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
             unscoped: lifted.or(left_out),
@@ -140,6 +142,10 @@ fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoin
 /// The most statements of one call, repetitions apart.
 fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     if endpoint.run.is_some() {
+        return None;
+    }
+    if endpoint.policy.audit.is_some() && endpoint.changes() {
+        // Each record that changes is one more.
         return None;
     }
     // When nothing was changed, one more asks why; a rule over the whole record reads it before.
@@ -246,7 +252,7 @@ pub(super) fn json(lines: &[Line]) -> String {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
             "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
-            "middleware": line.middleware, "scope": line.scope, "unscoped": line.unscoped,
+            "middleware": line.middleware, "audit": line.audit, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "include": line.include,
             "source": line.at,
         })

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::plugin::Plugin;
+use crate::audit::AuditLog;
 use crate::entity::Entity;
 use crate::event::Hub;
 use crate::http::{Claims, Clock, Endpoint, HttpService};
@@ -27,6 +28,8 @@ pub(crate) struct Built {
     pub(super) sweep: Option<(Clock, Duration)>,
     /// Calls under an idempotency key, if there are such routes.
     pub(super) claims: Option<Arc<Claims>>,
+    /// The audit log, if anything is told to it.
+    pub(super) audit: Option<AuditLog>,
     /// What listens to events.
     pub(super) events: Hub,
     /// Search indexes.
@@ -46,6 +49,7 @@ impl Built {
             service: None,
             sweep: None,
             claims: None,
+            audit: None,
             events: Hub::default(),
             searches: Searches::default(),
             indexing: None,

@@ -100,6 +100,9 @@ async fn call(
     if let Some(permit) = mounted.permit() {
         cx = Box::pin(permit.enter(cx)).await?;
     }
+    if let Some(auditing) = &mounted.audit {
+        cx = cx.audited(auditing);
+    }
     if let Plan::Plugged(plan) = &mounted.plan {
         return Box::pin(plugged(app, mounted, plan, params, parts, body, (cx, id))).await;
     }

@@ -60,6 +60,16 @@ impl Endpoint {
         self.around.iter().chain(self.policy.middleware)
     }
 
+    /// Whether it changes anything, as far as its declaration says.
+    pub(crate) fn changes(&self) -> bool {
+        match self.action {
+            Action::Create | Action::Update | Action::Delete => true,
+            Action::List | Action::Get => false,
+            Action::Operation(spec, _) => !spec.kind.reads(),
+            Action::Extra(_) | Action::Plugin(_) => self.method != Method::Get,
+        }
+    }
+
     /// Whether anybody may call it, so that its answers may be cached by others.
     pub(crate) fn is_public(&self) -> bool {
         self.policy.is_public() && self.guards.is_empty()
@@ -146,6 +156,8 @@ pub struct Policy {
     pub idempotency: Option<Idempotency>,
     /// What its events are called and hold, where it says so.
     pub event: Option<&'static EventDesc>,
+    /// What the audit log calls it.
+    pub audit: Option<&'static str>,
     /// The fields that create and update bodies may hold; `None`: all writable ones.
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold; `None`: all readable ones.
@@ -171,6 +183,7 @@ impl Policy {
         rate_limit: None,
         idempotency: None,
         event: None,
+        audit: None,
         input: None,
         output: None,
         summary: None,
@@ -191,6 +204,7 @@ impl Policy {
             rate_limit: declared.rate_limit,
             idempotency: declared.idempotency,
             event: declared.event,
+            audit: declared.audit,
             input: declared.input,
             output: declared.output,
             summary: declared.summary,

@@ -85,12 +85,12 @@ impl Gates {
         self.guards.iter().try_for_each(|(check, argument)| check(&GuardCall { actor, argument: *argument, now: cx.now() }))
     }
 
-    /// Without the middleware that stands around another route already: for what that one shows beside its records.
-    pub(super) fn beyond(mut self, route: &Endpoint, outer: &Endpoint) -> Self {
+    /// Leaves out the middleware that stands around another route already: for what that one shows beside its records.
+    pub(super) fn leave_out(&mut self, route: &Endpoint, outer: &Endpoint) {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
         let further = route.middleware().map(|declared| !known.iter().any(|&other| same(other, declared)));
-        self.middleware = self.middleware.into_iter().zip(further).filter_map(|(run, further)| further.then_some(run)).collect();
-        self
+        let all = std::mem::take(&mut self.middleware).into_iter();
+        self.middleware = all.zip(further).filter_map(|(run, further)| further.then_some(run)).collect();
     }
 
     /// Runs the middleware around nothing: whether it lets a call pass that reads the records of this route by way of another.

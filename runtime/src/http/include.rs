@@ -158,8 +158,10 @@ impl Level {
             }
             let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
             let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
-            let gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
-            let gates = gates.map(|gates| Box::new(gates.beyond(&route, outer)));
+            let mut gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
+            if let Some(gates) = &mut gates {
+                gates.leave_out(&route, outer);
+            }
             let require_role = Arc::clone(&state.auth.require_role);
             let gate = Gate { route, before, check, roles: policy.roles, require_role, gates };
             Ok(Planned { relation, inner: Self::new(around, &other, depth - 1)?, table: other, projection, gate })

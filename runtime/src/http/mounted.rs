@@ -17,6 +17,7 @@ use super::path_guard::PathGuards;
 use super::plugged::PluggedPlan;
 use super::rate::Limiter;
 use super::router::HttpState;
+use crate::audit::Auditing;
 use crate::entity::ScopeFrom;
 use crate::operation::{Answer, Method};
 use crate::permission::Permit;
@@ -35,6 +36,8 @@ pub(super) struct Mounted {
     pub(super) emits: bool,
     /// `None`: no guards, no middleware, no permission.
     pub(super) gates: Option<Box<Gates>>,
+    /// `None`: its changes are not told to the audit log.
+    pub(super) audit: Option<Arc<Auditing>>,
     /// `None`: no policy counts calls.
     pub(super) limiter: Option<Box<Limiter>>,
     /// `None`: every call is a new one.
@@ -86,6 +89,15 @@ impl Mounted {
                 None => return Err(refuse(endpoint, &format!("asks for auth `{name}`, which nobody registered"))),
             },
         };
+        let audit = match (endpoint.policy.audit.filter(|_| endpoint.changes()), &state.audit) {
+            (None, _) => None,
+            (Some(action), Some(log)) => {
+                let entity = endpoint.table.as_ref().map(|table| table.desc);
+                let route = endpoint.action.name();
+                Some(Arc::new(Auditing::new(log.clone(), action, route, entity, endpoint.policy.permission)))
+            }
+            (Some(_), None) => return Err(refuse(endpoint, "is audited, and there is no log for it")),
+        };
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
         let before = PathGuards::new(&endpoint.guards, &state.auth).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
@@ -97,6 +109,7 @@ impl Mounted {
         };
         Ok(Self {
             before,
+            audit,
             check,
             gates,
             emits,

@@ -213,6 +213,8 @@ pub struct PolicyDesc {
     pub rate_limit: Option<RateLimit>,
     /// Whether calls can be repeated safely; read on routes that change something.
     pub idempotency: Option<Idempotency>,
+    /// What the audit log calls it; read on routes that change something.
+    pub audit: Option<&'static str>,
     /// The fields that create and update bodies may hold, by their names in the declaration.
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold, by their names in the declaration.
@@ -274,6 +276,7 @@ impl PolicyDesc {
         event: None,
         rate_limit: None,
         idempotency: None,
+        audit: None,
         input: None,
         output: None,
         summary: None,
@@ -358,6 +361,13 @@ impl PolicyDesc {
         Self { idempotency: Some(idempotency), ..self }
     }
 
+    /// With entries in the audit log.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn audit(self, action: &'static str) -> Self {
+        Self { audit: Some(action), ..self }
+    }
+
     /// With the fields that bodies may hold.
     #[doc(hidden)]
     #[must_use]
@@ -408,6 +418,7 @@ impl PolicyDesc {
             event: if self.event.is_some() { self.event } else { defaults.event },
             rate_limit: if self.rate_limit.is_some() { self.rate_limit } else { defaults.rate_limit },
             idempotency: if self.idempotency.is_some() { self.idempotency } else { defaults.idempotency },
+            audit: if self.audit.is_some() { self.audit } else { defaults.audit },
             input: if self.input.is_some() { self.input } else { defaults.input },
             output: if self.output.is_some() { self.output } else { defaults.output },
             summary: if self.summary.is_some() { self.summary } else { defaults.summary },

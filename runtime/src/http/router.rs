@@ -22,6 +22,7 @@ use super::path;
 use super::path_guard::{PathGuard, PathGuards};
 use super::rate::{RateStore, RatesInProcess};
 use super::serve::{self, Unrouted};
+use crate::audit::AuditLog;
 use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Code, Error, Result, Timestamp};
@@ -54,6 +55,8 @@ pub struct HttpState {
     pub cors: Option<Cors>,
     /// Where calls are counted for `rate_limit`; in this process by default.
     pub rates: Arc<dyn RateStore>,
+    /// Where changes are told; needed by routes that are audited.
+    pub audit: Option<AuditLog>,
     /// Where calls under an idempotency key are known; needed by routes that are idempotent.
     pub claims: Option<Arc<Claims>>,
 }
@@ -72,6 +75,7 @@ impl HttpState {
             guards: Vec::new(),
             cors: None,
             rates: Arc::new(RatesInProcess::default()),
+            audit: None,
             claims: None,
         }
     }

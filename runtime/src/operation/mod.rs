@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod array;
+mod audited;
 mod batch;
 #[cfg(feature = "server")]
 pub(crate) mod bind;
@@ -33,6 +34,9 @@ pub(crate) use bind::{check, equalities, resolve, value_of};
 
 pub use aggregate::{Aggregate, MOST_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};
+#[cfg(feature = "server")]
+pub use audited::assert_route_audited;
+pub use audited::{assert_audited, assert_operation_audited};
 pub use batch::Batch;
 pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
 pub use computed_aggregate::ComputedAggregate;

@@ -55,6 +55,7 @@ impl Only {
             | Plan::Related { filter, .. }
             | Plan::Exists { filter }
             | Plan::Hold { filter }
+            | Plan::Lock { filter, .. }
             | Plan::Aggregate { filter, .. }
             | Plan::Update { filter, .. }
             | Plan::Delete { filter, .. }

@@ -225,6 +225,7 @@ impl Guard {
             }
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
             Plan::Hold { filter } => Plan::Hold { filter: with(filter) },
+            Plan::Lock { filter, pick } => Plan::Lock { filter: with(filter), pick: pick.clone() },
             Plan::Aggregate { filter, groups, compute, limit } => {
                 Plan::Aggregate { filter: with(filter), groups: groups.clone(), compute: compute.clone(), limit: *limit }
             }
@@ -317,6 +318,7 @@ impl Guard {
             | Plan::Related { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
+            | Plan::Lock { .. }
             | Plan::Aggregate { .. }
             | Plan::Delete { .. } => None,
         };
@@ -341,6 +343,7 @@ impl Guard {
             | Plan::Related { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
+            | Plan::Lock { .. }
             | Plan::Aggregate { .. }
             | Plan::Delete { .. } => None,
         };
@@ -383,9 +386,12 @@ impl Slots {
         };
         let (marks, changes, filters) = match plan {
             Plan::Insert => (false, false, false),
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => {
-                (false, false, true)
-            }
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => (false, false, true),
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
@@ -440,7 +446,9 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
                 compute.filter.sources(&mut note);
             }
         }
-        Plan::Exists { filter } | Plan::Hold { filter } | Plan::Delete { filter, .. } => filter.sources(&mut note),
+        Plan::Exists { filter } | Plan::Hold { filter } | Plan::Lock { filter, .. } | Plan::Delete { filter, .. } => {
+            filter.sources(&mut note)
+        }
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
             filter.sources(&mut note);
             for assign in set {

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod aggregate;
+mod audited;
 mod cursor;
 mod draft;
 pub(crate) mod guard;

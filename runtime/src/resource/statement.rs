@@ -50,7 +50,12 @@ impl Change {
             Plan::Insert => (true, &[]),
             Plan::Upsert { set, .. } => (true, set),
             Plan::Update { set, .. } => (false, set),
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => {
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => {
                 return Self::None;
             }
         };
@@ -76,9 +81,19 @@ impl Prepared {
 
 /// Whose events a plan makes: those of the route, if it changes anything.
 fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
+    changes(plan).then_some(route)
+}
+
+/// Whether a plan changes anything.
+fn changes(plan: &Plan) -> bool {
     match plan {
-        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => None,
-        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Some(route),
+        Plan::Select { .. }
+        | Plan::Related { .. }
+        | Plan::Exists { .. }
+        | Plan::Hold { .. }
+        | Plan::Lock { .. }
+        | Plan::Aggregate { .. } => false,
+        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => true,
     }
 }
 
@@ -300,21 +315,14 @@ impl Statements {
         }
         args.truncate(base);
         args.extend(only.values());
-        let key = (Arc::as_ptr(statement) as usize, only.shape());
-        if let Some(limited) = self.limited.read().get(&key) {
-            return Ok((Arc::clone(&limited.statement), args));
-        }
-        let prepared = self.store.prepare(self.desc, only.plan(&statement.plan, base))?;
-        let mut limited = self.limited.write();
-        if limited.len() >= SHAPES {
-            limited.clear();
-        }
-        limited.insert(key, Limited { _of: Arc::clone(statement), statement: Arc::clone(&prepared) });
-        Ok((prepared, args))
+        Ok((self.kept(statement, only.shape(), || only.plan(&statement.plan, base))?, args))
     }
 
     /// Hands a statement to the store, or to the transaction that the call is part of.
-    fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+    pub(super) fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+        if let (Some((cx, auditing)), true) = (cx.untold(), changes(&statement.plan)) {
+            return self.audited(cx, auditing, statement, args, rows);
+        }
         if let (Some(emitter), true) = (self.emitter.get(), rows.is_recorded()) {
             return self.record(emitter, cx, statement, args, rows);
         }
@@ -326,6 +334,30 @@ impl Statements {
         };
         let transaction = Arc::clone(transaction);
         Reply::Later(Box::pin(async move { transaction.run(&self.store, statement, args, rows).await }))
+    }
+
+    /// The entity.
+    pub(super) fn desc(&self) -> &'static EntityDesc {
+        self.desc
+    }
+
+    /// A statement that stands for another one, or beside it: made once. No shape of conditions has one byte.
+    pub(super) fn derived(&self, of: &Arc<Statement>, what: &[u8; 1], plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+        self.kept(of, what.as_slice().into(), plan)
+    }
+
+    fn kept(&self, of: &Arc<Statement>, shape: Box<[u8]>, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+        let key = (Arc::as_ptr(of) as usize, shape);
+        if let Some(limited) = self.limited.read().get(&key) {
+            return Ok(Arc::clone(&limited.statement));
+        }
+        let prepared = self.store.prepare(self.desc, plan())?;
+        let mut limited = self.limited.write();
+        if limited.len() >= SHAPES {
+            limited.clear();
+        }
+        limited.insert(key, Limited { _of: Arc::clone(of), statement: Arc::clone(&prepared) });
+        Ok(prepared)
     }
 
     /// Runs a statement that records events: notes the first of them for the answer, and wakes whoever delivers them.

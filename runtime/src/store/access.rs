@@ -249,7 +249,12 @@ impl Span {
                 Reach::Scan => Self::Any,
                 Reach::One | Reach::Page(_) => Self::One,
             },
-            Plan::Insert | Plan::Aggregate { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => Self::Any,
+            Plan::Insert
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. }
+            | Plan::Update { .. }
+            | Plan::Delete { .. }
+            | Plan::Upsert { .. } => Self::Any,
         }
     }
 

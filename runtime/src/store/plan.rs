@@ -46,6 +46,14 @@ pub enum Plan {
         /// Which.
         filter: Filter,
     },
+    /// The records that match, by key. Nobody else changes or removes them until the transaction has ended that the statement is
+    /// part of.
+    Lock {
+        /// Which.
+        filter: Filter,
+        /// Only the first of them.
+        pick: Option<Pick>,
+    },
     /// Numbers over the records that match: one row per group, in the order of the keys, null first; without keys one row, also
     /// over no record. A row holds the keys and then what is computed, in the given order.
     ///

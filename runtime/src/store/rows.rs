@@ -110,6 +110,17 @@ pub struct Rows {
     /// What the store records along with the statement.
     #[cfg(feature = "server")]
     pub(crate) recording: Option<Box<Recording>>,
+    /// Every record that the statement has written or removed, where somebody has to know all of them.
+    #[cfg(feature = "server")]
+    witness: Option<Box<Witness>>,
+}
+
+/// Records beside what a statement answers.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug)]
+struct Witness {
+    width: usize,
+    records: Vec<Box<[Value]>>,
 }
 
 /// What is kept of every row beside its form.
@@ -192,10 +203,30 @@ impl Rows {
         self
     }
 
+    /// Keeps every record that the statement writes or removes, beside what it answers.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn witnessing(mut self, entity: &EntityDesc) -> Self {
+        self.witness = Some(Box::new(Witness { width: entity.fields.len(), records: Vec::new() }));
+        self
+    }
+
+    /// The records that were kept so.
+    #[cfg(feature = "server")]
+    pub(crate) fn witnessed(&mut self) -> Vec<Box<[Value]>> {
+        self.witness.take().map(|witness| witness.records).unwrap_or_default()
+    }
+
+    /// As they are, for a statement that need not run.
+    #[cfg(feature = "server")]
+    pub(crate) fn without_recording(self) -> Self {
+        Self { recording: None, witness: None, ..self }
+    }
+
     /// Whether nothing but the number of rows is wanted.
     pub fn only_counts(&self) -> bool {
         #[cfg(feature = "server")]
-        if self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
+        if self.witness.is_some() || self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
             return false;
         }
         matches!(self.want, Want::Count) && self.version_field.is_none() && self.notes.is_none()
@@ -204,7 +235,7 @@ impl Rows {
     /// Whether the statement has to be recorded, in its own transaction.
     #[cfg(feature = "server")]
     pub fn is_recorded(&self) -> bool {
-        self.recording.is_some()
+        self.recording.is_some() || self.witness.is_some()
     }
 
     /// Shows a record that the statement has written and that the caller does not want back, so that it can be recorded.
@@ -212,6 +243,9 @@ impl Rows {
     pub fn record<R: Row + ?Sized>(&mut self, row: &R) {
         if let Some(recording) = &mut self.recording {
             recording.take(row);
+        }
+        if let Some(witness) = &mut self.witness {
+            witness.records.push((0..witness.width).map(|i| row.value(i).to_owned()).collect());
         }
     }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
 mod aggregates;
+mod audit;
 mod budgets;
 mod claims;
 mod collections;

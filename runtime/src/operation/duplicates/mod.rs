@@ -5,7 +5,7 @@
 //! static segment beside a parameter is no duplicate; it wins.
 
 mod compare;
-mod sentence;
+pub(super) mod sentence;
 
 use self::compare::{Base, beginning, may_meet, same, same_below, same_text, whole};
 use self::sentence::{Sentence, stop};

@@ -254,6 +254,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         3 => any_aggregate(),
         3 => any_related(),
         1 => any_filter().prop_map(|(filter, args)| Step::Hold(filter, args)),
+        1 => (any_filter(), any_pick()).prop_map(|((filter, args), pick)| Step::Lock(filter, pick, args)),
         2 => any_filter().prop_map(|(filter, args)| Step::Exists(filter, args)),
         6 => (any_filter(), any_order(), 1_i64..4).prop_map(|((filter, args), order, size)| Step::Walk(filter, args, order, size)),
     ]

@@ -64,6 +64,7 @@ enum Step {
     Exists(Filter, Vec<Value>),
     /// The same for a record that stays until the transaction has ended.
     Hold(Filter, Vec<Value>),
+    Lock(Filter, Option<Pick>, Vec<Value>),
     /// The first records of each of some values of a field, at most so many; without a number for the key.
     Related(Filter, Vec<Value>, usize, Vec<Value>, Vec<Order>, Option<i64>),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
@@ -108,7 +109,7 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
         prop_assert_eq!(comparable(store, found), comparable(store, expected), "{}", label);
-        if !matches!(step, Step::Exists(..) | Step::Hold(..) | Step::Related(..) | Step::Aggregate(..)) {
+        if !matches!(step, Step::Exists(..) | Step::Hold(..) | Step::Lock(..) | Step::Related(..) | Step::Aggregate(..)) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
             let (expected, found) = (contents(&model).await, contents(store).await);
             prop_assert_eq!(comparable(store, found), comparable(store, expected), "contents after {}", label);
@@ -171,6 +172,14 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
             let rows = transaction.run(&statement, args, Rows::count()).await.map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
+        }
+        Step::Lock(filter, pick, args) => {
+            let statement = store.prepare(&THING, Plan::Lock { filter, pick }).map_err(|e| describe(&e))?;
+            let mut transaction = store.begin().await.map_err(|e| describe(&e))?;
+            let rows = transaction.run(&statement, args, Rows::records(&THING)).await.map_err(|e| describe(&e))?;
+            transaction.commit().await.map_err(|e| describe(&e))?;
+            // By key: the order of the answer is part of it.
+            return Ok(rows.records.into_iter().map(|row| row.into_vec().into_iter().map(rounded).collect()).collect());
         }
         Step::Related(filter, mut args, field, values, order, limit) => {
             args.push(list_value(&values));

@@ -67,7 +67,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 14] = [
+    let faults: [(&str, Fault); 15] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -84,6 +84,10 @@ fn faults_are_found() {
         }),
         ("a hold on nothing", |plan| match plan {
             Plan::Hold { .. } => Plan::Hold { filter: Filter::Any(Vec::new()) },
+            plan => plan,
+        }),
+        ("a lock on all that match", |plan| match plan {
+            Plan::Lock { filter, .. } => Plan::Lock { filter, pick: None },
             plan => plan,
         }),
         ("a limit for all values together", |plan| match plan {

@@ -65,6 +65,7 @@ impl Memory {
             }
             // A transaction is alone with the store.
             Plan::Exists { filter } | Plan::Hold { filter } => table.exists(filter, &args, &mut rows),
+            Plan::Lock { filter, pick } => table.those(filter, pick.as_ref(), &args, &mut rows),
             Plan::Aggregate { filter, groups, compute, limit } => table.aggregate(filter, groups, compute, *limit, &args, &mut rows)?,
             Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,
             Plan::Delete { filter, pick } => table.delete(filter, pick.as_ref(), &args, &mut rows),

@@ -186,6 +186,15 @@ impl Table {
         }
     }
 
+    /// The records that match or the first of them, by key.
+    pub(super) fn those(&self, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+        let mut found = self.picked(&self.data.read(), filter, pick, args);
+        found.sort_by(|a, b| order_by(&[Order { field: self.entity.primary, desc: false }], a, b));
+        for record in found {
+            rows.push(&record[..]);
+        }
+    }
+
     pub(super) fn aggregate(
         &self,
         filter: &Filter,

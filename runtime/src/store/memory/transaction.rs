@@ -32,7 +32,12 @@ impl Transaction for Alone {
             let table = table_of(statement)?;
             let writes = !matches!(
                 statement.plan,
-                Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. }
+                Plan::Select { .. }
+                    | Plan::Related { .. }
+                    | Plan::Exists { .. }
+                    | Plan::Hold { .. }
+                    | Plan::Lock { .. }
+                    | Plan::Aggregate { .. }
             );
             if writes && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
                 self.before.push((Arc::clone(table), table.save()));

@@ -57,6 +57,10 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
             let lock = if entity.soft_delete.is_some() { "FOR SHARE" } else { "FOR KEY SHARE" };
             (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1 {lock}", r.filter(filter)?), None)
         }
+        Plan::Lock { filter, pick } => {
+            let key = r.column(entity.primary)?;
+            (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key} FOR UPDATE", r.picked(filter, pick.as_ref())?), None)
+        }
         Plan::Aggregate { filter, groups, compute, limit } => (r.aggregate(filter, groups, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
             let set = r.assignments(set)?;
@@ -84,7 +88,12 @@ pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: us
 /// Whether a statement changes nothing.
 pub(super) fn reads(statement: &Statement) -> bool {
     match statement.plan {
-        Plan::Select { .. } | Plan::Related { .. } | Plan::Exists { .. } | Plan::Hold { .. } | Plan::Aggregate { .. } => true,
+        Plan::Select { .. }
+        | Plan::Related { .. }
+        | Plan::Exists { .. }
+        | Plan::Hold { .. }
+        | Plan::Lock { .. }
+        | Plan::Aggregate { .. } => true,
         Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
     }
 }

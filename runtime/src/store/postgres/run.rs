@@ -91,7 +91,12 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
                 sound = sound.and(row.sound());
             }
             Plan::Insert => insert(&row, statement, args, rows).map_err(Failure::Own)?,
-            Plan::Select { .. } | Plan::Related { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Lock { .. }
+            | Plan::Update { .. }
+            | Plan::Delete { .. }
+            | Plan::Upsert { .. } => {
                 if let Plan::Upsert { .. } = statement.plan {
                     rows.created = row.try_get(entity.fields.len()).map_err(Failure::Server)?;
                 }

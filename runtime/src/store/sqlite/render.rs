@@ -91,6 +91,11 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             };
             (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
         }
+        // A transaction is the only one that writes.
+        Plan::Lock { filter, pick } => {
+            let key = r.column(entity.primary)?;
+            (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key}", r.picked(filter, pick.as_ref())?), None, Runs::Apart)
+        }
         Plan::Aggregate { filter, groups, compute, limit } => {
             own = Some(aggregate::columns(entity, groups, compute));
             (r.aggregate(filter, groups, compute, *limit)?, None, Runs::Apart)

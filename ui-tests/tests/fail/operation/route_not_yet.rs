@@ -29,7 +29,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(audit = "act"))]
+#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(description = "x"))]
 pub const ACT: Operation<Post>;
 
 fn main() {}

@@ -54,6 +54,20 @@ async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<linchpin::axum::
     next.await
 }
 
+/// Everything that its permissions call `moderate` is audited, or only reads.
+#[entity(routes(permission(requires = "moderate"), create(audit = "post"), update(audit = "edit"), delete(permission(requires = "write"))))]
+#[derive(Clone, Debug)]
+pub struct Watched {
+    #[field(primary)]
+    pub id: String,
+    pub title: String,
+}
+
+#[operation(kind = "lookup", fields(title = param(title)), returns = "one")]
+pub const TITLED: Operation<Watched>;
+
+pub static WATCH: Package = package!(name = "watch", entities = [entity(Watched, [TITLED])], audited = ["moderate"]);
+
 pub static EMPTY: Package = package!(name = "empty", entities = []);
 pub static SHORT: Package = package!(name = "s2-_", mount = "", entities = [entity(Comment)],);
 pub static BLOG: Package = package!(

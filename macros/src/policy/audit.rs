@@ -1,0 +1,49 @@
+//! `audit`: what the audit log calls the changes of a route.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Ident, LitStr};
+
+use super::Policy;
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, ROUTES};
+use crate::options::Opt;
+
+/// An action, and the word.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    key: Ident,
+    action: LitStr,
+}
+
+/// `audit = "lock"`.
+pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Audit> {
+    let action = opt.text("audit = \"lock\"", d)?;
+    if action.value().trim().is_empty() || action.value().chars().any(char::is_control) {
+        d.error(&action, "`audit` names no action").help("`audit = \"lock\"`");
+        return None;
+    }
+    Some(Audit { key: opt.key.clone(), action })
+}
+
+impl Audit {
+    /// A call on the descriptor.
+    pub(super) fn tokens(&self) -> TokenStream {
+        let action = &self.action;
+        quote!(.audit(#action))
+    }
+}
+
+/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in silence.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list")) {
+        refuse(policy, &format!("route `{name}`"), d);
+    }
+}
+
+/// Refuses the option on what changes nothing.
+pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
+    if let Some(audit) = &policy.audit {
+        d.error(&audit.key, format!("{what} changes nothing: there is nothing to tell")).help("leave `audit` out");
+    }
+}
