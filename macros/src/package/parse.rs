@@ -53,8 +53,9 @@ impl PackageArgs {
                     args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect();
                 }
                 "audited" => {
-                    args.audited = list(opt, "audited = [\"lock\"]", d).iter().filter_map(|e| action(e, d)).collect();
-                    if args.audited.is_empty() {
+                    let actions = list(opt, "audited = [\"lock\"]", d);
+                    args.audited = actions.iter().filter_map(|e| action(e, d)).collect();
+                    if actions.is_empty() {
                         d.error(&opt.key, "`audited` names no action").help("`audited = [\"lock\"]`");
                     }
                 }

@@ -179,7 +179,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
             let rows = transaction.run(&statement, args, Rows::records(&THING)).await.map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
             // By key: the order of the answer is part of it.
-            return Ok(rows.records.into_iter().map(|row| row.into_vec().into_iter().map(rounded).collect()).collect());
+            return Ok(rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect()).collect());
         }
         Step::Related(filter, mut args, field, values, order, limit) => {
             args.push(list_value(&values));
