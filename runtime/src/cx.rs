@@ -342,7 +342,7 @@ impl Cx {
 
     /// The same call in the name of the application itself.
     #[cfg(feature = "server")]
-    pub(crate) fn as_system(self, reason: &'static str) -> Self {
+    pub(crate) fn into_system(self, reason: &'static str) -> Self {
         Self { scope: Scope::System(reason, false), ..self }
     }
 

@@ -44,8 +44,9 @@ pub struct App {
     hooks: Vec<Hook>,
     /// As written: a pattern that is none is told with everything else that is wrong.
     pub(super) guards: Vec<(String, RouteGuard)>,
-    /// For how long entries of the audit log are kept, if somebody has said.
-    audit: Option<Option<Duration>>,
+    /// Whether there is an audit log also when no route is audited.
+    audit: bool,
+    keep_audit: Option<Duration>,
     pub(super) own_commands: Vec<OwnCommand>,
     events: Hub,
     searches: Providers,
@@ -141,7 +142,8 @@ impl App {
             rates: None,
             hooks: Vec::new(),
             guards: Vec::new(),
-            audit: None,
+            audit: false,
+            keep_audit: None,
             own_commands: Vec::new(),
             events: Hub::default(),
             searches: Providers::default(),
@@ -311,12 +313,18 @@ impl App {
         self
     }
 
-    /// How long entries of the audit log are kept; for ever by default. Without a route that is audited, this makes the log all the
-    /// same, for code that [adds](crate::audit::AuditLog::add) to it.
+    /// Makes an audit log also when no route is audited, for code that [adds](crate::audit::AuditLog::add) to it.
     #[must_use]
-    pub fn keep_audit(mut self, keep: impl Into<Option<Duration>>) -> Self {
-        self.audit = Some(keep.into());
+    pub fn audit_log(mut self) -> Self {
+        self.audit = true;
         self
+    }
+
+    /// How long entries of the [audit log](App::audit_log) are kept; for ever by default.
+    #[must_use]
+    pub fn keep_audit(mut self, keep: Duration) -> Self {
+        self.keep_audit = Some(keep);
+        self.audit_log()
     }
 
     /// Registers a search provider under the name that entities call it by: `search(provider = "name", ..)`.
@@ -361,6 +369,7 @@ impl App {
             hooks,
             guards,
             audit,
+            keep_audit,
             mut events,
             mut searches,
             store: own_store,
@@ -380,7 +389,7 @@ impl App {
         capabilities::check(entries(), name, supports)?;
         checks::routes(&packages, &overrides)?;
         let guards = checks::patterns(&guards)?;
-        let audited = checks::audited(&packages, &plugins)? || audit.is_some();
+        let audited = checks::audited(&packages, &plugins)? || audit;
 
         let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
@@ -398,7 +407,7 @@ impl App {
                 let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
                 tables.push(table);
             }
-            let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), audit.flatten())).transpose()?;
+            let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), keep_audit)).transpose()?;
             let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone());
             if let Some(log) = &audit {
                 adapters.provide(log.clone());

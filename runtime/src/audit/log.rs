@@ -10,7 +10,7 @@ use crate::store::{Plan, Rows, Store};
 use crate::{Cx, Result, Timestamp, Uuid, Value};
 
 /// The audit log of an app, in its store. `adapters.provided::<AuditLog>()` is it, once a route has an `audit` in its policy or the
-/// app was told how long to [keep it](crate::App::keep_audit).
+/// app [asks for it](crate::App::audit_log).
 #[derive(Clone)]
 pub struct AuditLog(Arc<Log>);
 
@@ -91,7 +91,7 @@ impl AuditLog {
             self.0.keep.as_ref().map_or(Value::Null, |keep| Value::Date(until(keep))),
         ];
         // Whose record it is says the note, not the caller's tenant.
-        let cx = cx.following().as_system("write the audit log");
+        let cx = cx.following().into_system("write the audit log");
         self.0.table.execute(&cx, &self.0.insert, values, Rows::count()).await.map(drop)
     }
 

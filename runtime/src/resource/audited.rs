@@ -47,13 +47,13 @@ impl Statements {
             Plan::Update { filter, set, pick } => {
                 let those = Source::Arg { index: guard::arity(desc, &statement.plan), nullable: false };
                 let filter_of = || filter.clone().and(Filter::cond(desc.primary, Op::In, Operand::One(those.clone())));
-                let look = self.derived(statement, b"l", || Plan::Lock { filter: filter.clone(), pick: pick.clone() })?;
-                let write = self.derived(statement, b"w", || Plan::Update { filter: filter_of(), set: set.clone(), pick: None })?;
+                let look = self.derived(statement, b'l', || Plan::Lock { filter: filter.clone(), pick: pick.clone() })?;
+                let write = self.derived(statement, b'w', || Plan::Update { filter: filter_of(), set: set.clone(), pick: None })?;
                 (look, Some(write))
             }
             Plan::Upsert { keys, .. } => {
                 let same = || keys.iter().fold(Filter::TRUE, |all, key| all.and(Filter::eq_arg(*key, *key)));
-                (self.derived(statement, b"l", || Plan::Lock { filter: same(), pick: None })?, None)
+                (self.derived(statement, b'l', || Plan::Lock { filter: same(), pick: None })?, None)
             }
             _ => return Ok((Vec::new(), self.run(cx, statement, args, rows).await?)),
         };

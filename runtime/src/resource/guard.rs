@@ -447,7 +447,7 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
             }
         }
         Plan::Exists { filter } | Plan::Hold { filter } | Plan::Lock { filter, .. } | Plan::Delete { filter, .. } => {
-            filter.sources(&mut note)
+            filter.sources(&mut note);
         }
         Plan::Update { filter, set, .. } | Plan::Upsert { guard: filter, set, .. } => {
             filter.sources(&mut note);

@@ -342,8 +342,8 @@ impl Statements {
     }
 
     /// A statement that stands for another one, or beside it: made once. No shape of conditions has one byte.
-    pub(super) fn derived(&self, of: &Arc<Statement>, what: &[u8; 1], plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
-        self.kept(of, what.as_slice().into(), plan)
+    pub(super) fn derived(&self, of: &Arc<Statement>, what: u8, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+        self.kept(of, Box::from([what]), plan)
     }
 
     fn kept(&self, of: &Arc<Statement>, shape: Box<[u8]>, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
