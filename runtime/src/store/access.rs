@@ -249,12 +249,9 @@ impl Span {
                 Reach::Scan => Self::Any,
                 Reach::One | Reach::Page(_) => Self::One,
             },
-            Plan::Insert
-            | Plan::Lock { .. }
-            | Plan::Aggregate { .. }
-            | Plan::Update { .. }
-            | Plan::Delete { .. }
-            | Plan::Upsert { .. } => Self::Any,
+            Plan::Insert | Plan::Lock { .. } | Plan::Aggregate { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {
+                Self::Any
+            }
         }
     }
 
