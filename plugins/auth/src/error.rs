@@ -67,6 +67,14 @@ pub(crate) fn refuse_field(code: Code, field: &str) -> Error {
     error.with_details(vec![problem])
 }
 
+/// A write under the version that was read, which another write has overtaken: 409, and worth trying again.
+pub(crate) fn overtaken(error: Error) -> Error {
+    match error.code() {
+        Code::PreconditionFailed => Error::new(Code::Conflict, "The account was changed meanwhile; try again"),
+        _ => error,
+    }
+}
+
 /// 429 `rate_limited` with the seconds after which it is worth trying again.
 pub(crate) fn rate_limited(seconds: u32) -> Error {
     Error::new(Code::RateLimited, "Too many attempts; try again later").retry_after(seconds.max(1))

@@ -1,10 +1,10 @@
 //! Changing a password: the one order of checks, and the one write.
 
-use linchpin::{Code, Cx, Error, PageArgs, Result};
+use linchpin::{Cx, PageArgs, Result};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{PasswordHistoryCreate, User, UserPatch};
-use crate::error::{PASSWORD_REUSED, refuse_field};
+use crate::error::{PASSWORD_REUSED, overtaken, refuse_field};
 use crate::flow::Reason;
 use crate::hooks::PasswordChange;
 use crate::mail::MailKind;
@@ -88,11 +88,7 @@ impl Core {
             email_verified_at: (cause == Cause::Reset && user.email_verified_at.is_none()).then_some(Some(client.now)),
             ..UserPatch::default()
         };
-        let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await;
-        let changed = changed.map_err(|error| match error.code() {
-            Code::PreconditionFailed => Error::new(Code::Conflict, "The account was changed meanwhile; try again"),
-            _ => error,
-        })?;
+        let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.remember_password(cx, user).await?;
         self.parts.tokens.void(cx, &user.id, &[Purpose::ResetPassword, Purpose::MagicLink, Purpose::Login, Purpose::Reauth]).await?;
         for session in self.sessions_of(cx, &user.id).await? {

@@ -9,7 +9,7 @@ use linchpin::{Error, Problem, Result};
 use super::shapes::{MagicLinkInput, Ok as Done, OptionalEmailInput, Said, TokenInput};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
-use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, overtaken, refuse};
 use crate::flow::{Proved, Reason};
 use crate::guards::known;
 use crate::hooks::SignIn;
@@ -83,7 +83,7 @@ pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: Token
             }
             if user.email_verified_at.is_none() {
                 let patch = UserPatch { email_verified_at: Some(Some(client.now)), ..UserPatch::default() };
-                core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+                core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
                 core.audit(cx, &client, Happened::to("auth:email.verified", &user.id)).await?;
             }
             Ok(())
@@ -141,7 +141,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         password_version: Some(user.password_version + 1),
         ..UserPatch::default()
     };
-    let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+    let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
