@@ -3,6 +3,8 @@
 pub use crate::entity::{Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid};
 #[cfg(feature = "server")]
 pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
+#[cfg(feature = "server")]
+pub use crate::operation::{CustomCall, MemoryCall, SqlStore};
 pub use crate::roles::Roles;
 pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
 #[cfg(feature = "server")]

@@ -1,6 +1,5 @@
 //! An entity with an operation of every other kind.
 
-use linchpin::operation::{CustomCall, SqlStore};
 use linchpin::prelude::*;
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]

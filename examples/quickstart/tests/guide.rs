@@ -158,8 +158,31 @@ async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Qu
     Ok(page.items.iter().map(|article| format!("{}\n", article.title)).collect())
 }
 
+/// The most read articles of an author.
+#[operation(
+    kind = "custom",
+    http(method = "GET", path = "popular/{author}"),
+    params(author: String),
+    output = Vec<Article>,
+    handler(sqlite = popular, postgres = popular, memory = popular_in_memory),
+)]
+pub const POPULAR: Operation<Article>;
+
+async fn popular<S: SqlStore>(call: CustomCall<Article, S>, author: String) -> Result<Vec<String>> {
+    let text = "SELECT id FROM {visible} WHERE author_id = $1 ORDER BY views DESC LIMIT 5";
+    call.sql(text).bind(author).column("id").await
+}
+
+async fn popular_in_memory(call: MemoryCall<Article>, author: String) -> Result<Vec<String>> {
+    let mut articles = call.visible().await?;
+    articles.retain(|article| article.author_id == author);
+    articles.sort_by_key(|article| -article.views);
+    Ok(articles.into_iter().take(5).map(|article| article.id).collect())
+}
+
 /// Articles and all that is done with them.
-pub static PRESS: Package = package!(name = "press", entities = [entity(Article, [BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ, titles])]);
+pub static PRESS: Package =
+    package!(name = "press", entities = [entity(Article, [BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ, POPULAR, titles])]);
 
 async fn in_code() -> Result<()> {
     let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))

@@ -96,7 +96,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         Kind::String => "a text: `default = \"..\"`".to_owned(),
         Kind::Uuid => "`default = uuid`".to_owned(),
         Kind::Boolean => "`default = false`".to_owned(),
-        Kind::Integer => "`default = 0`".to_owned(),
+        Kind::Integer => format!("`default = {}`", text.and_then(|text| text.value().parse::<i64>().ok()).unwrap_or(0)),
         Kind::Number => "`default = 0.0`".to_owned(),
         Kind::Date => "`default = now`".to_owned(),
         Kind::StringArray => "`default = [\"..\"]`, or leave it out for the empty list".to_owned(),

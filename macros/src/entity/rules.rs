@@ -207,7 +207,11 @@ fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Op
         None => Some(None),
         Some((_, Ok(bound))) => Some(Some(bound)),
         Some((expr, Err(wanted))) => {
-            d.error(expr, format!("a bound of `{}` is {wanted}", opt.key)).help(format!("`{example}`"));
+            let error = d.error(expr, format!("a bound of `{}` is {wanted}", opt.key));
+            // The example is one of numbers; what is wanted may name its own.
+            if !wanted.contains("such as") {
+                error.help(format!("`{example}`"));
+            }
             None
         }
     };

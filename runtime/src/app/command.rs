@@ -50,7 +50,7 @@ impl App {
         let word = args.first().map_or("serve", String::as_str);
         if let Some(command) = self.commands().into_iter().find(|c| c.name == word) {
             let (_, secrets) = self.config.clone().checked()?;
-            println!("{}", (command.run)(args.get(1..).unwrap_or_default(), &secrets)?);
+            say((command.run)(args.get(1..).unwrap_or_default(), &secrets)?)?;
             return Ok(());
         }
         if let Some(at) = self.own_commands.iter().position(|c| c.name == word) {
@@ -58,34 +58,24 @@ impl App {
             let built = self.build().await?;
             let done = (command.run)(built.adapters.clone(), args.get(1..).unwrap_or_default().to_vec()).await;
             built.undo().await;
-            println!("{}", done?);
+            say(done?)?;
             return Ok(());
         }
         match word {
             "serve" => self.serve().await,
             "routes" => {
                 let report = self.report(args.get(1..).unwrap_or_default())?;
-                println!("{report}");
+                say(report)?;
                 // What is wrong with the routes shows in the report; the command fails all the same.
                 self.checked_routes().map(drop)
             }
-            "graph" => {
-                println!("{}", graph::of(&self.packages));
-                Ok(())
-            }
+            "graph" => say(graph::of(&self.packages)),
             "openapi" => {
                 let info = self.info();
-                println!("{}", crate::openapi::document(&info, &self.checked_routes()?));
-                Ok(())
+                say(crate::openapi::document(&info, &self.checked_routes()?))
             }
-            "search" => {
-                println!("{}", self.search(args.get(1..).unwrap_or_default()).await?);
-                Ok(())
-            }
-            "help" | "--help" | "-h" => {
-                println!("{}", self.help());
-                Ok(())
-            }
+            "search" => say(self.search(args.get(1..).unwrap_or_default()).await?),
+            "help" | "--help" | "-h" => say(self.help()),
             other => {
                 let commands = self.commands();
                 let names = commands.iter().map(|c| c.name).chain(self.own_commands.iter().map(|c| c.name));
@@ -181,4 +171,13 @@ pub(super) fn log(config: &Config) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // An error means that a subscriber is installed already, which then is the program's choice.
     let _ = if config.log_json { builder.json().try_init() } else { builder.with_ansi(std::io::stderr().is_terminal()).try_init() };
+}
+
+/// Prints a line. Who reads it may have heard enough: `openapi | head`.
+fn say(text: impl std::fmt::Display) -> Result<()> {
+    use std::io::Write;
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::internal(error)),
+        _ => Ok(()),
+    }
 }

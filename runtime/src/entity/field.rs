@@ -75,7 +75,7 @@ pub struct EnumDesc {
 /// `#[derive(FieldEnum)]` enums, `Vec` of a `#[derive(Embedded)]` struct, and `Option` of each.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an entity field",
-    label = "not a field type",
+    label = "not a field type; an enum of yours is one with `#[derive(FieldEnum)]`, and a whole number is an `i64`",
     note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one"
 )]
 pub trait FieldType: Sized {

@@ -6,8 +6,10 @@
 
 use crate::entity::EntityDesc;
 use crate::filter::{Filter, Op, Operand, Source};
+#[cfg(feature = "postgres")]
+use crate::store::Plan;
 use crate::store::layout::{self, StoredIndex};
-use crate::store::{After, Order, Plan};
+use crate::store::{After, Order};
 use crate::{Error, Result, Value};
 
 /// How many rows a read looks at.

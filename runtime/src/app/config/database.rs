@@ -61,7 +61,11 @@ pub(super) fn count(text: &str) -> Result<usize, &'static str> {
 }
 
 pub(super) fn database(url: &str) -> Result<Database, String> {
-    let problem = || format!("must be `sqlite:<file>`, `postgres://…` or `memory:`, found `{}`", url.split(':').next().unwrap_or_default());
+    let problem = || {
+        let hint = if url.contains("memory") { "; in memory is `memory:`" } else { "" };
+        let found = url.split(':').next().unwrap_or_default();
+        format!("must be `sqlite:<file>`, `postgres://…` or `memory:`, found `{found}`{hint}")
+    };
     match url.split_once(':') {
         Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Database::Postgres(DatabaseUrl(url.to_owned()))),
         Some(("memory", "")) => Ok(Database::Memory),
