@@ -14,6 +14,7 @@ use crate::outbox::entity::Outbox;
     unique(identifier),
     unique(email_normalised),
     index(deletion_due_at),
+    index(created_at),
     sort = desc(created_at),
     version(required_on_write = false),
     routes(disabled)
@@ -99,7 +100,7 @@ pub(crate) struct Session {
 }
 
 /// What has happened. Rows are only ever added, and go by themselves.
-#[entity(namespace = "auth", index(user_id, desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
+#[entity(namespace = "auth", index(user_id, desc(at)), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {
     #[field(primary, default = uuid)]

@@ -14,6 +14,9 @@ pub(crate) const SESSION: &str = "userSession";
 /// A valid session of an active account, which may still have to set up its second factor: for doing just that.
 pub(crate) const ENROLLING: &str = "userEnrolling";
 
+/// An account with the role of `auth.admin.role`.
+pub(crate) const ADMIN: &str = "userAdmin";
+
 /// What is known of an actor whose session this plugin has checked.
 pub(crate) fn known(actor: &Actor) -> Option<&Known> {
     actor.attached.get::<Known>()
@@ -74,10 +77,17 @@ fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
 }
 
 /// The registry of the app.
-pub(crate) fn registry(step_up_seconds: u64) -> RouteAuth {
+pub(crate) fn registry(step_up_seconds: u64, admin_role: Option<&str>) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
     named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
     named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| active(actor).map(drop)));
+    // Without such a role nobody is one.
+    let admin_role = admin_role.map(str::to_owned);
+    let admin = move |actor: &Actor| {
+        user_auth(actor)?;
+        if admin_role.as_deref().is_some_and(|role| actor.has_any_role(&[role])) { Ok(()) } else { Err(Error::forbidden()) }
+    };
+    named.insert(ADMIN.to_owned(), NamedCheck::actor(admin));
     named.insert("bearer".to_owned(), NamedCheck::actor(bearer));
     named.insert("require_verified_email".to_owned(), NamedCheck::actor(verified_email));
     named.insert("require_mfa".to_owned(), NamedCheck::actor(mfa));
@@ -122,7 +132,7 @@ mod tests {
         let made_up = Actor::user("u");
         let restricted = user(|k| k.restricted = true);
         let enrolling = user(|k| k.mfa_setup_required = true);
-        let registry = registry(300);
+        let registry = registry(300, Some("editor"));
         let check = |name: &str, actor: &Actor| match registry.check(name) {
             Some(check) => code(check(actor)),
             None => "unknown",
@@ -132,12 +142,15 @@ mod tests {
             ("userAuth", ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "mfa_setup_required"]),
             (ENROLLING, ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "ok"]),
             (SESSION, ["unauthorized", "ok", "forbidden", "unauthorized", "ok", "ok"]),
+            (ADMIN, ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "mfa_setup_required"]),
             ("bearer", ["unauthorized", "forbidden", "ok", "forbidden", "forbidden", "forbidden"]),
             ("require_mfa", ["unauthorized", "mfa_required", "forbidden", "unauthorized", "mfa_required", "mfa_required"]),
         ] {
             let actors = [&Actor::anonymous(), &user(|_| {}), &service, &made_up, &restricted, &enrolling];
             assert_eq!(actors.map(|actor| check(name, actor)), expected, "{name}");
         }
+        let admin = |role: Option<&str>| code((super::registry(300, role).check(ADMIN).unwrap())(&user(|_| {})));
+        assert_eq!((admin(Some("admin")), admin(None)), ("forbidden", "forbidden"));
         assert_eq!(check("require_verified_email", &user(|_| {})), "email_not_verified");
         assert_eq!(check("require_verified_email", &user(|k| k.email_verified = true)), "ok");
         assert_eq!(check("require_mfa", &user(|k| k.aal = 2)), "ok");

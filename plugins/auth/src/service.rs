@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use linchpin::{Error, Problem, Result, Timestamp};
-use serde_json::json;
+use linchpin::{Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
@@ -69,11 +68,7 @@ impl AuthService {
     /// # Errors
     /// `not_found`.
     pub async fn suspend(&self, id: &str, reason: Option<String>) -> Result<Account> {
-        let client = self.client();
-        let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
-        let account = self.change(&client, id, patch, Happened::to("auth:account.suspended", id)).await?;
-        self.core.end_all(&client, id, None, Reason::Suspended).await?;
-        Ok(account)
+        self.core.suspend(&self.client(), None, id, reason).await.map(Account::from)
     }
 
     /// Opens it again. Its former sessions stay ended.
@@ -81,8 +76,7 @@ impl AuthService {
     /// # Errors
     /// `not_found`.
     pub async fn unsuspend(&self, id: &str) -> Result<Account> {
-        let patch = UserPatch { suspended_at: Some(None), suspended_reason: Some(None), ..UserPatch::default() };
-        self.change(&self.client(), id, patch, Happened::to("auth:account.unsuspended", id)).await
+        self.core.unsuspend(&self.client(), None, id).await.map(Account::from)
     }
 
     /// Replaces what its owner may do, from the next request on.
@@ -90,12 +84,7 @@ impl AuthService {
     /// # Errors
     /// `not_found`; `validation_failed` for a role that is not in `auth.roles`.
     pub async fn set_roles(&self, id: &str, roles: Vec<String>) -> Result<Account> {
-        let known = &self.core.config.auth.roles;
-        if let Some(at) = roles.iter().position(|role| !known.contains(role)) {
-            return Err(Error::invalid(Problem::new(format!("roles[{at}]"), "enum", "is no role of this app")));
-        }
-        let happened = Happened::to("auth:role.changed", id).details(json!({ "roles": roles }));
-        self.change(&self.client(), id, UserPatch { roles: Some(roles), ..UserPatch::default() }, happened).await
+        self.core.set_roles(&self.client(), None, id, roles).await.map(Account::from)
     }
 
     /// Notes that an email address is known to be its owner's, or that it is not.
@@ -105,7 +94,8 @@ impl AuthService {
     pub async fn set_email_verified(&self, id: &str, verified: bool) -> Result<Account> {
         let client = self.client();
         let patch = UserPatch { email_verified_at: Some(verified.then_some(client.now)), ..UserPatch::default() };
-        self.change(&client, id, patch, Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id)).await
+        let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
+        self.core.change_account(&client, id, patch, happened, async |_, _| Ok(())).await.map(Account::from)
     }
 
     /// Ends all sessions of an account; how many.
@@ -116,17 +106,16 @@ impl AuthService {
         self.core.end_all(&self.client(), id, None, Reason::Revoked).await
     }
 
-    /// Changes an account and writes down that it was, together; what is remembered of its sessions ends.
-    async fn change(&self, client: &Client, id: &str, patch: UserPatch, happened: Happened<'_>) -> Result<Account> {
-        let cx = client.cx();
-        let changed = cx
-            .transaction(async |cx| {
-                let user = self.core.users.update(cx, id, patch, None).await?;
-                self.core.audit(cx, client, happened).await?;
-                Ok(user)
-            })
-            .await;
-        self.core.checks.forget(id);
-        changed.map(Account::from)
+    /// Lets a session count as one that has just proved who its user is, for tests of what asks for that.
+    ///
+    /// # Errors
+    /// `not_found`.
+    #[cfg(feature = "test-util")]
+    pub async fn step_up_session(&self, session: &str) -> Result<()> {
+        let client = self.client();
+        let patch = crate::entities::SessionPatch { step_up_at: Some(Some(client.now)), ..Default::default() };
+        let session = self.core.sessions.update(&client.cx(), session, patch, None).await?;
+        self.core.checks.forget(&session.user_id);
+        Ok(())
     }
 }

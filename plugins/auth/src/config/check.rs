@@ -96,6 +96,9 @@ impl AuthConfig {
         if let Some(role) = auth.default_role.as_ref().filter(|role| !auth.roles.contains(role)) {
             wrong("auth.defaultRole", &format!("`{role}` is not in auth.roles"));
         }
+        if let Some(role) = auth.admin_role.as_ref().filter(|role| !auth.roles.contains(role)) {
+            wrong("auth.admin.role", &format!("`{role}` is not in auth.roles"));
+        }
         if auth.roles.iter().any(|role| role.is_empty() || role.len() > 64) {
             wrong("auth.roles", "must have 1 to 64 characters each");
         }

@@ -126,6 +126,8 @@ pub struct AuthSection {
     pub step_up: StepUpSection,
     /// `rateLimit`
     pub rate_limit: RateLimitSection,
+    /// `admin.role`: who may call the routes below `/admin`; without it there are none.
+    pub admin_role: Option<String>,
     /// `audit.retentionSeconds`
     pub audit_retention_seconds: u64,
     /// `hooks`
@@ -162,6 +164,7 @@ impl Default for AuthSection {
             app_name: "this service".to_owned(),
             step_up: StepUpSection::default(),
             rate_limit: RateLimitSection::default(),
+            admin_role: None,
             audit_retention_seconds: 31_536_000,
             hooks: None,
             env: None,

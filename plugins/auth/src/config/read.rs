@@ -92,6 +92,7 @@ impl AuthConfig {
                 auth.rate_limit.buckets.insert(name.to_owned(), limit);
             }
         }
+        auth.admin_role = w.text("auth.admin.role");
         w.number_into("auth.audit.retentionSeconds", &mut auth.audit_retention_seconds);
         super::flows::read(&mut w, &mut out);
         out.problems = w.finish();

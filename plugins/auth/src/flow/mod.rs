@@ -1,5 +1,6 @@
 //! How a proof of who somebody is becomes a session: one way for every method, and every end of a session.
 
+mod admin;
 mod courier;
 mod end;
 mod login;
@@ -19,6 +20,7 @@ use crate::entities::{Session, User};
 use crate::routes::shapes::{Authenticated, Reissued};
 use crate::session::{csrf, refresh};
 
+pub(crate) use admin::not_oneself;
 pub(crate) use courier::Courier;
 pub(crate) use end::Reason;
 pub(crate) use login::Proved;

@@ -27,6 +27,22 @@ pub(crate) enum Purpose {
     Reauth,
 }
 
+impl Purpose {
+    /// Every one.
+    pub(crate) const ALL: &[Self] = &[
+        Self::ResetPassword,
+        Self::VerifyEmail,
+        Self::VerifyNewEmail,
+        Self::UndoEmail,
+        Self::MagicLink,
+        Self::Login,
+        Self::TotpSetup,
+        Self::EmailOtpSetup,
+        Self::SmsSetup,
+        Self::Reauth,
+    ];
+}
+
 /// A token that has been given out.
 #[entity(namespace = "auth", ttl(expires_at), index(user_id, created_at), routes(disabled))]
 #[derive(Clone)]

@@ -244,7 +244,7 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
-    let reply = Reply::json(200, &view(&core, &user, &known))?;
+    let reply = Reply::json(200, &view(&core, &user, Some(&known)))?;
     // A client that has lost its CSRF token gets another one here.
     match core.cookies.token(&call.headers) {
         Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
@@ -273,7 +273,7 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
-    Reply::json(200, &view(&core, &user, &known))
+    Reply::json(200, &view(&core, &user, Some(&known)))
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {
@@ -305,7 +305,8 @@ pub(super) fn caller(call: &PluginCall) -> Result<Known> {
     known(actor).cloned().ok_or_else(Error::unauthorized)
 }
 
-fn view(core: &Core, user: &User, known: &Known) -> UserView {
+/// An account, as the holder of a session sees it, or somebody else.
+pub(super) fn view(core: &Core, user: &User, known: Option<&Known>) -> UserView {
     let primary = core.config.auth.primary_field;
     let identifier = |field: PrimaryField| (primary == field).then(|| user.identifier_display.clone());
     UserView {
@@ -326,7 +327,7 @@ fn view(core: &Core, user: &User, known: &Known) -> UserView {
         providers: Vec::new(),
         suspended: user.suspended_at.is_some(),
         deletion_scheduled_for: user.deletion_due_at,
-        session_id: known.handle.clone(),
+        session_id: known.map(|known| known.handle.clone()).unwrap_or_default(),
         tenant_id: None,
         created_at: user.created_at,
     }

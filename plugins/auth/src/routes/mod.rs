@@ -1,6 +1,7 @@
 //! The routes: what each takes, who may call it, what it answers. What they do is in the files beside.
 
 mod account;
+mod admin;
 mod mailed;
 mod password;
 mod refresh;
@@ -240,6 +241,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(MAGIC_REQUEST.bind(mount, at(place, mailed::magic_request)));
         out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
     }
+    out.extend(admin::routes(config, place));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
         out.push(JWKS.bind("/", at(place, |core, _, _| async move { jwks(&core) })));
     }

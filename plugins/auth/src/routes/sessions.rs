@@ -8,15 +8,21 @@ use linchpin::{Error, Result};
 use super::account::caller;
 use super::shapes::{Ok as Done, Revoked, SessionList, SessionView};
 use crate::core::Core;
+use crate::entities::Session;
 use crate::flow::Reason;
 
 pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let mut sessions = core.sessions_of(&client.cx(), &known.user_id).await?;
+    let sessions = core.sessions_of(&client.cx(), &known.user_id).await?;
+    Reply::json(200, &shown(sessions, &known.handle))
+}
+
+/// Sessions as they are shown, the latest active first.
+pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
     sessions.sort_by_key(|session| (std::cmp::Reverse(session.last_active_at), std::cmp::Reverse(session.created_at)));
     let sessions = sessions.into_iter().map(|session| SessionView {
-        current: session.handle == known.handle,
+        current: session.handle == current,
         session_id: session.handle,
         created_at: session.created_at,
         last_active_at: session.last_active_at,
@@ -26,7 +32,7 @@ pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         amr: session.amr,
         is_active: true,
     });
-    Reply::json(200, &SessionList { sessions: sessions.collect() })
+    SessionList { sessions: sessions.collect() }
 }
 
 pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {

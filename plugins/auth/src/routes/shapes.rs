@@ -257,3 +257,123 @@ pub(crate) struct Renewed {
     pub(crate) user_id: String,
     pub(crate) expires_at: Timestamp,
 }
+
+/// What has happened to the caller's account.
+#[derive(Embedded)]
+pub(crate) struct ActivityView {
+    pub(crate) id: String,
+    pub(crate) event: String,
+    pub(crate) at: Timestamp,
+    pub(crate) ip_address: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) outcome: String,
+}
+
+/// A page of it.
+#[derive(Embedded)]
+pub(crate) struct ActivityPage {
+    pub(crate) items: Vec<ActivityView>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) has_more: bool,
+}
+
+/// What has happened, as those who run the app see it.
+#[derive(Embedded)]
+pub(crate) struct AuditView {
+    pub(crate) id: String,
+    pub(crate) event: String,
+    pub(crate) at: Timestamp,
+    pub(crate) user_id: Option<String>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) ip_address: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) request_id: Option<String>,
+    pub(crate) outcome: String,
+    pub(crate) details: Option<Json>,
+}
+
+/// A page of it.
+#[derive(Embedded)]
+pub(crate) struct AuditPage {
+    pub(crate) items: Vec<AuditView>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) has_more: bool,
+}
+
+/// An account as those who run the app see it.
+#[derive(Embedded)]
+pub(crate) struct AdminUser {
+    pub(crate) id: String,
+    pub(crate) user_id: String,
+    pub(crate) email: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) phone: Option<String>,
+    pub(crate) email_verified: bool,
+    pub(crate) roles: Vec<String>,
+    pub(crate) display_name: Option<String>,
+    pub(crate) first_name: Option<String>,
+    pub(crate) last_name: Option<String>,
+    pub(crate) user_metadata: Json,
+    pub(crate) has_password: bool,
+    pub(crate) mfa_enabled: bool,
+    pub(crate) mfa_methods: Vec<String>,
+    pub(crate) providers: Vec<String>,
+    pub(crate) suspended: bool,
+    pub(crate) suspended_at: Option<Timestamp>,
+    pub(crate) suspended_reason: Option<String>,
+    pub(crate) deletion_scheduled_for: Option<Timestamp>,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) created_at: Timestamp,
+}
+
+impl AdminUser {
+    /// What its owner sees, but for the session that asks, and why it is suspended.
+    pub(crate) fn new(view: UserView, user: crate::entities::User) -> Self {
+        Self {
+            id: view.id,
+            user_id: view.user_id,
+            email: view.email,
+            username: view.username,
+            phone: view.phone,
+            email_verified: view.email_verified,
+            roles: view.roles,
+            display_name: view.display_name,
+            first_name: view.first_name,
+            last_name: view.last_name,
+            user_metadata: view.user_metadata,
+            has_password: view.has_password,
+            mfa_enabled: view.mfa_enabled,
+            mfa_methods: view.mfa_methods,
+            providers: view.providers,
+            suspended: view.suspended,
+            suspended_at: user.suspended_at,
+            suspended_reason: user.suspended_reason,
+            deletion_scheduled_for: view.deletion_scheduled_for,
+            tenant_id: view.tenant_id,
+            created_at: view.created_at,
+        }
+    }
+}
+
+/// A page of accounts.
+#[derive(Embedded)]
+pub(crate) struct AdminUserPage {
+    pub(crate) items: Vec<AdminUser>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) has_more: bool,
+}
+
+/// Why an account is suspended.
+#[derive(Embedded)]
+pub(crate) struct SuspendInput {
+    #[field(length = ..=500)]
+    pub(crate) reason: Option<String>,
+}
+
+/// What the owner of an account may do.
+#[derive(Embedded)]
+pub(crate) struct Roles {
+    pub(crate) roles: Vec<String>,
+}

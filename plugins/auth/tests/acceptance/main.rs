@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
 mod account;
+mod admin;
 mod browser;
 mod mailed;
 mod password;

@@ -194,6 +194,21 @@ impl Server {
         reply.signed_in()
     }
 
+    /// Registers somebody who may administer, and has just proved who they are.
+    pub async fn admin(&self, email: &str) -> SignedIn {
+        let admin = self.register(email).await;
+        self.change(&admin.id, json!({ "roles": ["admin"] })).await;
+        self.prove(&admin).await;
+        admin
+    }
+
+    /// Lets a session count as one that has just proved who its user is.
+    pub async fn prove(&self, who: &SignedIn) {
+        let session = self.me(&who.token).await.text("sessionId");
+        let reply = self.post(&format!("/__test/sessions/{session}/step-up"), json!({})).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+
     /// Changes an account as the app itself.
     pub async fn change(&self, id: &str, change: Json) {
         let reply = self.post(&format!("/__test/users/{id}"), change).await;

@@ -47,6 +47,7 @@ pub struct Ok {
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Ok>(200, "Done.")];
 static CLOCK: Route<Advance> = Route::post("clock", "clock").of("testbed").public().answers(DONE);
 static USERS: Route<Partial<Change>> = Route::post("users", "users/{id}").of("testbed").public().answers(DONE);
+static STEP_UP_SESSION: Route<Nothing> = Route::post("step_up_session", "sessions/{id}/step-up").of("testbed").public().answers(DONE);
 static ACTOR: Route<Nothing> =
     Route::get("actor", "actor").of("testbed").public().query(&[FieldDesc::new("x", "x", "x", Kind::String, true)]);
 static USER: Route<Nothing> = Route::get("user", "protected/user").of("testbed").answers(DONE);
@@ -93,6 +94,10 @@ impl Plugin for TestBed {
                 if let Some(verified) = input.take("emailVerified")? {
                     service.set_email_verified(call.param(0), verified).await?;
                 }
+                done()
+            }),
+            STEP_UP_SESSION.bind("/__test", |call: PluginCall, _| async move {
+                call.adapters.provided::<AuthService>()?.step_up_session(call.param(0)).await?;
                 done()
             }),
             ACTOR.bind("/__test", |call: PluginCall, _| async move {

@@ -1,0 +1,96 @@
+//! What those who run an app do with accounts: by its routes, or by its code.
+
+use linchpin::{Code, Cx, Error, Problem, Result};
+use serde_json::json;
+
+use super::Reason;
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::mail::MailKind;
+use crate::onetime::Purpose;
+
+impl Core {
+    /// Shuts an account: nobody signs in to it, its sessions end, and nothing it was mailed or asked works any more.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub(crate) async fn suspend(&self, client: &Client, by: Option<&str>, id: &str, reason: Option<String>) -> Result<User> {
+        let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
+        let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
+        self.change_account(client, id, patch, happened, async |cx, user| {
+            self.parts.tokens.void(cx, id, Purpose::ALL).await?;
+            self.end_sessions(cx, client, id).await?;
+            self.parts.notice(cx, client, user, MailKind::AccountSuspended).await
+        })
+        .await
+    }
+
+    /// Opens it again. What had ended stays ended.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub(crate) async fn unsuspend(&self, client: &Client, by: Option<&str>, id: &str) -> Result<User> {
+        let patch = UserPatch { suspended_at: Some(None), suspended_reason: Some(None), ..UserPatch::default() };
+        let happened = Happened::to("auth:account.unsuspended", id).details(json!({ "by": by }));
+        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+    }
+
+    /// Replaces what an account's owner may do, from the next request on.
+    ///
+    /// # Errors
+    /// `not_found`; `validation_failed` for what is no role of the app, or stands there twice.
+    pub(crate) async fn set_roles(&self, client: &Client, by: Option<&str>, id: &str, roles: Vec<String>) -> Result<User> {
+        let mut problems = Vec::new();
+        for (at, role) in roles.iter().enumerate() {
+            if !self.config.auth.roles.contains(role) {
+                problems.push(Problem::new(format!("roles[{at}]"), "enum", "is no role of this app"));
+            } else if roles[..at].contains(role) {
+                problems.push(Problem::new(format!("roles[{at}]"), "duplicate", "must be given once"));
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        let happened = Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
+        let patch = UserPatch { roles: Some(roles), ..UserPatch::default() };
+        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+    }
+
+    /// Changes an account and writes down that it was, together with what else belongs to it; what is remembered of its sessions
+    /// ends.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub(crate) async fn change_account(
+        &self,
+        client: &Client,
+        id: &str,
+        patch: UserPatch,
+        happened: Happened<'_>,
+        more: impl AsyncFnOnce(&Cx, &User) -> Result<()>,
+    ) -> Result<User> {
+        let changed = client
+            .cx()
+            .transaction(async |cx| {
+                let user = self.users.update(cx, id, patch, None).await?;
+                self.audit(cx, client, happened).await?;
+                more(cx, &user).await?;
+                Ok(user)
+            })
+            .await;
+        self.checks.forget(id);
+        changed
+    }
+
+    async fn end_sessions(&self, cx: &Cx, client: &Client, id: &str) -> Result<()> {
+        for session in self.sessions_of(cx, id).await? {
+            self.end(cx, client, &session, Reason::Suspended).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What an administrator must not do to their own account.
+pub(crate) fn not_oneself() -> Error {
+    Error::new(Code::Conflict, "Nobody does this to their own account")
+}

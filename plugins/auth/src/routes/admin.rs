@@ -1,0 +1,247 @@
+//! Administration, for the role of `auth.admin.role`, after a recent proof of who they are; and what has happened to oneself.
+
+use std::sync::Arc;
+
+use linchpin::entity::{FieldDesc, FieldType, Kind};
+use linchpin::filter::{Filter, Op, Operand, Source};
+use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
+use linchpin::prelude::*;
+use linchpin::{Code, Error, Problem, Result, Timestamp};
+
+use super::account::{caller, view};
+use super::sessions::shown;
+use super::shapes::{
+    ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Ok as Done, Revoked, Roles, SessionList, SuspendInput,
+};
+use super::{DONE, Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::Core;
+use crate::entities::{audit, user};
+use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
+use crate::flow::{Reason, not_oneself};
+use crate::guards::ADMIN;
+use crate::identity::normalise;
+
+const LIMIT: FieldDesc = FieldDesc::new("limit", "limit", "limit", Kind::Integer, true);
+const CURSOR: FieldDesc = FieldDesc::new("cursor", "cursor", "cursor", Kind::String, true);
+const PROVED: &[GuardDesc] = &[GuardDesc::new("require_step_up")];
+const READS: &[Code] = &[Code::InvalidCursor, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED];
+const CHANGES: &[Code] = &[Code::NotFound, Code::Conflict, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, CSRF_FAILED];
+
+static ACTIVITY: Route<Nothing> = route(Route::get("activity", "activity"))
+    .doc("What has happened to the caller's account, the latest first.")
+    .auth("userAuth")
+    .query(&[LIMIT, CURSOR])
+    .answers(&[AnswerDesc::of::<ActivityPage>(200, "A page.")])
+    .errors(&[Code::InvalidCursor, DELETION_SCHEDULED, MFA_SETUP_REQUIRED]);
+static USERS: Route<Nothing> = route(Route::get("admin_users", "admin/users"))
+    .doc("Accounts, the newest first.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .query(&[
+        LIMIT,
+        CURSOR,
+        FieldDesc::new("email", "email", "email", Kind::String, true),
+        FieldDesc::new("suspended", "suspended", "suspended", Kind::Boolean, true),
+        FieldDesc::new("role", "role", "role", Kind::String, true),
+    ])
+    .answers(&[AnswerDesc::of::<AdminUserPage>(200, "A page.")])
+    .errors(READS);
+static SUSPEND: Route<SuspendInput> = route(Route::post("admin_suspend", "admin/users/{id}/suspend"))
+    .doc("Shuts an account: its sessions end, and nobody signs in to it.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(DONE)
+    .errors(CHANGES);
+static UNSUSPEND: Route<Nothing> = route(Route::post("admin_unsuspend", "admin/users/{id}/unsuspend"))
+    .doc("Opens a suspended account again.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(DONE)
+    .errors(CHANGES);
+static SET_ROLES: Route<Roles> = route(Route::put("admin_set_roles", "admin/users/{id}/roles"))
+    .doc("Replaces the roles of an account.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(&[AnswerDesc::of::<Roles>(200, "The roles as they are now.")])
+    .errors(CHANGES);
+static SESSIONS: Route<Nothing> = route(Route::get("admin_sessions", "admin/users/{id}/sessions"))
+    .doc("The sessions of an account, the latest active first.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
+    .errors(CHANGES);
+static REVOKE_ALL: Route<Nothing> = route(Route::delete("admin_revoke_sessions", "admin/users/{id}/sessions"))
+    .doc("Ends all sessions of an account.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+    .errors(CHANGES);
+static REVOKE: Route<Nothing> = route(Route::delete("admin_revoke_session", "admin/users/{id}/sessions/{sessionId}"))
+    .doc("Ends a session of an account.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+    .errors(CHANGES);
+static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
+    .doc("What has happened, the latest first.\n\n`from` is the first instant that counts, `to` the first that no longer does.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .query(&[
+        LIMIT,
+        CURSOR,
+        FieldDesc::new("user_id", "userId", "user_id", Kind::String, true),
+        FieldDesc::new("event", "event", "event", Kind::String, true),
+        FieldDesc::new("from", "from", "from", Kind::Date, true),
+        FieldDesc::new("to", "to", "to", Kind::Date, true),
+    ])
+    .answers(&[AnswerDesc::of::<AuditPage>(200, "A page.")])
+    .errors(READS);
+
+/// Those that the settings ask for.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let mount = config.auth.mount.as_str();
+    let mut out = vec![ACTIVITY.bind(mount, at(place, |core, call, _| activity(core, call)))];
+    if config.auth.admin_role.is_some() {
+        out.push(USERS.bind(mount, at(place, |core, call, _| users(core, call))));
+        out.push(SUSPEND.bind(mount, at(place, suspend)));
+        out.push(UNSUSPEND.bind(mount, at(place, |core, call, _| unsuspend(core, call))));
+        out.push(SET_ROLES.bind(mount, at(place, set_roles)));
+        out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions(core, call))));
+        out.push(REVOKE_ALL.bind(mount, at(place, |core, call, _| revoke_all(core, call))));
+        out.push(REVOKE.bind(mount, at(place, |core, call, _| revoke(core, call))));
+        out.push(AUDIT.bind(mount, at(place, |core, call, _| audits(core, call))));
+    }
+    out
+}
+
+/// The page that a call asks for, by the first two parameters of its query.
+fn paged<E: Entity>(call: &PluginCall) -> Result<ListQuery<E>> {
+    let mut query = ListQuery::new();
+    if let Some(limit) = call.query::<i64>(0)? {
+        if limit < 1 {
+            return Err(Error::invalid(Problem::new("query:limit", "min", "must be at least 1")));
+        }
+        query = query.limit(u32::try_from(limit).unwrap_or(u32::MAX));
+    }
+    if let Some(cursor) = call.query::<String>(1)? {
+        query = query.cursor(cursor);
+    }
+    Ok(query)
+}
+
+async fn activity(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let known = caller(&call)?;
+    let query = paged(&call)?.filter(audit::user_id.eq(Some(known.user_id)));
+    let page = core.audits.list(&core.client(&call).cx(), query).await?;
+    let items = page.items.into_iter().map(|row| ActivityView {
+        id: row.id,
+        event: row.event,
+        at: row.at,
+        ip_address: row.ip,
+        user_agent: row.user_agent,
+        session_id: row.session_id,
+        outcome: row.outcome,
+    });
+    Reply::json(200, &ActivityPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+}
+
+async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let mut query = paged(&call)?;
+    if let Some(email) = call.query::<String>(2)? {
+        let email = normalise::email(&email).map_err(|what| Error::invalid(what.at("query:email")))?;
+        query = query.filter(user::email_normalised.eq(Some(email.normalised)));
+    }
+    match call.query::<bool>(3)? {
+        Some(true) => query = query.filter(user::suspended_at.ne(None)),
+        Some(false) => query = query.filter(user::suspended_at.eq(None)),
+        None => {}
+    }
+    if let Some(role) = call.query::<String>(4)? {
+        query = query.filter(holds(user::roles, role));
+    }
+    let page = core.users.list(&core.client(&call).cx(), query).await?;
+    let items = page.items.into_iter().map(|user| AdminUser::new(view(&core, &user, None), user));
+    Reply::json(200, &AdminUserPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+}
+
+/// A list that holds an element.
+fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
+    Filter::cond(F::INDEX, Op::Has, Operand::One(Source::Value(element.into_value())))
+}
+
+async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Result<Reply> {
+    let by = caller(&call)?;
+    if by.user_id == call.param(0) {
+        return Err(not_oneself());
+    }
+    core.suspend(&core.client(&call), Some(&by.user_id), call.param(0), input.reason).await?;
+    Reply::json(200, &Done { ok: true })
+}
+
+async fn unsuspend(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let by = caller(&call)?;
+    core.unsuspend(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
+    Reply::json(200, &Done { ok: true })
+}
+
+async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Reply> {
+    let by = caller(&call)?;
+    let user = core.set_roles(&core.client(&call), Some(&by.user_id), call.param(0), input.roles).await?;
+    Reply::json(200, &Roles { roles: user.roles })
+}
+
+async fn sessions(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let (known, cx) = (caller(&call)?, core.client(&call).cx());
+    core.users.get(&cx, call.param(0)).await?.ok_or_else(Error::not_found)?;
+    let sessions = core.sessions_of(&cx, call.param(0)).await?;
+    Reply::json(200, &shown(sessions, &known.handle))
+}
+
+async fn revoke_all(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let client = core.client(&call);
+    core.users.get(&client.cx(), call.param(0)).await?.ok_or_else(Error::not_found)?;
+    let revoked = core.end_all(&client, call.param(0), None, Reason::Revoked).await?;
+    Reply::json(200, &Revoked { ok: true, revoked })
+}
+
+async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let client = core.client(&call);
+    let cx = client.cx();
+    let session = core.sessions.get(&cx, call.param(1)).await?.filter(|session| session.user_id == call.param(0));
+    if !core.end(&cx, &client, &session.ok_or_else(Error::not_found)?, Reason::Revoked).await? {
+        return Err(Error::not_found());
+    }
+    Reply::json(200, &Revoked { ok: true, revoked: 1 })
+}
+
+async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let mut query = paged(&call)?;
+    if let Some(user) = call.query::<String>(2)? {
+        query = query.filter(audit::user_id.eq(Some(user)));
+    }
+    if let Some(event) = call.query::<String>(3)? {
+        query = query.filter(audit::event.eq(event));
+    }
+    if let Some(from) = call.query::<Timestamp>(4)? {
+        query = query.filter(audit::at.gte(from));
+    }
+    if let Some(to) = call.query::<Timestamp>(5)? {
+        query = query.filter(audit::at.lt(to));
+    }
+    let page = core.audits.list(&core.client(&call).cx(), query).await?;
+    let items = page.items.into_iter().map(|row| AuditView {
+        id: row.id,
+        event: row.event,
+        at: row.at,
+        user_id: row.user_id,
+        session_id: row.session_id,
+        tenant_id: row.tenant_id,
+        ip_address: row.ip,
+        user_agent: row.user_agent,
+        request_id: row.request_id,
+        outcome: row.outcome,
+        details: row.details,
+    });
+    Reply::json(200, &AuditPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+}
