@@ -47,7 +47,7 @@ pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, SmtpMailer, Te
 pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
 pub use plugin::Auth;
 pub use secret::SecretText;
-pub use service::{Account, AuthService};
+pub use service::{Account, AuthService, NewUser};
 pub use sms::{E164, SmsProvider};
 pub use totp::TotpAlgorithm;
 

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use linchpin::{Result, Timestamp};
+use linchpin::{Error, Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
-use crate::flow::Reason;
+use crate::flow::{NewAccount, Reason};
+use crate::identity::PrimaryField;
+use crate::identity::normalise;
+use crate::secret::SecretText;
 
 /// Administration of accounts, for code: `adapters.provided::<AuthService>()` once the app is set up.
 #[derive(Clone, Debug)]
@@ -30,6 +33,29 @@ pub struct Account {
     pub roles: Vec<String>,
     /// Since when it is suspended.
     pub suspended_at: Option<Timestamp>,
+}
+
+/// An account that code makes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NewUser {
+    /// What it is known by: of the kind that `auth.primaryField` names.
+    pub identifier: String,
+    /// The email address, where accounts are known by something else.
+    pub email: Option<String>,
+    /// Whether the address is known to be its owner's.
+    pub email_verified: bool,
+    /// A password, under the rules for those of sign-ups.
+    pub password: Option<SecretText>,
+    /// What its owner may do; the default role unless it is said here.
+    pub roles: Option<Vec<String>>,
+}
+
+impl NewUser {
+    /// An account with nothing but an identifier.
+    pub fn new(identifier: impl Into<String>) -> Self {
+        Self { identifier: identifier.into(), email: None, email_verified: false, password: None, roles: None }
+    }
 }
 
 impl From<User> for Account {
@@ -61,6 +87,46 @@ impl AuthService {
     /// When the store cannot answer.
     pub async fn account(&self, id: &str) -> Result<Option<Account>> {
         Ok(self.core.users.get(&self.client().cx(), id).await?.map(Account::from))
+    }
+
+    /// The account that is known by an identifier, however it is spelt.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub async fn account_by_identifier(&self, identifier: &str) -> Result<Option<Account>> {
+        let Ok(identifier) = self.core.config.auth.primary_field.parse(identifier) else { return Ok(None) };
+        Ok(self.core.users.by_identifier(&self.client().cx(), identifier.normalised).await?.map(Account::from))
+    }
+
+    /// Makes an account, as the first administrator's. Hooks of sign-ups are not asked: this is the app itself. Without a password
+    /// its owner signs in another way, or sets one by a link for a forgotten password.
+    ///
+    /// # Errors
+    /// `conflict` when there is one; `validation_failed`, `password_too_common`, `password_breached`.
+    pub async fn create_user(&self, new: NewUser) -> Result<Account> {
+        let (core, primary) = (&self.core, self.core.config.auth.primary_field);
+        let identifier = primary.parse(&new.identifier).map_err(|what| Error::invalid(what.at(primary.name())))?;
+        let email = match (primary, &new.email) {
+            (PrimaryField::Email, _) => Some(identifier.clone()),
+            (_, Some(email)) => Some(normalise::email(email).map_err(|what| Error::invalid(what.at("email")))?),
+            (_, None) => None,
+        };
+        let roles = new.roles.unwrap_or_else(|| core.config.auth.default_role.iter().cloned().collect());
+        core.judge_roles(&roles)?;
+        let password_hash = match &new.password {
+            Some(typed) => {
+                let names: Vec<&str> =
+                    [&identifier].into_iter().chain(&email).flat_map(|one| [one.normalised.as_str(), one.display.as_str()]).collect();
+                let password = core.policy.check(typed, &names)?;
+                core.breaches.check(&password).await?;
+                Some(core.hasher.hash(password).await?)
+            }
+            None => None,
+        };
+        let client = self.client();
+        let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
+        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: "service" };
+        core.create_account(&client, account).await.map(Account::from)
     }
 
     /// Shuts an account: nobody signs in to it, and all its sessions end.

@@ -40,6 +40,17 @@ impl Core {
     /// # Errors
     /// `not_found`; `validation_failed` for what is no role of the app, or stands there twice.
     pub(crate) async fn set_roles(&self, client: &Client, by: Option<&str>, id: &str, roles: Vec<String>) -> Result<User> {
+        self.judge_roles(&roles)?;
+        let happened = Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
+        let patch = UserPatch { roles: Some(roles), ..UserPatch::default() };
+        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+    }
+
+    /// Judges what is to be the roles of an account.
+    ///
+    /// # Errors
+    /// `validation_failed` for what is no role of the app, or stands there twice.
+    pub(crate) fn judge_roles(&self, roles: &[String]) -> Result<()> {
         let mut problems = Vec::new();
         for (at, role) in roles.iter().enumerate() {
             if !self.config.auth.roles.contains(role) {
@@ -48,12 +59,7 @@ impl Core {
                 problems.push(Problem::new(format!("roles[{at}]"), "duplicate", "must be given once"));
             }
         }
-        if !problems.is_empty() {
-            return Err(Error::validation(problems));
-        }
-        let happened = Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
-        let patch = UserPatch { roles: Some(roles), ..UserPatch::default() };
-        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
     }
 
     /// Changes an account and writes down that it was, together with what else belongs to it; what is remembered of its sessions

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::Session;
+use crate::mail::MailKind;
 
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,10 @@ impl Core {
                 }
                 if reason == Reason::Reused {
                     self.audit(cx, client, happened("auth:refresh.reused")).await?;
+                    // A token that comes twice has been copied: its owner is to know, once.
+                    if let Some(user) = self.users.get(cx, session.user_id.as_str()).await? {
+                        self.parts.notice(cx, client, &user, MailKind::RefreshReused).await?;
+                    }
                 }
                 let details = json!({ "reason": reason.name() });
                 self.audit(cx, client, happened("auth:session.revoked").details(details)).await?;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod courier;
+mod create;
 mod end;
 mod login;
 mod parts;
@@ -22,6 +23,7 @@ use crate::session::{csrf, refresh};
 
 pub(crate) use admin::not_oneself;
 pub(crate) use courier::Courier;
+pub(crate) use create::NewAccount;
 pub(crate) use end::Reason;
 pub(crate) use login::Proved;
 pub(crate) use parts::Parts;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::shapes::{Ok as Done, Profile, SignInInput, SignUpInput, UserView};
 use crate::core::{Client, Core, Happened};
-use crate::entities::{Session, User, UserCreate, UserPatch};
+use crate::entities::{Session, User, UserPatch};
 use crate::error::{INVALID_CREDENTIALS, refuse};
-use crate::flow::{Proved, Reason};
+use crate::flow::{NewAccount, Proved, Reason};
 use crate::guards::known;
 use crate::hooks::{SignIn, SignUp};
 use crate::identity::PrimaryField;
@@ -43,7 +43,7 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInp
     let mut sign_up = SignUp { identifier: identifier.normalised.clone(), method: PASSWORD, user_id: None };
     core.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
     let hash = core.hasher.hash(password).await?;
-    let user = create(&core, &client, identifier, email, Some(hash)).await?;
+    let user = core.create_account(&client, NewAccount::signed_up(&core, identifier, email, hash)).await?;
     sign_up.user_id = Some(user.id.clone());
     core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
     if core.must_verify(&user) {
@@ -72,49 +72,6 @@ fn identifiers(core: &Core, typed: &str, email: Option<&str>, password: &SecretT
             Err(Error::validation(problems))
         }
     }
-}
-
-/// Makes an account.
-async fn create(core: &Core, client: &Client, identifier: Identifier, email: Option<Identifier>, hash: Option<String>) -> Result<User> {
-    let new = UserCreate {
-        identifier: identifier.normalised,
-        identifier_display: identifier.display,
-        email: email.as_ref().map(|email| email.display.clone()),
-        email_normalised: email.map(|email| email.normalised),
-        email_verified_at: None,
-        password_hash: hash,
-        password_version: None,
-        roles: Some(core.config.auth.default_role.iter().cloned().collect()),
-        suspended_at: None,
-        suspended_reason: None,
-        deletion_due_at: None,
-        display_name: None,
-        first_name: None,
-        last_name: None,
-        user_metadata: json!({}),
-        app_metadata: None,
-        mfa_version: None,
-        created_at: client.now,
-    };
-    let cx = client.cx();
-    let made = cx.transaction(async |cx| {
-        let user = core.users.create(cx, new).await?;
-        core.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": PASSWORD }))).await?;
-        if core.config.auth.email_verification.enabled {
-            core.send_verification(cx, &user).await?;
-        }
-        Ok(user)
-    });
-    made.await.map_err(|error| taken(core, error))
-}
-
-/// A unique that is taken, under the name that the client knows the field by.
-fn taken(core: &Core, error: Error) -> Error {
-    if error.code() != Code::Conflict {
-        return error;
-    }
-    let of_primary = error.details().iter().any(|problem| problem.path == "identifier");
-    Error::unique([if of_primary { core.config.auth.primary_field.name() } else { "email" }])
 }
 
 pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput) -> Result<Reply> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linchpin::entity::{FieldDesc, FieldType, Kind};
-use linchpin::filter::{Filter, Op, Operand, Source};
+use linchpin::filter::{Filter, Op, Operand as RightSide, Source};
 use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
 use linchpin::prelude::*;
 use linchpin::{Code, Error, Problem, Result, Timestamp};
@@ -167,7 +167,7 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 
 /// A list that holds an element.
 fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
-    Filter::cond(F::INDEX, Op::Has, Operand::One(Source::Value(element.into_value())))
+    Filter::cond(F::INDEX, Op::Has, RightSide::One(Source::Value(element.into_value())))
 }
 
 async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Result<Reply> {

@@ -16,6 +16,7 @@ cases!(
     sessions_are_ended,
     a_suspension_ends_what_was_mailed,
     an_admin_role_is_a_role,
+    code_makes_accounts,
 );
 
 fn administered(auth: Auth) -> Auth {
@@ -251,4 +252,27 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
 async fn an_admin_role_is_a_role(store: Store) {
     let error = store.try_app(|auth| auth.configure(|config| config.auth.admin_role = Some("owner".into()))).await;
     assert!(error.err().is_some_and(|error| error.to_string().contains("auth.admin.role")));
+}
+
+async fn code_makes_accounts(store: Store) {
+    let app = store.app_with(administered).await;
+    let seed = |body: Json| app.post("/__test/users", body);
+    let root = json!({ "identifier": " Root@X.test ", "password": GOOD, "roles": ["admin"], "emailVerified": true });
+    let made = seed(root.clone()).await.json();
+    assert_eq!((&made["roles"], &made["verified"]), (&json!(["admin"]), &json!(true)));
+    let signed_in = app.login("root@x.test").await;
+    assert_eq!((json!(signed_in.id), app.me(&signed_in.token).await.json()["emailVerified"].clone()), (made["id"].clone(), json!(true)));
+    assert_eq!(app.get(&signed_in.token, "/__test/protected/admin").await.status, 200);
+    seed(root).await.refused(409, "conflict");
+    let plain = seed(json!({ "identifier": "ada@x.test", "emailVerified": false })).await.json();
+    assert_eq!((&plain["roles"], &plain["verified"]), (&json!(["member"]), &json!(false)));
+    // Without a password there is none to guess.
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    let refused = |password: &str, roles: Json| {
+        seed(json!({ "identifier": "b@x.test", "password": password, "roles": roles, "emailVerified": false }))
+    };
+    refused(GOOD, json!(["owner"])).await.problem("enum", "roles[0]");
+    refused("password123", json!([])).await.refused(400, "password_too_common");
+    refused("short", json!([])).await.problem("min_length", "password");
+    seed(json!({ "identifier": "nobody", "emailVerified": false })).await.refused(400, "validation_failed");
 }

@@ -8,6 +8,7 @@ use linchpin_auth::{Auth, AuthHooks, HookCx, HookResult, SignIn};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
+use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store, claims};
 
 cases!(auth_28, auth_29, auth_30, auth_31, auth_32, auth_33, in_every_order);
@@ -90,12 +91,16 @@ async fn auth_30(store: Store) {
 }
 
 async fn auth_31(store: Store) {
-    let app = app(&store).await;
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth).refresh_tokens()).await;
     let ada = app.register("ada@example.test").await;
     let newest = refresh(&app, &ada.refresh).await;
     app.advance(11).await;
     let reused = refresh(&app, &ada.refresh).await;
     reused.refused(401, "refresh_reused");
+    refresh(&app, &ada.refresh).await.refused(401, "refresh_invalid");
+    let told = post.all("refresh_reused", 1).await;
+    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["ip"].as_str()), (1, "ada@example.test", "127.0.0.1"));
     assert!(reused.cookie("__Secure-refresh_token").unwrap().contains("Max-Age=0"));
     refresh(&app, &newest.text("refreshToken")).await.refused(401, "refresh_invalid");
     for token in [&ada.token, &newest.text("token")] {

@@ -7,7 +7,7 @@ use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{AnswerDesc, GuardDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route};
 use linchpin::prelude::*;
 use linchpin::{Embedded, Plugin};
-use linchpin_auth::{AuthService, FakeClock};
+use linchpin_auth::{AuthService, FakeClock, NewUser, SecretText};
 use serde_json::{Value as Json, json};
 
 /// Something of the app's own, under its policies.
@@ -40,6 +40,14 @@ pub struct Change {
 }
 
 #[derive(Embedded)]
+pub struct Seed {
+    pub identifier: String,
+    pub password: Option<String>,
+    pub roles: Option<Vec<String>>,
+    pub email_verified: bool,
+}
+
+#[derive(Embedded)]
 pub struct Ok {
     pub ok: bool,
 }
@@ -47,6 +55,7 @@ pub struct Ok {
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Ok>(200, "Done.")];
 static CLOCK: Route<Advance> = Route::post("clock", "clock").of("testbed").public().answers(DONE);
 static USERS: Route<Partial<Change>> = Route::post("users", "users/{id}").of("testbed").public().answers(DONE);
+static SEED: Route<Seed> = Route::post("seed", "users").of("testbed").public().answers(DONE);
 static STEP_UP_SESSION: Route<Nothing> = Route::post("step_up_session", "sessions/{id}/step-up").of("testbed").public().answers(DONE);
 static ACTOR: Route<Nothing> =
     Route::get("actor", "actor").of("testbed").public().query(&[FieldDesc::new("x", "x", "x", Kind::String, true)]);
@@ -95,6 +104,16 @@ impl Plugin for TestBed {
                     service.set_email_verified(call.param(0), verified).await?;
                 }
                 done()
+            }),
+            SEED.bind("/__test", |call: PluginCall, input: Seed| async move {
+                let service = call.adapters.provided::<AuthService>()?;
+                let mut new = NewUser::new(input.identifier.as_str());
+                new.password = input.password.map(SecretText::from);
+                new.roles = input.roles;
+                new.email_verified = input.email_verified;
+                let made = service.create_user(new).await?;
+                assert_eq!(service.account_by_identifier(&input.identifier).await?, service.account(&made.id).await?);
+                Reply::json(200, &json!({ "id": made.id, "roles": made.roles, "verified": made.email_verified_at.is_some() }))
             }),
             STEP_UP_SESSION.bind("/__test", |call: PluginCall, _| async move {
                 call.adapters.provided::<AuthService>()?.step_up_session(call.param(0)).await?;

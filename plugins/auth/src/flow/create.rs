@@ -1,0 +1,77 @@
+//! New accounts. No route, and no code of an app, makes one in another way.
+
+use linchpin::{Code, Error, Result, Timestamp};
+use serde_json::json;
+
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserCreate};
+use crate::identity::PrimaryField;
+use crate::identity::normalise::Identifier;
+
+/// What an account is made of.
+pub(crate) struct NewAccount {
+    pub(crate) identifier: Identifier,
+    pub(crate) email: Option<Identifier>,
+    pub(crate) email_verified_at: Option<Timestamp>,
+    pub(crate) password_hash: Option<String>,
+    pub(crate) roles: Vec<String>,
+    /// `password` and so on.
+    pub(crate) method: &'static str,
+}
+
+impl NewAccount {
+    /// By somebody who signs up with a password.
+    pub(crate) fn signed_up(core: &Core, identifier: Identifier, email: Option<Identifier>, hash: String) -> Self {
+        let roles = core.config.auth.default_role.iter().cloned().collect();
+        Self { identifier, email, email_verified_at: None, password_hash: Some(hash), roles, method: "password" }
+    }
+}
+
+impl Core {
+    /// Makes an account, and mails a link that proves its address where that is asked for.
+    ///
+    /// # Errors
+    /// `conflict` under the name that clients know the field by.
+    pub(crate) async fn create_account(&self, client: &Client, new: NewAccount) -> Result<User> {
+        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method } = new;
+        let new = UserCreate {
+            identifier: identifier.normalised,
+            identifier_display: identifier.display,
+            email: email.as_ref().map(|email| email.display.clone()),
+            email_normalised: email.map(|email| email.normalised),
+            email_verified_at,
+            password_hash,
+            password_version: None,
+            roles: Some(roles),
+            suspended_at: None,
+            suspended_reason: None,
+            deletion_due_at: None,
+            display_name: None,
+            first_name: None,
+            last_name: None,
+            user_metadata: json!({}),
+            app_metadata: None,
+            mfa_version: None,
+            created_at: client.now,
+        };
+        let cx = client.cx();
+        let made = cx.transaction(async |cx| {
+            let user = self.users.create(cx, new).await?;
+            self.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": method }))).await?;
+            if self.config.auth.email_verification.enabled && user.email_verified_at.is_none() {
+                self.send_verification(cx, &user).await?;
+            }
+            Ok(user)
+        });
+        made.await.map_err(|error| taken(self.config.auth.primary_field, error))
+    }
+}
+
+/// A unique that is taken, under the name that the client knows the field by.
+fn taken(primary: PrimaryField, error: Error) -> Error {
+    if error.code() != Code::Conflict {
+        return error;
+    }
+    let of_primary = error.details().iter().any(|problem| problem.path == "identifier");
+    Error::unique([if of_primary { primary.name() } else { "email" }])
+}
