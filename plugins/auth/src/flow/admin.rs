@@ -18,7 +18,9 @@ impl Core {
         let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, patch, happened, async |cx, user| {
-            self.parts.tokens.void(cx, id, Purpose::ALL).await?;
+            // Whoever has a link to sign in is told why they cannot; it ends before it could work again.
+            let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| *purpose != Purpose::MagicLink).collect();
+            self.parts.tokens.void(cx, id, &at_once).await?;
             self.end_sessions(cx, client, id).await?;
             self.parts.notice(cx, client, user, MailKind::AccountSuspended).await
         })
@@ -32,7 +34,7 @@ impl Core {
     pub(crate) async fn unsuspend(&self, client: &Client, by: Option<&str>, id: &str) -> Result<User> {
         let patch = UserPatch { suspended_at: Some(None), suspended_reason: Some(None), ..UserPatch::default() };
         let happened = Happened::to("auth:account.unsuspended", id).details(json!({ "by": by }));
-        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+        self.change_account(client, id, patch, happened, async |cx, _| self.parts.tokens.void(cx, id, Purpose::ALL).await).await
     }
 
     /// Replaces what an account's owner may do, from the next request on.

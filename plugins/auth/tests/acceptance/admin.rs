@@ -238,14 +238,19 @@ async fn sessions_are_ended(store: Store) {
 
 async fn a_suspension_ends_what_was_mailed(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| administered(post.on(auth))).await;
+    let app = store.app_with(|auth| administered(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)).await;
     let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
+    assert_eq!(app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await.status, 200);
+    let enter = json!({ "token": post.token("magic_link", 1).await });
     assert_eq!(app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
     let link = post.token("password_reset", 1).await;
     assert_eq!(send(&app, &root, "POST", &format!("/users/{}/suspend", ada.id), None).await.status, 200);
     assert_eq!(post.all("account_suspended", 1).await[0].to, "ada@x.test");
-    assert_eq!(send(&app, &root, "POST", &format!("/users/{}/unsuspend", ada.id), None).await.status, 200);
     let reset = json!({ "token": link, "password": "violet-otter-92-lamp" });
+    app.post("/auth/reset-password", reset.clone()).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", enter.clone()).await.refused(403, "account_suspended");
+    assert_eq!(send(&app, &root, "POST", &format!("/users/{}/unsuspend", ada.id), None).await.status, 200);
+    app.post("/auth/magic-link/verify", enter).await.refused(400, "invalid_token");
     app.post("/auth/reset-password", reset).await.refused(400, "invalid_token");
 }
 
