@@ -23,19 +23,30 @@ const NOTE: &str = "
 
 /// Both steps, as the schema macro joins them.
 fn expand(source: &str) -> TokenStream {
+    expand_on(quote!(unique(title), routes(auth = none)), NOTE, source)
+}
+
+fn expand_on(options: TokenStream, entity: &str, source: &str) -> TokenStream {
     let (args, item) = snapshot::declaration(source);
-    let note: TokenStream = NOTE.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
-    super::expand_with_schema(quote!({#args} {#item} {unique(title), routes(auth = none)} {#note}))
+    let entity: TokenStream = entity.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
+    super::expand_with_schema(quote!({#args} {#item} {#options} {#entity}))
 }
 
 fn check(name: &str, source: &str) {
     snapshot::assert(name, source, &expand(source));
 }
 
+/// The same of an entity whose records stay when they are deleted.
+fn check_soft(name: &str, source: &str) {
+    let note = NOTE.replace("due_at", "deleted_at");
+    snapshot::assert(name, source, &expand_on(quote!(soft_delete(deleted_at), routes(auth = none)), &note, source));
+}
+
 #[test]
 fn a_transition() {
     check("op_transition", include_str!("../../tests/snapshot/op_transition.rs"));
     check("op_transition_full", include_str!("../../tests/snapshot/op_transition_full.rs"));
+    check("op_transition_already", include_str!("../../tests/snapshot/op_transition_already.rs"));
 }
 
 /// What a policy asks of a caller.
@@ -102,6 +113,12 @@ fn the_other_writes() {
     check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
     check("op_collection_full", include_str!("../../tests/snapshot/op_collection_full.rs"));
     check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));
+}
+
+#[test]
+fn what_was_deleted() {
+    check_soft("op_restore", include_str!("../../tests/snapshot/op_restore.rs"));
+    check_soft("op_lookup_deleted", include_str!("../../tests/snapshot/op_lookup_deleted.rs"));
 }
 
 /// Three mistakes, three errors, and the method that others call is there.

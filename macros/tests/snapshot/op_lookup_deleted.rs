@@ -1,0 +1,3 @@
+/// The bin.
+#[operation(kind = "lookup", fields(), returns = "many", paginate, deleted = "only", route(roles = ["admin"]))]
+pub const BIN: Operation<Note>;
