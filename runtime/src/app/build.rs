@@ -385,6 +385,10 @@ impl App {
             (None, Database::Sqlite(_)) => "sqlite",
             (None, Database::Postgres(_)) => "postgres",
         };
+        // Said first: what a store that is not there cannot do is no news.
+        if own_store.is_none() {
+            compiled(&config.database)?;
+        }
         let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
         capabilities::check(entries(), name, supports)?;
         checks::routes(&packages, &overrides)?;
@@ -485,6 +489,7 @@ impl App {
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             teardown.events = events;
             state.clock = clock;
+            state.bodies = config.bodies;
             teardown.claims.clone_from(&claims);
             state.claims = claims;
             teardown.audit.clone_from(&audit);
@@ -522,17 +527,27 @@ fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
     startup(format!("plugin `{}` failed in {step}: {}", plugin.name(), checks::chain(error)))
 }
 
+/// Refuses a database whose store is not in this build.
+fn compiled(database: &Database) -> Result<()> {
+    match database {
+        #[cfg(not(feature = "sqlite"))]
+        Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => Err(startup("this build has no `postgres` feature; enable it in Cargo.toml")),
+        #[allow(unreachable_patterns)] // not in every build
+        _ => Ok(()),
+    }
+}
+
 fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     match &config.database {
         Database::Memory => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "sqlite")]
         Database::Sqlite(file) => super::listen::sqlite(file, config.durability),
-        #[cfg(not(feature = "sqlite"))]
-        Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
         #[cfg(feature = "postgres")]
         Database::Postgres(url) => super::listen::postgres(url.expose(), config),
-        #[cfg(not(feature = "postgres"))]
-        Database::Postgres(_) => Err(startup("this build has no `postgres` feature; enable it in Cargo.toml")),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        other => compiled(other).and_then(|()| Err(startup("the database has no store"))),
     }
 }
 

@@ -116,7 +116,8 @@ async fn accept(
                     Some(refused) => refused,
                     None => service.call(request).await.unwrap_or_else(|never| match never {}),
                 };
-                if connects || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+                // A refused tunnel is none: what follows is HTTP still.
+                if (connects && answer.status().is_success()) || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
                     exchange.upgrade();
                 }
                 Ok::<_, Infallible>(answer.map(|body| begun.answer(body)))

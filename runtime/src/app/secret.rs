@@ -9,6 +9,13 @@ pub struct SigningSecret(String);
 
 /// Shortest secret, in bytes.
 const SHORTEST: usize = 32;
+/// Fewest different bytes outside of development. Random digits have that many, but for a chance in millions.
+const FEWEST: usize = 6;
+/// Longest piece, in bytes, that a secret may not consist of.
+const LONGEST_PIECE: usize = 15;
+/// What stands in examples until somebody puts a secret there; letters and digits alone are compared.
+const PLACEHOLDERS: &[&str] =
+    &["changeme", "changethis", "replaceme", "replacethis", "placeholder", "yoursecret", "insertsecret", "notasecret"];
 
 impl SigningSecret {
     /// Takes a secret.
@@ -21,6 +28,24 @@ impl SigningSecret {
             return Err(format!("must be at least {SHORTEST} bytes, has {}", secret.len()));
         }
         Ok(Self(secret))
+    }
+
+    /// Why it is none that others could not guess, if so. What passes may still be a bad secret: this finds what was left in place of
+    /// one.
+    pub(crate) fn weakness(&self) -> Option<&'static str> {
+        let bytes = self.0.as_bytes();
+        let mut seen = [false; 256];
+        for byte in bytes {
+            seen[usize::from(*byte)] = true;
+        }
+        if seen.iter().filter(|seen| **seen).count() < FEWEST {
+            return Some("has too few different characters: use random bytes");
+        }
+        if (1..=LONGEST_PIECE).any(|piece| bytes.iter().skip(piece).eq(bytes.iter().take(bytes.len() - piece))) {
+            return Some("repeats itself: use random bytes");
+        }
+        let letters: String = self.0.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        PLACEHOLDERS.iter().any(|text| letters.contains(text)).then_some("is a placeholder: use random bytes")
     }
 
     /// The secret, for those who sign.
@@ -59,5 +84,32 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
 impl fmt::Debug for SigningSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SigningSecret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_place_of_a_secret_is_found() {
+        for weak in [
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "0101010101010101010101010101010101010101",
+            "abcdefghabcdefghabcdefghabcdefghabcd",
+            "change-me-before-you-deploy-this-1234",
+            "CHANGE_ME CHANGE_ME CHANGE_ME CHANGE_ME",
+            "your-secret-of-at-least-32-bytes-here",
+        ] {
+            assert!(SigningSecret::new(weak).unwrap().weakness().is_some(), "{weak}");
+        }
+        for good in [
+            "31415926535897932384626433832795",
+            "5f3c9a1e7b2d4860a1c3e5f7092b4d6e",
+            "tJ5s0b+Q9mWc3H7nVx1zLk8RfYp2Dg6a",
+            "0123456789abcdef0123456789abcdef",
+        ] {
+            assert_eq!(SigningSecret::new(good).unwrap().weakness(), None, "{good}");
+        }
     }
 }

@@ -210,7 +210,7 @@ fn acceptable(header: &Header) -> bool {
 
 /// Texts that may be compared with and bound to stored ones.
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 255 && !text.contains('\0')
+    !text.is_empty() && text.len() <= 255 && !text.contains(char::is_control)
 }
 
 /// One text for everything that is wrong with a token: an attacker learns nothing from it.
@@ -350,6 +350,10 @@ mod tests {
             hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "roles": "admin"})),
             hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "roles": [1]})),
             hs256(serde_json::json!({"sub": "a\u{0}b", "exp": NOW + 100})),
+            hs256(serde_json::json!({"sub": "a\nb", "exp": NOW + 100})),
+            hs256(serde_json::json!({"sub": "a\u{7f}", "exp": NOW + 100})),
+            hs256(serde_json::json!({"sub": "alice", "sid": "\u{1b}[2J", "exp": NOW + 100})),
+            hs256(serde_json::json!({"sub": "alice", "roles": ["a\u{85}b"], "exp": NOW + 100})),
             hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "tenant": ""})),
             hs256(serde_json::json!({"sub": "alice"})),
             hs256(serde_json::json!({"exp": NOW + 100})),

@@ -1,10 +1,12 @@
 //! Request bodies: bounded while they stream, and JSON or nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
@@ -15,39 +17,121 @@ const DRAINED: usize = 4 << 20;
 /// Longest time for that.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What is said of a body that arrives too slowly.
+const LATE: &str = "The body did not arrive in time";
+/// Longest body that is not counted, in bytes: about what a connection holds anyway.
+const UNCOUNTED: usize = 16 << 10;
+
+/// What the bodies of all requests under way may hold together, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Room(Arc<AtomicU64>);
+
+impl Room {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+}
+
+/// What one body has of it, until it is dropped.
+struct Held {
+    room: Room,
+    bytes: u64,
+}
+
+impl Held {
+    /// Takes what is missing to `bytes`.
+    ///
+    /// # Errors
+    /// `unavailable` when there is not that much left.
+    fn at_least(&mut self, bytes: usize) -> Result<()> {
+        let bytes = bytes as u64;
+        let more = bytes.saturating_sub(self.bytes);
+        if bytes <= UNCOUNTED as u64 || more == 0 {
+            return Ok(());
+        }
+        self.room
+            .0
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more))
+            .map_err(|_| Error::unavailable("the bodies of other requests take all the room there is for them"))?;
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.room.0.fetch_add(self.bytes, Relaxed);
+    }
+}
+
+/// A body that was counted.
+struct Counted<T> {
+    bytes: T,
+    _held: Held,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
 /// Reads a body of at most `max` bytes.
 ///
-/// A declared length beyond `max` is refused before a byte is kept.
+/// A declared length beyond `max` is refused before a byte is kept. What is kept grows with what arrives, never with what is
+/// only declared, and is counted while it is held.
 ///
 /// # Errors
-/// `body_too_large`; `malformed_json` when the client stopped sending.
-pub(super) async fn read(mut body: Body, max: u64) -> Result<Bytes> {
-    if body.size_hint().lower() > max {
+/// `body_too_large`; `malformed_json` when the client stopped sending; `unavailable` when other bodies leave no room; `timeout`
+/// when it takes longer than `limit`.
+pub(super) async fn read(body: Body, max: u64, limit: Duration, room: &Room) -> Result<Bytes> {
+    tokio::time::timeout(limit, whole(body, max, room)).await.map_err(|_| Error::new(Code::Timeout, LATE))?
+}
+
+/// Whether a request failed since its client took too long to send it.
+pub(super) fn is_late(error: &Error) -> bool {
+    error.code() == Code::Timeout && error.message() == LATE
+}
+
+async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
+    let declared = body.size_hint();
+    if declared.lower() > max {
         drain(&mut body).await;
         return Err(too_large());
     }
+    let longest = usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
+    let mut held = Held { room: room.clone(), bytes: 0 };
     let mut first = Bytes::new();
-    let mut rest: Vec<u8> = Vec::new();
+    let mut all: Vec<u8> = Vec::new();
     while !body.is_end_stream() {
         let Some(frame) = body.frame().await else { break };
         let frame = frame.map_err(|_| Error::new(Code::MalformedJson, "The body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if (first.len() + rest.len() + data.len()) as u64 > max {
+        let length = first.len() + all.len() + data.len();
+        if length as u64 > max {
             drain(&mut body).await;
             return Err(too_large());
         }
         // Nearly every body is one chunk, which is kept as it came.
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            rest.extend_from_slice(&data);
+        let grown = if length == data.len() || length <= all.capacity() { length } else { length.max((length * 2).min(longest)) };
+        if let Err(full) = held.at_least(grown) {
+            drain(&mut body).await;
+            return Err(full);
         }
+        if length == data.len() {
+            first = data;
+            continue;
+        }
+        all.reserve_exact(grown.saturating_sub(all.len()));
+        all.extend_from_slice(&std::mem::take(&mut first));
+        all.extend_from_slice(&data);
     }
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    rest.splice(..0, first.iter().copied());
-    Ok(rest.into())
+    Ok(match (all.is_empty(), held.bytes > 0) {
+        (true, false) => first,
+        (true, true) => Bytes::from_owner(Counted { bytes: first, _held: held }),
+        (false, false) => all.into(),
+        (false, true) => Bytes::from_owner(Counted { bytes: all, _held: held }),
+    })
 }
 
 /// Reads on for a while and keeps nothing, for a request that is refused.
@@ -69,18 +153,22 @@ pub(super) fn too_large() -> Error {
     Error::new(Code::BodyTooLarge, "The body is too large")
 }
 
-/// Checks that a body is declared as JSON.
+/// Checks that a body is declared as JSON, and as nothing around it.
 ///
 /// # Errors
 /// `unsupported_media_type`.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let value = values.next().map(axum::http::HeaderValue::as_bytes);
+    let value = values.next().map(HeaderValue::as_bytes);
     let json = match value {
         Some(b"application/json") => true,
         Some(other) => std::str::from_utf8(other).is_ok_and(is_json),
         None => false,
     };
+    let plain = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        return Err(Error::new(Code::UnsupportedMediaType, "The body must not be compressed or encoded"));
+    }
     if json && values.next().is_none() {
         return Ok(());
     }
@@ -114,12 +202,49 @@ mod tests {
         }
     }
 
+    fn chunks(count: usize) -> Body {
+        let stream = futures_util::stream::iter((0..count).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"12345678"))));
+        Body::from_stream(stream)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_late() {
+        let drips = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
+        });
+        let (room, limit) = (Room::new(1 << 20), Duration::from_secs(30));
+        let error = read(Body::from_stream(drips), 1 << 20, limit, &room).await.unwrap_err();
+        assert!(error.code() == Code::Timeout && is_late(&error));
+        assert!(!is_late(&Error::new(Code::Timeout, "The request took too long")));
+    }
+
+    #[tokio::test]
+    async fn all_bodies_together_are_bounded() {
+        let room = Room::new(40 << 10);
+        let left = || room.0.load(Relaxed) >> 10;
+        // In one piece, in many, and small enough not to count.
+        let one = read(Body::from(vec![b'x'; 20 << 10]), 1 << 20, Duration::from_secs(1), &room).await.unwrap();
+        assert_eq!((one.len(), left()), (20 << 10, 20));
+        let refused = read(chunks(3 << 10), 1 << 20, Duration::from_secs(1), &room).await.unwrap_err();
+        assert_eq!((refused.code(), refused.retry_after_seconds(), left()), (Code::Unavailable, Some(1), 20));
+        let small = read(chunks(1 << 10), 1 << 20, Duration::from_secs(1), &room).await.unwrap();
+        assert_eq!((small.len(), left()), (8 << 10, 20));
+        drop(one);
+        assert_eq!(left(), 40);
+        let many = read(chunks(3 << 10), 24 << 10, Duration::from_secs(1), &room).await.unwrap();
+        assert_eq!((many.len(), left()), (24 << 10, 16));
+        drop(many);
+        // A body that fails gives back what it had.
+        let broken = futures_util::stream::iter([Ok(Bytes::from(vec![0; 30 << 10])), Err(std::io::Error::other("gone"))]);
+        assert_eq!(read(Body::from_stream(broken), 1 << 20, Duration::from_secs(1), &room).await.unwrap_err().code(), Code::MalformedJson);
+        assert_eq!(left(), 40);
+    }
+
     #[tokio::test]
     async fn bodies_are_bounded_whatever_they_declare() {
-        let chunks = |count: usize| {
-            let stream = futures_util::stream::iter((0..count).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"12345678"))));
-            Body::from_stream(stream)
-        };
+        let room = Room::new(1 << 20);
+        let read = |body, max| read(body, max, Duration::from_secs(1), &room);
         assert_eq!(read(chunks(3), 24).await.unwrap(), "123456781234567812345678");
         assert_eq!(read(chunks(4), 24).await.unwrap_err().code(), Code::BodyTooLarge);
         assert_eq!(read(Body::from("12345"), 4).await.unwrap_err().code(), Code::BodyTooLarge);

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::LOCATION;
+use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use super::permitted::{self, Permitted};
 use super::plugged::PluggedPlan;
 use super::request_id::RequestId;
 use super::router::{App, Params};
+use super::serve::NO_STORE;
 use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
 use crate::resource::{Call, Draft, Form, Includes, Outcome};
@@ -69,6 +70,8 @@ pub(super) async fn run(
         (app.auth.require_role)(&actor, policy.roles)?;
     }
     let emitted = mounted.emits.then(|| cx.watch());
+    // Where strangers may call, others still see what is for them alone.
+    let personal = actor.id.is_some() && mounted.endpoint.is_public();
     let response = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,
         Some(gates) => {
@@ -77,7 +80,11 @@ pub(super) async fn run(
             gates.around(app, &mounted.endpoint, parts, &cx, rest).await
         }
     }?;
-    Ok(announce(response, emitted.and_then(|place| place.get().cloned())))
+    let mut response = announce(response, emitted.and_then(|place| place.get().cloned()));
+    if personal {
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_STORE);
+    }
+    Ok(response)
 }
 
 /// Answers a request that roles, guards and middleware have let through.
@@ -111,8 +118,8 @@ async fn call(
         return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
     }
     // What most requests do not need is boxed, so that the future of a read by key stays small.
-    let max_body = mounted.endpoint.policy.max_body;
-    let body = if body.is_end_stream() { Bytes::new() } else { Box::pin(body::read(std::mem::take(body), max_body)).await? };
+    let read = |body| Box::pin(body::read(body, mounted.max_body, mounted.endpoint.policy.timeout, &app.room));
+    let body = if body.is_end_stream() { Bytes::new() } else { read(std::mem::take(body)).await? };
     let asked = Asked { app, mounted, params, parts, body, cx };
     match &mounted.idempotency {
         None => perform(&asked, id).await,
@@ -396,7 +403,7 @@ impl Asked<'_> {
         let mut problems = Vec::new();
         for (n, pair) in pairs.iter().enumerate() {
             if n > 0 {
-                problems.push(Problem::new(pair.path(), "duplicate", "must be given once"));
+                query::duplicate(pair, &mut problems);
             } else {
                 wanted = on.include.read(pair, &mut problems);
             }
@@ -449,7 +456,11 @@ impl Asked<'_> {
         let outcome = with.complete(&on.table, &on.projection, outcome).await?;
         // The version is that of the record alone: what is shown beside it changes without it.
         let whole = HeaderMap::new();
-        answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &whole })
+        let mut response = answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &whole })?;
+        if on.include.is_closed() {
+            response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        }
+        Ok(response)
     }
 
     fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
@@ -507,7 +518,8 @@ async fn plugged(
     (cx, id): (Cx, &RequestId),
 ) -> Result<Response<Body>> {
     let takes = plan.takes_body() && !body.is_end_stream();
-    let bytes = if takes { body::read(std::mem::take(body), mounted.endpoint.policy.max_body).await? } else { Bytes::new() };
+    let limit = mounted.endpoint.policy.timeout;
+    let bytes = if takes { body::read(std::mem::take(body), mounted.max_body, limit, &app.room).await? } else { Bytes::new() };
     let from = cx.address();
     let answer = plan.run((cx, app.adapters.clone(), id), params, parts, from, &bytes).await;
     if !body.is_end_stream() {

@@ -1,24 +1,95 @@
-//! The host that a request names: HTTP/1.1 asks for exactly one, and proxies that route by it must not read another than we do.
+//! What proxies in front and we must read alike: the host that a request names, of which HTTP/1.1 asks for exactly one, and where its
+//! body ends.
 
-use axum::body::Body;
-use axum::http::header::HOST;
+use std::net::Ipv6Addr;
+
+use axum::body::{Body, HttpBody};
+use axum::http::header::{HOST, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{Request, Response, Version};
 
-use super::request_id::RequestId;
+use super::request_id::{self, RequestId};
 use super::response;
 use crate::{Error, Problem};
 
-/// The answer to a request without a host, or with several; `None` when there is nothing to refuse.
-pub(crate) fn refused<B>(request: &Request<B>) -> Option<Response<Body>> {
-    let hosts = request.headers().get_all(HOST).iter().count();
-    let problem = match hosts {
-        1 => return None,
-        0 if request.version() < Version::HTTP_11 => return None,
-        0 => Problem::new("header:Host", "required", "is required"),
-        _ => Problem::new("header:Host", "duplicate", "must be given once"),
-    };
+const PATH: &str = "header:Host";
+
+/// The answer to a request that a proxy in front may read otherwise than we do: without a host, with several or one that names
+/// none, or with a body in other codings than chunks. `None` when there is nothing to refuse.
+pub(crate) fn refused<B: HttpBody>(request: &Request<B>) -> Option<Response<Body>> {
+    let problem = host(request).or_else(|| coding(request))?;
     let id = RequestId::of(request.headers());
-    Some(response::error(&Error::invalid(problem), id.as_str()))
+    let mut answer = response::error(&Error::invalid(problem), id.as_str());
+    let headers = answer.headers_mut();
+    headers.insert(request_id::HEADER, id.header());
+    headers.insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
+    Some(answer)
+}
+
+fn host<B>(request: &Request<B>) -> Option<Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host.as_bytes()) => None,
+        (Some(_), None) => Some(Problem::new(PATH, "format", "must be a host, and a port if any")),
+        (None, _) if request.version() < Version::HTTP_11 => None,
+        (None, _) => Some(Problem::new(PATH, "required", "is required")),
+        (Some(_), Some(_)) => Some(Problem::new(PATH, "duplicate", "must be given once")),
+    }
+}
+
+/// A name or an address, and a port. Names may hold what DNS has, `_`, `~` and percent-encoded bytes: nothing that delimits.
+fn is_host(text: &[u8]) -> bool {
+    let end = match text.first() {
+        None => return false,
+        Some(b'[') => {
+            let Some(end) = text.iter().position(|b| *b == b']') else { return false };
+            let address = std::str::from_utf8(&text[1..end]);
+            if !address.is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok()) {
+                return false;
+            }
+            end + 1
+        }
+        Some(_) => {
+            let end = text.iter().position(|b| *b == b':').unwrap_or(text.len());
+            if end == 0 || !is_name(&text[..end]) {
+                return false;
+            }
+            end
+        }
+    };
+    match text[end..].split_first() {
+        None | Some((b':', [])) => true,
+        Some((b':', port)) => {
+            port.iter().all(u8::is_ascii_digit) && std::str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok())
+        }
+        Some(_) => false,
+    }
+}
+
+fn is_name(mut text: &[u8]) -> bool {
+    while let Some((byte, rest)) = text.split_first() {
+        text = match (byte, rest) {
+            (b'%', [a, b, rest @ ..]) if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => rest,
+            (b'-' | b'.' | b'_' | b'~', _) => rest,
+            (byte, _) if byte.is_ascii_alphanumeric() => rest,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// Bodies travel with a length or in chunks. The HTTP library takes off the chunks and leaves all else as it is, so that we would
+/// read compressed bytes, or other ones than a proxy does.
+fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
+    // A body in chunks never ends before it is read.
+    if request.body().is_end_stream() {
+        return None;
+    }
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => None,
+        (Some(one), None) if one.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => None,
+        _ => Some(Problem::new("header:Transfer-Encoding", "enum", "must be chunked, once and alone")),
+    }
 }
 
 #[cfg(test)]
@@ -30,7 +101,7 @@ mod tests {
         for host in hosts {
             request = request.header(HOST, *host);
         }
-        refused(&request.body(()).unwrap_or_default()).map(|r| r.status().as_u16())
+        refused(&request.body(Body::empty()).unwrap_or_default()).map(|r| r.status().as_u16())
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::endpoint::{Action, Endpoint, Policy};
 use super::gates::Gates;
 use super::path_guard::PathGuards;
 use super::query::{self, Pair};
+use super::rate::Limiter;
 use super::router::HttpState;
 use super::{AuthDesc, mounted};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
@@ -59,6 +60,8 @@ pub(super) struct Asking<'a> {
 struct Gate {
     /// That route, as middleware is told of it.
     route: Endpoint,
+    /// Counts calls with those of that route.
+    limiter: Option<Limiter>,
     /// Guards of the app that its path lies below.
     before: Option<PathGuards>,
     check: Option<AuthCheck>,
@@ -163,7 +166,15 @@ impl Level {
                 gates.leave_out(&route, outer);
             }
             let require_role = Arc::clone(&state.auth.require_role);
-            let gate = Gate { route, before, check, roles: policy.roles, require_role, gates };
+            let limiter = policy.rate_limit.map(|limit| {
+                // Without a route it is counted under the name of what is stored.
+                let counted = match route.path.as_str() {
+                    "" => Endpoint { path: other.desc.storage_name.to_owned(), ..route.clone() },
+                    _ => route.clone(),
+                };
+                Limiter::new(&counted, limit, Arc::clone(&state.rates))
+            });
+            let gate = Gate { route, limiter, before, check, roles: policy.roles, require_role, gates };
             Ok(Planned { relation, inner: Self::new(around, &other, depth - 1)?, table: other, projection, gate })
         };
         Ok(Self { relations: table.desc.relations.iter().map(planned).collect::<std::result::Result<_, String>>()? })
@@ -172,6 +183,12 @@ impl Level {
     /// Whether there is nothing to include.
     pub(super) fn is_empty(&self) -> bool {
         self.relations.is_empty()
+    }
+
+    /// Whether some of them are not for everybody.
+    pub(super) fn is_closed(&self) -> bool {
+        let closed = |gate: &Gate| gate.check.is_some() || gate.before.is_some() || gate.gates.is_some();
+        self.relations.iter().any(|planned| closed(&planned.gate) || planned.inner.is_closed())
     }
 
     fn position(&self, wire: &str) -> Option<(usize, &Planned)> {
@@ -268,6 +285,9 @@ impl Gate {
     /// The call, limited to what it may see; what limits the records that these belong to is no matter here.
     async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
         let cx = asking.cx.unlimited();
+        if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
+            limiter.admit(actor, cx.address(), cx.now()).await?;
+        }
         if let Some(before) = &self.before {
             // Which record it is shows later: all that may stand before one are asked.
             before.admit(&cx, None)?;

@@ -1,12 +1,16 @@
 //! Bodies as inputs: content type, then syntax, then members.
 
+use std::collections::HashSet;
+
 use axum::http::HeaderMap;
 
 use super::body;
 use crate::entity::EntityDesc;
 use crate::resource::Draft;
-use crate::validate::{Body, read_object};
+use crate::validate::{Body, MOST_PROBLEMS, read_object};
 use crate::{Error, Problem, Result};
+
+const UNKNOWN: &str = "unknown_field";
 
 /// The members of a body. No bytes at all are an object without members, whatever their declared type.
 ///
@@ -36,22 +40,33 @@ pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     if object.is_empty() {
         return Ok(());
     }
-    let names = object.members().iter().map(|(name, _)| name.to_string());
-    Err(Error::validation(names.map(|name| Problem::new(name, "unknown_field", "is not a field")).collect()))
+    let members = object.members().iter().take(MOST_PROBLEMS);
+    Err(Error::validation(members.map(|(name, _)| unknown(name)).collect()))
 }
 
 /// Refuses members other than the `allowed` fields, as if the entity had no others.
+///
+/// Members that are no fields at all are refused already.
 pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draft: &mut Draft) {
-    for (name, _) in body.members() {
-        let field = desc.field_by_wire(name);
-        if field.is_some_and(|i| allowed.contains(&i)) {
-            continue;
-        }
-        if let Some(value) = field.and_then(|i| draft.values.get_mut(i)) {
-            *value = None;
-        }
-        let inside = |path: &str| path.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']));
-        draft.problems.retain(|problem| !inside(&problem.path));
-        draft.problems.push(Problem::new(name.as_ref(), "unknown_field", "is not a field"));
+    let refused: Vec<usize> = (0..desc.fields.len()).filter(|i| !allowed.contains(i) && body.get(desc.fields[*i].wire).is_some()).collect();
+    if refused.is_empty() {
+        return;
     }
+    for field in &refused {
+        draft.values[*field] = None;
+    }
+    // What is wrong inside of a refused member is no matter any more. A member may be named as a place in another one is.
+    let is_refused = |name: &str| refused.iter().any(|i| desc.fields[*i].wire == name);
+    let places: HashSet<&str> = body.members().iter().map(|(name, _)| &**name).filter(|name| name.contains(['[', '.'])).collect();
+    draft.problems.retain(|problem| {
+        let (path, code) = (problem.path.as_str(), problem.code);
+        let outer = path.find(['[', '.']).map_or(path, |end| &path[..end]);
+        !is_refused(outer) || (code == UNKNOWN && places.contains(path))
+    });
+    draft.problems.truncate(MOST_PROBLEMS.saturating_sub(refused.len()));
+    draft.problems.extend(refused.iter().map(|i| unknown(desc.fields[*i].wire)));
+}
+
+fn unknown(name: &str) -> Problem {
+    Problem::new(name, UNKNOWN, "is not a field")
 }

@@ -149,7 +149,7 @@ impl ListParams {
     fn take(&self, pair: &Pair<'_>, key: Key, include: &Level, reading: &mut Reading) {
         let appends = matches!(key, Key::Filter(_, Operator::In | Operator::Nin));
         if !appends && reading.seen.iter().any(|seen| *seen == pair.key) {
-            reading.problem(pair, "duplicate", "must be given once");
+            query::duplicate(pair, &mut reading.problems);
             return;
         }
         if !appends {
@@ -208,6 +208,10 @@ impl ListParams {
             }
             Operator::Contains | Operator::Has => {
                 let Some(text) = query::text(pair, &mut reading.problems) else { return };
+                if text.contains('\0') {
+                    reading.problem(pair, "format", "holds U+0000, which no text does");
+                    return;
+                }
                 if text.is_empty() && operator == Operator::Contains {
                     reading.problem(pair, "empty", "must not be empty");
                     return;

@@ -97,6 +97,8 @@ pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProces
 #[cfg(feature = "server")]
 pub use request_id::RequestId;
 #[cfg(feature = "server")]
+pub(crate) use router::BODIES;
+#[cfg(feature = "server")]
 pub use router::{Clock, HttpService, HttpState, router, service};
 #[cfg(feature = "server")]
 pub(crate) use unreadable::explain;

@@ -25,6 +25,9 @@ use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
 
+/// Longest body where none but `{}` is taken: room for white space, and for telling a mistaken client what it sent.
+const NO_INPUT: u64 = 4 << 10;
+
 /// An endpoint, ready to answer.
 pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
@@ -42,6 +45,8 @@ pub(super) struct Mounted {
     pub(super) limiter: Option<Box<Limiter>>,
     /// `None`: every call is a new one.
     pub(super) idempotency: Option<Box<Gate>>,
+    /// Longest body, in bytes.
+    pub(super) max_body: u64,
     pub(super) plan: Plan,
 }
 
@@ -107,7 +112,9 @@ impl Mounted {
             (Some(policy), Some(claims)) => Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims)))),
             (Some(_), None) => return Err(refuse(endpoint, "is idempotent, and there is no table for it")),
         };
+        let plan = Plan::new(endpoint, names, all, state)?;
         Ok(Self {
+            max_body: if plan.takes_input() { endpoint.policy.max_body } else { endpoint.policy.max_body.min(NO_INPUT) },
             before,
             audit,
             check,
@@ -115,7 +122,7 @@ impl Mounted {
             emits,
             limiter,
             idempotency,
-            plan: Plan::new(endpoint, names, all, state)?,
+            plan,
             endpoint: endpoint.clone(),
         })
     }
@@ -127,6 +134,15 @@ impl Mounted {
 }
 
 impl Plan {
+    /// Whether a body may hold more than `{}`.
+    fn takes_input(&self) -> bool {
+        match self {
+            Self::Entity(_, EntityPlan::Get | EntityPlan::List(_) | EntityPlan::Delete) => false,
+            Self::Entity(_, EntityPlan::Operation(plan)) => plan.takes_body(),
+            Self::Entity(_, EntityPlan::Create(_) | EntityPlan::Update) | Self::Extra(_) | Self::Plugged(_) => true,
+        }
+    }
+
     fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint], state: &HttpState) -> Result<Self> {
         let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
         let plan = match endpoint.action {

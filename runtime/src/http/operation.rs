@@ -150,7 +150,7 @@ impl OperationPlan {
         let mut seen: Vec<&str> = Vec::new();
         for pair in &pairs {
             if seen.contains(&&*pair.key) || self.null_and_value(pair, &pairs) {
-                problems.push(Problem::new(pair.path(), "duplicate", "must be given once"));
+                query::duplicate(pair, &mut problems);
                 continue;
             }
             seen.push(&pair.key);
@@ -165,6 +165,12 @@ impl OperationPlan {
             return Err(Error::validation(problems));
         }
         if no_record { Err(Error::not_found()) } else { Ok(read) }
+    }
+
+    /// Whether anything is read from the body.
+    pub(super) fn takes_body(&self) -> bool {
+        let of_body = |carrier: &Carrier| matches!(carrier, Carrier::Body | Carrier::Whole(_));
+        self.sources.iter().chain(&self.limit).chain(&self.cursor).any(of_body)
     }
 
     /// The parameter that is the whole body.

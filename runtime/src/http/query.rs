@@ -86,6 +86,14 @@ pub(super) fn refuse_unknown<'a>(keys: impl IntoIterator<Item = &'a str>) -> Res
     Err(Error::new(Code::UnknownParameter, "The query names unknown parameters").with_details(details))
 }
 
+/// Reports a parameter that is given again, once however often it is.
+pub(super) fn duplicate(pair: &Pair<'_>, problems: &mut Vec<Problem>) {
+    let problem = Problem::new(pair.path(), "duplicate", "must be given once");
+    if !problems.contains(&problem) {
+        problems.push(problem);
+    }
+}
+
 /// The value of a field's type in a text; problems are pushed at `path`.
 pub(super) fn scalar(field: &FieldDesc, text: &str, path: &str, problems: &mut Vec<Problem>) -> Option<Value> {
     parse_scalar(field, text).map_err(|flaw| problems.push(flaw.at(path))).ok()

@@ -11,6 +11,8 @@ use crate::json::{write_page, write_str};
 use crate::{Code, Error};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Answers are what they say, whatever they look like to a browser.
+pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 /// Room for the headers of nearly every answer, allocated once; more would double what is allocated.
 const HEADERS: usize = 6;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
+use super::body::Room;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::gates::Registry;
@@ -29,6 +30,9 @@ use crate::{Actor, Code, Error, Result, Timestamp};
 
 /// The application clock: where `now` of a call comes from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What bodies of requests under way may hold together, in bytes, where nothing else is configured.
+pub(crate) const BODIES: u64 = 256 << 20;
 
 /// What all routes of an application share.
 #[derive(Clone)]
@@ -57,6 +61,8 @@ pub struct HttpState {
     pub rates: Arc<dyn RateStore>,
     /// Where changes are told; needed by routes that are audited.
     pub audit: Option<AuditLog>,
+    /// What the bodies of all requests under way may hold together, in bytes; small ones do not count. 256 MiB by default.
+    pub bodies: u64,
     /// Where calls under an idempotency key are known; needed by routes that are idempotent.
     pub claims: Option<Arc<Claims>>,
 }
@@ -76,6 +82,7 @@ impl HttpState {
             cors: None,
             rates: Arc::new(RatesInProcess::default()),
             audit: None,
+            bodies: BODIES,
             claims: None,
         }
     }
@@ -175,6 +182,8 @@ pub(super) struct App {
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
     pub(super) cors: Option<Cors>,
+    /// What is left for bodies.
+    pub(super) room: Room,
     /// What goes on without a connection holds a receiver.
     pub(super) work: watch::Sender<()>,
 }
@@ -311,6 +320,7 @@ impl App {
             clock: state.clock,
             anonymous: Arc::new(Actor::anonymous()),
             cors: state.cors,
+            room: Room::new(state.bodies),
             work: watch::Sender::new(()),
         })
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::{ALLOW, CACHE_CONTROL};
+use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower_service::Service;
@@ -27,7 +27,7 @@ use super::response::{self, Raised};
 use super::router::{App, Found, method_not_allowed};
 use crate::{Code, Cx, Error, Result};
 
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const ANY_METHOD: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
@@ -76,6 +76,10 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
         let (method, grant) = (parts.method.clone(), grant(&app, &parts));
         let answer = match allow {
             Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id)).await,
+            // The server itself is asked what it can do.
+            None if method == Method::OPTIONS && parts.uri.path() == "*" => {
+                Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &ANY_METHOD))
+            }
             None => Box::pin(elsewhere(&app, parts, body, &id)).await,
         };
         finish(answer, &Asked { mounted: None, method: &method, id: &id, started }, grant)
@@ -199,7 +203,9 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     }
     let headers = response.headers_mut();
     headers.insert(request_id::HEADER, id.header());
-    if mounted.is_some_and(|m| !m.endpoint.is_public()) && !headers.contains_key(CACHE_CONTROL) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
+    // A refusal may be for this caller alone.
+    if mounted.is_some_and(|m| raised.is_some() || !m.endpoint.is_public()) && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
     if mounted.is_some_and(|m| m.endpoint.policy.deprecated) {
@@ -238,7 +244,9 @@ fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
             )
         };
     }
-    if status.is_server_error() {
+    if error.is_some_and(body::is_late) {
+        event!(warn, "request refused", cause = "its body did not arrive in time");
+    } else if status.is_server_error() {
         let cause = error.map(causes).unwrap_or_default();
         event!(error, "request failed", cause = cause.as_str());
     } else if status.is_client_error() {

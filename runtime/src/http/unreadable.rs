@@ -32,7 +32,7 @@ pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(line.as_bytes());
     }
-    out.extend_from_slice(b"\r\nconnection: close\r\ncontent-type: application/json\r\nx-request-id: ");
+    out.extend_from_slice(b"\r\nconnection: close\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\nx-request-id: ");
     out.extend_from_slice(id.as_str().as_bytes());
     out.extend_from_slice(b"\r\ncontent-length: ");
     out.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());

@@ -17,6 +17,8 @@ mod tree;
 pub use format::FORMATS;
 #[cfg(feature = "server")]
 pub use input::{Body, Mode, read_draft, read_object, read_param_members, read_whole};
+#[cfg(feature = "server")]
+pub use path::MOST as MOST_PROBLEMS;
 pub use rules::Validator;
 pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
 pub use tree::Json;

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::Problem;
 
 /// Most problems reported for one body: a hostile one could have as many as it has bytes.
-const MOST: usize = 100;
+pub const MOST: usize = 100;
 
 /// A place in a body.
 #[derive(Clone, Copy, Debug)]

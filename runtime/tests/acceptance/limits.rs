@@ -40,9 +40,36 @@ pub const TITLED: Operation<Note>;
 #[operation(kind = "upsert", match(slug), set(title), route(output(slug)))]
 pub const PUT_NOTE: Operation<Note>;
 
-static NOTES: Package = package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE])]);
+/// Shown twice a minute.
+#[entity(routes(auth = none, get(rate_limit = "2/min")))]
+#[derive(Clone, Debug)]
+pub struct Topic {
+    #[field(primary)]
+    pub id: String,
+}
 
-cases!(&crate::limits::NOTES => pol_07, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
+#[entity(belongs_to(topic: Topic, key = topic_id), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Thread {
+    #[field(primary)]
+    pub id: String,
+    pub topic_id: Option<String>,
+}
+
+static NOTES: Package = package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), Topic, Thread]);
+
+cases!(&crate::limits::NOTES => pol_07, what_is_included_is_counted, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
+
+async fn what_is_included_is_counted(s: &Server) {
+    assert_eq!(s.post("/topics", json!({"id": "t"})).await.status, 201);
+    assert_eq!(s.post("/threads", json!({"id": "h", "topicId": "t"})).await.status, 201);
+    assert_eq!(s.get("/threads/h?include=topic").await.status, 200);
+    assert_eq!(s.get("/topics/t").await.status, 200);
+    assert_eq!(s.get("/threads/h?include=topic").await.code(), (429, "rate_limited"));
+    assert_eq!(s.get("/threads?include=topic").await.code(), (429, "rate_limited"));
+    assert_eq!(s.get("/topics/t").await.code(), (429, "rate_limited"));
+    assert_eq!(s.get("/threads/h").await.status, 200);
+}
 
 async fn create(s: &Server, slug: &str) -> Reply {
     s.post("/notes", json!({"slug": slug, "title": "t"})).await

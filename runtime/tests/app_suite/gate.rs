@@ -112,3 +112,13 @@ async fn cap_01_lists_every_gap_and_touches_nothing() {
     let found: Vec<_> = gaps.iter().map(|gap| (gap.entity, gap.missing.len())).collect();
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
 }
+
+/// A store that is not compiled in lacks everything: that alone is said.
+#[cfg(not(feature = "postgres"))]
+#[tokio::test]
+async fn a_store_that_is_not_in_the_build_is_named() {
+    static COUNTERS: Package = package("counters", &[EntityEntry { desc: &COUNTER, operations: &[], routes: &[] }]);
+    let app = App::new(config().database("postgres://user:hush@host/db")).package(&COUNTERS);
+    let said = crate::fixture::refused(app.start().await);
+    assert!(said.contains("no `postgres` feature") && !said.contains("missing") && !said.contains("hush"), "{said}");
+}

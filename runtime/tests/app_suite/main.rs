@@ -8,3 +8,4 @@ mod plugins;
 mod report;
 mod serving;
 mod startup;
+mod wire;

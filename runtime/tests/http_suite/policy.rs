@@ -133,3 +133,64 @@ async fn checks_come_in_the_contracts_order() {
     let stored = app.get("/notes/a").await.json();
     assert_eq!(stored, json!({ "id": "a", "text": "t", "version": 1 }));
 }
+
+#[tokio::test]
+async fn narrowed_bodies_name_what_is_wrong_once() {
+    let app = crate::fixture::blog_with(|endpoints, _| {
+        for endpoint in endpoints.iter_mut().filter(|e| e.name == "create" && e.path == "/posts") {
+            endpoint.policy.input = Some(&["slug", "title", "tags"]);
+        }
+    })
+    .await;
+    let answer = app.json("POST", "/posts", json!({ "slug": "a", "title": "a", "tags": [1], "tags[0]": 1, "score": "x" })).await;
+    assert_eq!(answer.summary(), "400 validation_failed score=unknown_field tags[0]=type tags[0]=unknown_field");
+    // One that is not to be written hides what is wrong inside of it, not what is named like that.
+    let answer = app.json("POST", "/posts", json!({ "slug": "a", "title": "a", "status": [], "status[1]": 1, "status.x": 2 })).await;
+    assert_eq!(answer.summary(), "400 validation_failed status=unknown_field status.x=unknown_field status[1]=unknown_field");
+    let many: serde_json::Map<String, serde_json::Value> = (0..500).map(|i| (format!("m{i:03}"), json!(1))).collect();
+    let answer = app.json("POST", "/posts", many.into()).await;
+    assert_eq!(answer.json()["details"].as_array().unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn answers_to_hostile_requests_are_bounded() {
+    let app = blog().await;
+    let id = app.post("a", json!({})).await["id"].as_str().unwrap().to_owned();
+    let members: Vec<String> = (0..400).map(|i| format!("\"m{i}\":1")).collect();
+    let body = format!("{{{}}}", members.join(","));
+    for (method, path) in [("GET", "/posts".to_owned()), ("GET", format!("/posts/{id}")), ("DELETE", format!("/posts/{id}"))] {
+        let answer = app.send(method, &path, &[JSON], body.clone()).await;
+        assert_eq!((answer.status.as_u16(), answer.json()["details"].as_array().unwrap().len()), (400, 100), "{method} {path}");
+    }
+    let repeated = |path: &str, pair: &str| format!("{path}?{}", vec![pair; 1000].join("&"));
+    for (uri, expected) in [
+        (repeated("/posts", "slug=a"), "400 validation_failed query:slug=duplicate"),
+        (repeated("/posts", "limit=1"), "400 validation_failed query:limit=duplicate"),
+        (repeated("/posts/by-slug", "slug=a"), "400 validation_failed query:slug=duplicate"),
+    ] {
+        assert_eq!(app.get(&uri).await.summary(), expected);
+    }
+}
+
+#[tokio::test]
+async fn filters_that_no_text_can_match_are_named() {
+    let app = blog().await;
+    for (query, path) in [
+        ("title[contains]=a%00", "query:title[contains]"),
+        ("tags[has]=%00", "query:tags[has]"),
+        ("title=%00", "query:title"),
+        ("title[in]=a,%00", "query:title[in]"),
+    ] {
+        let answer = app.get(&format!("/posts?{query}")).await;
+        assert_eq!(answer.summary(), format!("400 validation_failed {path}=format"), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_known_is_told_is_not_kept() {
+    let app = blog().await;
+    assert_eq!(app.get("/posts").await.header("cache-control"), "");
+    for (path, headers) in [("/posts", &[("x-user", "u")][..]), ("/posts", &[("x-user", "bad")]), ("/posts/none", &[])] {
+        assert_eq!(app.send("GET", path, headers, "").await.header("cache-control"), "no-store", "{path} {headers:?}");
+    }
+}

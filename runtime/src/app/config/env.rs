@@ -32,6 +32,7 @@ const VARIABLES: &[&str] = &[
     "LINCHPIN_CORS_ORIGINS",
     "LINCHPIN_CORS_CREDENTIALS",
     "LINCHPIN_MAX_CONNECTIONS",
+    "LINCHPIN_BODIES_MIB",
     "LINCHPIN_SHUTDOWN_SECONDS",
     "LINCHPIN_LOG",
     "LINCHPIN_LOG_FORMAT",
@@ -131,6 +132,7 @@ impl Config {
                 }
                 _ => Some(wrong("must be a number greater than 0")),
             },
+            "LINCHPIN_BODIES_MIB" => count(value).map(|n| self.bodies = (n as u64) << 20).err().map(&wrong),
             "LINCHPIN_SHUTDOWN_SECONDS" => match value.parse() {
                 Ok(seconds) => {
                     self.grace = Duration::from_secs(seconds);

@@ -41,6 +41,7 @@ const SECRET: &str = "security.signing.secret";
 /// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read answers, separated by commas | none |
 /// | `LINCHPIN_CORS_CREDENTIALS` | `security.cors.credentials`: whether their requests may carry cookies | `false` |
 /// | `LINCHPIN_MAX_CONNECTIONS` | most connections at a time; further ones wait | 10000, and no more than the process may open files |
+/// | `LINCHPIN_BODIES_MIB` | what the bodies of all requests under way may hold together, in MiB; one more is refused with 503 | 256 |
 /// | `LINCHPIN_SHUTDOWN_SECONDS` | how long accepted requests may take once the app stops | 10 |
 /// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
 /// | `LINCHPIN_LOG_FORMAT` | `text` or `json` | `text` |
@@ -59,6 +60,7 @@ pub struct Config {
     pub(crate) openapi: bool,
     pub(crate) cors: Cors,
     pub(crate) max_connections: usize,
+    pub(crate) bodies: u64,
     pub(crate) grace: Duration,
     pub(crate) log: String,
     pub(crate) log_json: bool,
@@ -106,6 +108,7 @@ impl Config {
             openapi: true,
             cors: Cors::default(),
             max_connections: 10_000,
+            bodies: crate::http::BODIES,
             grace: Duration::from_secs(10),
             log: "info".to_owned(),
             log_json: false,
@@ -227,6 +230,14 @@ impl Config {
         self
     }
 
+    /// What the bodies of all requests under way may hold together, in MiB; a request beyond is refused with 503, and bodies of
+    /// a few KiB do not count. 256 by default.
+    #[must_use]
+    pub fn bodies_mib(mut self, mib: u32) -> Self {
+        self.bodies = u64::from(mib.max(1)) << 20;
+        self
+    }
+
     /// How long a stop waits for requests it has accepted; 10 s by default.
     #[must_use]
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
@@ -241,6 +252,11 @@ impl Config {
                 Ok(secret) => self.secrets.push(secret),
                 Err(problem) => self.problems.push(problem),
             }
+        }
+        if self.environment == Environment::Production {
+            let weak = self.secrets.iter().filter_map(SigningSecret::weakness);
+            let problems: Vec<Problem> = weak.map(|why| Problem::new(SECRET, "invalid", why)).collect();
+            self.problems.extend(problems);
         }
         if self.problems.is_empty() {
             let secrets = self.secrets.clone();

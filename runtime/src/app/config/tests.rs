@@ -20,6 +20,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
         ("LINCHPIN_DOCS", "maybe"),
         ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
         ("LINCHPIN_MAX_CONNECTIONS", "0"),
+        ("LINCHPIN_BODIES_MIB", "0"),
         ("OTHER", "ignored"),
     ];
     let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
@@ -33,6 +34,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
         "LINCHPIN_DOCS",
         "LINCHPIN_CORS_ORIGINS",
         "LINCHPIN_MAX_CONNECTIONS",
+        "LINCHPIN_BODIES_MIB",
     ] {
         assert!(error.contains(name), "{name} in {error}");
     }
@@ -48,6 +50,14 @@ fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
     assert_eq!(paths, ["LINCHPIN_PORT", "security.signing.secret"]);
     let whole = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_SIGNING_SECRET", GOOD)]).ok();
     assert!(whole.is_some_and(|c| !c.docs_on() && c.host.is_unspecified()));
+}
+
+#[test]
+fn a_placeholder_is_no_secret_in_production() {
+    let secret = ("LINCHPIN_SIGNING_SECRET", "change-me-change-me-change-me-change-me");
+    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), secret]).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains("security.signing.secret") && !error.contains("change-me"), "{error}");
+    assert!(vars(&[secret]).is_ok());
 }
 
 #[test]
