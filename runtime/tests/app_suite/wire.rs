@@ -1,10 +1,9 @@
 //! Requests that a proxy in front might read otherwise than we do, and what comes back of them.
 
-use linchpin::App;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::fixture::{NOTES, SECRETS, config, get, notes, rest, status};
+use crate::fixture::{get, notes, rest, status};
 
 /// Sends bytes as they are; answers everything until the server closes.
 async fn raw(app: &linchpin::Running, bytes: &str) -> String {
@@ -109,8 +108,8 @@ async fn the_server_itself_has_options() {
 
 #[tokio::test]
 async fn answers_are_what_they_say() {
-    let app = App::new(config()).package(&NOTES).package(&SECRETS).start().await.unwrap();
-    for path in ["/notes", "/notes/none", "/secrets", "/none", "/openapi.json", "/docs", "/health/live", "/notes?x=1"] {
+    let app = notes().start().await.unwrap();
+    for path in ["/notes", "/notes/none", "/none", "/openapi.json", "/docs", "/health/live", "/notes?x=1"] {
         let answer = get(app.address(), path, "").await;
         assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{path}: {answer}");
     }
