@@ -529,14 +529,12 @@ fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
 
 /// Refuses a database whose store is not in this build.
 fn compiled(database: &Database) -> Result<()> {
-    match database {
-        #[cfg(not(feature = "sqlite"))]
-        Database::Sqlite(_) => Err(startup("this build has no `sqlite` feature; enable it or use memory:")),
-        #[cfg(not(feature = "postgres"))]
-        Database::Postgres(_) => Err(startup("this build has no `postgres` feature; enable it in Cargo.toml")),
-        #[allow(unreachable_patterns)] // not in every build
-        _ => Ok(()),
-    }
+    let missing = match database {
+        Database::Sqlite(_) if !cfg!(feature = "sqlite") => "this build has no `sqlite` feature; enable it or use memory:",
+        Database::Postgres(_) if !cfg!(feature = "postgres") => "this build has no `postgres` feature; enable it in Cargo.toml",
+        _ => return Ok(()),
+    };
+    Err(startup(missing))
 }
 
 fn connect(config: &Config) -> Result<Arc<dyn Store>> {
