@@ -113,16 +113,6 @@ pub struct PasswordChange {
     pub cause: &'static str,
 }
 
-/// The end of an account.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Deletion {
-    /// Whose.
-    pub user_id: String,
-    /// When, unless it is at once.
-    pub scheduled_for: Option<linchpin::Timestamp>,
-}
-
 /// What a hook answers that may refuse.
 pub type HookResult<T = ()> = std::result::Result<T, HookError>;
 
@@ -157,16 +147,6 @@ pub trait AuthHooks: Send + Sync + 'static {
 
     /// A password was changed.
     fn post_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// Before an account is deleted, or scheduled to be.
-    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a Deletion) -> BoxFuture<'a, HookResult> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// An account is gone.
-    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a Deletion) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 }

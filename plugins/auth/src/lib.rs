@@ -39,7 +39,7 @@ pub use config::{
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
-pub use hooks::{AuthHooks, Deletion, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
+pub use hooks::{AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
 pub use identity::{PrimaryField, TrustProxy};
 pub use keys::signing::{Algorithm, SigningKey};
 pub use limit::table::Limit;

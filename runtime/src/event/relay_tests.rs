@@ -124,6 +124,7 @@ fn deliver(away: &Arc<Away>) -> (watch::Sender<()>, Relay) {
     (wake.clone(), start(vec![consumer], store, clock, Duration::from_hours(1), wake, EventBus::default()))
 }
 
+/// When it was told, by the paused clock of the test: no time of the machine's is in these assertions.
 async fn told(away: &Away) -> Instant {
     let mut told = away.told.subscribe();
     told.wait_for(Option::is_some).await.expect("it is there").expect("told")
