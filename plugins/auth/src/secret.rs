@@ -1,7 +1,5 @@
 //! Values that must not be seen: wiped when dropped, printed as dots, never serialised, compared in constant time.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
-
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};

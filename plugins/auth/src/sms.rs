@@ -1,6 +1,6 @@
 //! Text messages: the trait of whoever sends them, and what a message with a code says.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
+#![allow(dead_code)] // its routes (contract 4.5) are not built yet
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's; which step may still be used, and
 //! the text that apps scan, are decided here.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
+#![allow(dead_code)] // its routes (contract 4.5) are not built yet
 
 use linchpin::{Result, Timestamp};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

@@ -1,7 +1,5 @@
 //! Who somebody says they are, and where a request comes from.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
-
 pub(crate) mod address;
 pub(crate) mod normalise;
 

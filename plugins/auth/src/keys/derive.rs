@@ -3,8 +3,6 @@
 //! A value made under an older secret stays good while that secret is listed. Two purposes never share a key, so a value of one
 //! cannot be passed off as a value of the other.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hkdf::Hkdf;

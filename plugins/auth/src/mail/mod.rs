@@ -1,7 +1,5 @@
 //! Mail: who sends it and what it says. The outbox sees to it that none is lost.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
-
 mod kinds;
 mod local;
 mod smtp;

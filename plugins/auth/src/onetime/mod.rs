@@ -3,7 +3,7 @@
 //! Who presents one is first judged in every other way (is the new password good, do hooks agree) and takes it last, together with
 //! what it is good for. So what is refused leaves it usable, and of a hundred who present it at once one has an effect.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
+#![allow(dead_code)] // tries and sends are those of second factors (contract 4.5), not built yet
 
 pub(crate) mod entity;
 

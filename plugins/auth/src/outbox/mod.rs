@@ -3,8 +3,6 @@
 //! Mail and text messages go through it, and so does whatever must not show by its time whether an account exists. A task is done at
 //! least once: a process that dies in the middle leaves it to the next one.
 
-#![allow(dead_code)] // routes that use the rest of it are on their way
-
 pub(crate) mod entity;
 
 use std::collections::BTreeMap;

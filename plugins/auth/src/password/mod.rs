@@ -1,7 +1,5 @@
 //! Passwords: what one must be, how it is kept, and how it is tried.
 
-#![allow(dead_code, unused_imports)] // routes that use the rest of it are on their way
-
 mod breach;
 mod common;
 mod hash;
