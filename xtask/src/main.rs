@@ -10,8 +10,10 @@ mod peers;
 mod postgres;
 
 /// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
-const FEATURES: [&str; 2] =
-    ["--features", "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,quickstart/postgres,tasks/postgres,shop/postgres"];
+const FEATURES: [&str; 2] = [
+    "--features",
+    "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
+];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search
