@@ -9,6 +9,7 @@ use linchpin::{Actor, ActorKind, Adapters, Cx, Result, Timestamp, axum};
 use serde_json::Value;
 
 use crate::config::{AuthConfig, Checked};
+use crate::device::{Device, Devices};
 use crate::entities::{Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter};
 use crate::env::Env;
 use crate::flow::Parts;
@@ -19,7 +20,7 @@ use crate::keys::signing::Signing;
 use crate::limit::Limiter;
 use crate::limit::counter::Counter;
 use crate::password::{Breaches, Hasher, Policy};
-use crate::secret::same;
+use crate::secret::{SecretText, same};
 use crate::session::check::Checks;
 use crate::session::cookies::Cookies;
 use crate::session::csrf::Csrf;
@@ -46,8 +47,9 @@ pub(crate) struct Core {
     pub(crate) audits: AuditAdapter,
     pub(crate) checks: Arc<Checks>,
     pub(crate) parts: Parts,
+    pub(crate) devices: Devices,
     /// Programs with a token of their own.
-    services: Vec<(crate::secret::SecretText, Arc<Actor>)>,
+    services: Vec<(SecretText, Arc<Actor>)>,
 }
 
 impl std::fmt::Debug for Core {
@@ -62,13 +64,25 @@ pub(crate) struct Client {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) user_agent: Option<String>,
     pub(crate) request_id: String,
+    /// The token of a device that has been signed in from.
+    device: Option<SecretText>,
     pub(crate) now: Timestamp,
 }
 
 impl Client {
+    /// The app itself.
+    pub(crate) fn own(now: Timestamp) -> Self {
+        Self { ip: None, user_agent: None, request_id: String::new(), device: None, now }
+    }
+
     /// The context of what the plugin itself reads and writes for it.
     pub(crate) fn cx(&self) -> Cx {
         Cx::system("auth").at(self.now)
+    }
+
+    /// The token of a device that it presents.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_ref().map(SecretText::expose)
     }
 
     /// What its address is counted as.
@@ -132,6 +146,7 @@ impl Core {
             csrf: Csrf::new(&config, own_csrf),
             services: config.security.api_credentials.iter().map(service).collect(),
             audits: adapters.get::<Audit>()?,
+            devices: Devices::new(adapters.get::<Device>()?, Arc::clone(&ring), env.clone()),
             users,
             sessions,
             limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),
@@ -157,6 +172,7 @@ impl Core {
             ip: call.from.map(|socket| trust.client(socket, forwarded.into_iter())),
             user_agent: user_agent(&call.headers),
             request_id: call.request_id.as_str().to_owned(),
+            device: self.cookies.device(&call.headers).map(SecretText::new),
             now: self.now(),
         }
     }

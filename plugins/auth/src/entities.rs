@@ -4,6 +4,7 @@
 use linchpin::prelude::*;
 use serde_json::Value as Json;
 
+use crate::device::entity::{Device, OF_HOLDER};
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
 use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
 use crate::outbox::entity::Outbox;
@@ -165,6 +166,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(PasswordHistory, [OF_OWNER]),
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
         entity(Outbox),
+        entity(Device, [OF_HOLDER]),
         entity(OneTime, [REDEEM, TRY, SEND, GIVEN])
     ]
 );

@@ -5,6 +5,7 @@
 
 mod config;
 mod core;
+mod device;
 mod entities;
 mod env;
 mod error;

@@ -78,7 +78,7 @@ impl AuthService {
 
     /// The app itself as a client.
     fn client(&self) -> Client {
-        Client { ip: None, user_agent: None, request_id: String::new(), now: self.core.now() }
+        Client::own(self.core.now())
     }
 
     /// An account.

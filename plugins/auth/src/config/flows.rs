@@ -4,6 +4,7 @@ use linchpin::Environment;
 
 use super::AuthConfig;
 use super::reader::Written;
+use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
 /// `emailVerification`
@@ -75,6 +76,7 @@ pub enum OnPasswordChange {
 /// Reads the keys of this part.
 pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
     let auth = &mut out.auth;
+    w.flag("auth.concealRegistration", &mut auth.conceal_registration);
     let verification = &mut auth.email_verification;
     w.flag("auth.emailVerification.enabled", &mut verification.enabled);
     w.flag("auth.emailVerification.required", &mut verification.required);
@@ -112,6 +114,9 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     }
     if auth.email_verification.required && !auth.email_verification.enabled {
         wrong("auth.emailVerification.required", "needs auth.emailVerification.enabled");
+    }
+    if auth.conceal_registration && !(auth.email_verification.enabled && auth.primary_field == PrimaryField::Email) {
+        wrong("auth.concealRegistration", "needs auth.emailVerification.enabled, and accounts known by email address");
     }
     let mails = [
         ("passwordReset", resets, &auth.password_reset.link_base_url, auth.password_reset.token_seconds),

@@ -102,6 +102,9 @@ pub struct AuthSection {
     pub default_role: Option<String>,
     /// `primaryField`
     pub primary_field: PrimaryField,
+    /// `concealRegistration`: whether a sign-up is answered the same whether there is an account or not. It needs
+    /// `emailVerification` and accounts known by email address.
+    pub conceal_registration: bool,
     /// `password`
     pub password: PasswordSection,
     /// `session`
@@ -152,6 +155,7 @@ impl Default for AuthSection {
             roles: Vec::new(),
             default_role: None,
             primary_field: PrimaryField::default(),
+            conceal_registration: false,
             password: PasswordSection::default(),
             session: SessionSection::default(),
             refresh: RefreshSection::default(),

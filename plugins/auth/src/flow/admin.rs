@@ -19,7 +19,8 @@ impl Core {
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, patch, happened, async |cx, user| {
             // Whoever has a link to sign in is told why they cannot; it ends before it could work again.
-            let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| *purpose != Purpose::MagicLink).collect();
+            let signs_in = |purpose: Purpose| matches!(purpose, Purpose::MagicLink | Purpose::VerifyAndLogin);
+            let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| !signs_in(*purpose)).collect();
             self.parts.tokens.void(cx, id, &at_once).await?;
             self.end_sessions(cx, client, id).await?;
             self.parts.notice(cx, client, user, MailKind::AccountSuspended).await

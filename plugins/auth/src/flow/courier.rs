@@ -33,7 +33,7 @@ impl Perform for Courier {
 impl Courier {
     async fn look(&self, what: Asked, identifier: &str) -> Result<()> {
         let core = &self.0;
-        let client = Client { ip: None, user_agent: None, request_id: String::new(), now: core.now() };
+        let client = Client::own(core.now());
         let cx = client.cx();
         let found = match what {
             Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,
@@ -72,6 +72,12 @@ impl Courier {
 }
 
 impl Core {
+    /// What a mailed link that proves an account's address is good for. Where sign-ups are concealed it signs in as well: nobody
+    /// has been signed in by the sign-up.
+    pub(crate) fn proof_of_address(&self) -> Purpose {
+        if self.config.auth.conceal_registration { Purpose::VerifyAndLogin } else { Purpose::VerifyEmail }
+    }
+
     /// Mails a link that proves an account's address.
     ///
     /// # Errors
@@ -81,7 +87,7 @@ impl Core {
         let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) else { return Ok(()) };
         let lifetime = Duration::from_secs(verification.token_seconds);
         // What is proved is this address, whatever the account's is by then.
-        let token = self.parts.tokens.issue(cx, Purpose::VerifyEmail, &user.id, normalised, Terms::link(lifetime)).await?;
+        let token = self.parts.tokens.issue(cx, self.proof_of_address(), &user.id, normalised, Terms::link(lifetime)).await?;
         self.parts.link(cx, email, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
     }
 }

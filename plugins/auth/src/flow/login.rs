@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 
 use super::Reason;
 use crate::core::{Client, Core, Happened, later, millis};
+use crate::device::{Device, LIFETIME};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
 use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, refuse};
 use crate::hooks::SignIn;
+use crate::mail::MailKind;
+use crate::secret::SecretText;
 use crate::session::sid;
 
 /// Who has proved, and how.
@@ -72,20 +75,48 @@ impl Core {
             aal,
             custom_claims: None,
         };
-        let session = cx
+        let known = self.devices.recognised(&cx, client.device(), &user.id).await?;
+        if method != "password" {
+            // Passwords may be tried again: whoever guesses them is not who this is.
+            self.unlock(&user.identifier).await;
+        }
+        let (session, device) = cx
             .transaction(async |cx| {
                 let session = self.sessions.create(cx, new).await?;
+                let device = self.on_device(cx, client, &user, known.as_ref()).await?;
                 let details = json!({ "method": method, "amr": amr });
                 self.audit(cx, client, Happened::to("auth:session.created", &user.id).session(&handle)).await?;
                 self.audit(cx, client, Happened::to("auth:login", &user.id).session(&handle).details(details)).await?;
-                Ok(session)
+                Ok((session, device))
             })
             .await?;
         self.keep_within(&cx, client, &user.id).await?;
         let session = self.with_claims(&cx, client, session, method).await?;
         let tokens = self.tokens(&session, &sid, client.now)?;
-        let reply = Reply::sparse(status, &self.authenticated(&user, &tokens))?;
-        self.carry(reply, &tokens, &sid, client.now)
+        let mut authenticated = self.authenticated(&user, &tokens);
+        let in_body = self.config.auth.session.transport.bodies();
+        authenticated.device_token = device.as_ref().filter(|_| in_body).map(|token| token.expose().to_owned());
+        let reply = self.carry(Reply::sparse(status, &authenticated)?, &tokens, &sid, client.now)?;
+        Ok(match &device {
+            Some(token) => self.cookies.set_device(reply, token.expose(), LIFETIME),
+            None => reply,
+        })
+    }
+
+    /// Notes the device that somebody signs in from. For one that is new to an account the answer is its token, and its owner is
+    /// told, unless the account is new as well.
+    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<&Device>) -> Result<Option<SecretText>> {
+        if let Some(device) = known {
+            self.devices.seen(cx, device).await?;
+            return Ok(None);
+        }
+        let fresh = client.now < later(user.created_at, millis(LIFETIME)) && !self.devices.any(cx, &user.id).await?;
+        if !fresh {
+            let device = client.user_agent.as_deref().unwrap_or("an unknown program");
+            self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", device)]).await?;
+        }
+        let (_, token) = self.devices.remember(cx, &user.id).await?;
+        Ok(Some(token))
     }
 
     /// Asks the app for claims, and keeps them with the session: a refresh signs them again.

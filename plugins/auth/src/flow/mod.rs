@@ -1,6 +1,7 @@
 //! How a proof of who somebody is becomes a session: one way for every method, and every end of a session.
 
 mod admin;
+mod attempt;
 mod courier;
 mod create;
 mod end;

@@ -67,12 +67,28 @@ impl Parts {
     /// # Errors
     /// When it cannot be kept: then it must not happen either.
     pub(crate) async fn notice(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind) -> Result<()> {
-        let Some(email) = user.email.as_deref().filter(|_| self.mails) else { return Ok(()) };
-        let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
-        self.put(cx, email, kind, [("at", client.now.to_string()), ("ip", ip)], NOTICE).await
+        self.notice_of(cx, client, user, kind, &[]).await
     }
 
-    async fn put<const N: usize>(&self, cx: &Cx, to: &str, kind: MailKind, vars: [(&str, String); N], lifetime: Duration) -> Result<()> {
+    /// The same, with what else the mail names.
+    ///
+    /// # Errors
+    /// As [`Parts::notice`].
+    pub(crate) async fn notice_of(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind, more: &[(&str, &str)]) -> Result<()> {
+        let Some(email) = user.email.as_deref().filter(|_| self.mails) else { return Ok(()) };
+        let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        self.put(cx, email, kind, [("at", client.now.to_string()), ("ip", ip)].into_iter().chain(more), NOTICE).await
+    }
+
+    async fn put(
+        &self,
+        cx: &Cx,
+        to: &str,
+        kind: MailKind,
+        vars: impl IntoIterator<Item = (&str, String)>,
+        lifetime: Duration,
+    ) -> Result<()> {
         let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.insert("app".to_owned(), self.app.clone());
         let task = Task::Mail { kind, to: to.to_owned(), locale: None, vars: all };

@@ -90,7 +90,10 @@ impl Core {
         };
         let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.remember_password(cx, user).await?;
-        self.parts.tokens.void(cx, &user.id, &[Purpose::ResetPassword, Purpose::MagicLink, Purpose::Login, Purpose::Reauth]).await?;
+        self.parts
+            .tokens
+            .void(cx, &user.id, &[Purpose::ResetPassword, Purpose::MagicLink, Purpose::VerifyAndLogin, Purpose::Login, Purpose::Reauth])
+            .await?;
         for session in self.sessions_of(cx, &user.id).await? {
             if but != Some(session.handle.as_str()) {
                 self.end(cx, client, &session, Reason::PasswordChanged).await?;

@@ -54,12 +54,25 @@ struct Ticket {
     id: String,
     bucket: Bucket,
     window_end: Option<Timestamp>,
+    /// What is left of the window behind it.
+    left: i64,
     /// A mark of its own that says what has been counted already.
     mark: Option<String>,
 }
 
+/// A bucket that lets nothing more pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) bucket: Bucket,
+    /// Until its window ends.
+    pub(crate) seconds: u32,
+}
+
 enum Step {
-    Taken(Option<Timestamp>),
+    Taken {
+        left: i64,
+        window_end: Option<Timestamp>,
+    },
     /// Seconds until the window ends.
     Full(u32),
 }
@@ -74,49 +87,72 @@ impl Limiter {
     /// # Errors
     /// 429 `rate_limited` with the seconds to wait, when one is full; 503 when the counters cannot be reached.
     pub(crate) async fn take(&self, hits: &[Hit<'_>]) -> Result<Taken> {
+        self.admit(hits).await?.map_err(|full| rate_limited(full.seconds))
+    }
+
+    /// The same, for who wants to know which bucket is full.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn admit(&self, hits: &[Hit<'_>]) -> Result<Result<Taken, Full>> {
         let mut taken = Taken { limiter: self.clone(), tickets: Vec::with_capacity(hits.len()) };
-        let Some(limits) = &self.limits else { return Ok(taken) };
+        let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
         for hit in hits {
-            let id = self.id(hit.bucket, hit.of);
-            match self.step(&id, limits.of(hit.bucket)).await {
-                Ok(Step::Taken(window_end)) => taken.tickets.push(Ticket { id, bucket: hit.bucket, window_end, mark: None }),
+            let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
+            match self.step(&id, limits.of(bucket)).await {
+                Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None }),
                 Ok(Step::Full(seconds)) => {
                     taken.undo().await;
-                    return Err(rate_limited(seconds));
+                    return Ok(Err(Full { bucket, seconds }));
                 }
                 Err(error) => return Err(unreachable(error)),
             }
         }
-        Ok(taken)
+        Ok(Ok(taken))
+    }
+
+    /// Whether this is the first of its kind in a while: what anybody can cause is written down once, however often they do.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn is_first(&self, of: &[&str], seconds: u32) -> Result<bool> {
+        let parts: Vec<&[u8]> = std::iter::once("noted").chain(of.iter().copied()).map(str::as_bytes).collect();
+        let id = URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts));
+        let cx = self.cx();
+        match self.counters.create(&cx, CounterCreate { id, left: 0, window_end: Some(after(cx.now(), seconds)) }).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Code::Conflict => Ok(false),
+            Err(error) => Err(unreachable(error)),
+        }
     }
 
     /// Counts a value of `of` that this window has not seen yet; one that it has seen passes without being counted. Two who bring
     /// the same new value at the same moment count it twice until the second has noticed: stricter, never more generous.
     ///
     /// # Errors
-    /// As [`Limiter::take`].
-    pub(crate) async fn take_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Taken> {
+    /// As [`Limiter::admit`].
+    pub(crate) async fn admit_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Result<Taken, Full>> {
         let mut taken = Taken { limiter: self.clone(), tickets: Vec::new() };
-        let Some(limits) = &self.limits else { return Ok(taken) };
+        let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
         let parts: Vec<&str> = hit.of.iter().copied().chain([value]).collect();
         let mark = self.id(hit.bucket, &parts);
         let cx = self.cx();
         if self.counters.get(&cx, mark.as_str()).await.map_err(unreachable)?.is_some() {
-            return Ok(taken);
+            return Ok(Ok(taken));
         }
-        let id = self.id(hit.bucket, hit.of);
-        let window_end = match self.step(&id, limits.of(hit.bucket)).await.map_err(unreachable)? {
-            Step::Taken(window_end) => window_end,
-            Step::Full(seconds) => return Err(rate_limited(seconds)),
+        let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
+        let (left, window_end) = match self.step(&id, limits.of(bucket)).await.map_err(unreachable)? {
+            Step::Taken { left, window_end } => (left, window_end),
+            Step::Full(seconds) => return Ok(Err(Full { bucket, seconds })),
         };
-        let ticket = Ticket { id, bucket: hit.bucket, window_end, mark: Some(mark.clone()) };
+        let ticket = Ticket { id, bucket, window_end, left, mark: Some(mark.clone()) };
         match self.counters.create(&cx, CounterCreate { id: mark, left: 0, window_end }).await {
             Ok(_) => taken.tickets.push(ticket),
             // Somebody else has just counted it.
             Err(error) if error.code() == Code::Conflict => self.give_back(&ticket.id, ticket.bucket, ticket.window_end).await,
             Err(error) => return Err(unreachable(error)),
         }
-        Ok(taken)
+        Ok(Ok(taken))
     }
 
     /// Empties a counter: what it was kept against is over.
@@ -130,12 +166,13 @@ impl Limiter {
         for _ in 0..TRIES {
             let cx = self.cx();
             match self.counters.take(&cx, id).await {
-                Ok(counter) => return Ok(Step::Taken(counter.window_end)),
+                Ok(counter) => return Ok(Step::Taken { left: counter.left, window_end: counter.window_end }),
                 Err(error) if error.code() == Code::NotFound => {
                     let window_end = Some(after(cx.now(), limit.window_seconds));
-                    let first = CounterCreate { id: id.to_owned(), left: i64::from(limit.max) - 1, window_end };
+                    let left = i64::from(limit.max) - 1;
+                    let first = CounterCreate { id: id.to_owned(), left, window_end };
                     match self.counters.create(&cx, first).await {
-                        Ok(_) => return Ok(Step::Taken(window_end)),
+                        Ok(_) => return Ok(Step::Taken { left, window_end }),
                         // Somebody else began the window.
                         Err(error) if error.code() == Code::Conflict => {}
                         Err(error) => return Err(error),
@@ -195,6 +232,11 @@ impl Taken {
                 Counted::FailuresInARow => self.limiter.remove(&ticket.id).await,
             }
         }
+    }
+
+    /// Whether it was the last that a bucket lets pass: whoever takes that one, and nobody else, tells who has to know.
+    pub(crate) fn is_last(&self, bucket: Bucket) -> bool {
+        self.tickets.iter().any(|ticket| ticket.bucket == bucket && ticket.left == 0)
     }
 
     /// Counts what another has taken as part of the same attempt.

@@ -69,7 +69,7 @@ buckets! {
     Login "login": FailuresInARow, 10 in 15 * MINUTE;
     /// Address.
     LoginIp "loginIp": Failures, 50 in 15 * MINUTE;
-    /// Address: one for each identifier, by `Limiter::take_distinct`.
+    /// Address: one for each identifier, by `Limiter::admit_distinct`.
     LoginSpread "loginSpread": Failures, 15 in 15 * MINUTE;
     /// Identifier, from devices that are not recognised.
     LoginIdentifier "loginIdentifier": Failures, 30 in 60 * MINUTE;

@@ -7,6 +7,12 @@ use linchpin::{Package, package};
 use super::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
 use super::table::Limit;
 use super::*;
+
+impl Limiter {
+    async fn take_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Taken> {
+        self.admit_distinct(hit, value).await?.map_err(|full| rate_limited(full.seconds))
+    }
+}
 use crate::testing::{Bed, on_stores};
 
 static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])]);

@@ -9,6 +9,8 @@ pub(crate) enum Purpose {
     ResetPassword,
     /// Proves an account's address.
     VerifyEmail,
+    /// Proves an account's address and signs in, where sign-ups tell nobody whether there is an account.
+    VerifyAndLogin,
     /// Proves an address that is to replace another.
     VerifyNewEmail,
     /// Takes the former address back.
@@ -32,6 +34,7 @@ impl Purpose {
     pub(crate) const ALL: &[Self] = &[
         Self::ResetPassword,
         Self::VerifyEmail,
+        Self::VerifyAndLogin,
         Self::VerifyNewEmail,
         Self::UndoEmail,
         Self::MagicLink,

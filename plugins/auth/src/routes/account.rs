@@ -6,8 +6,9 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use linchpin::http::{Partial, PluginCall, Reply};
 use linchpin::{Code, Cx, Error, Problem, Result, axum};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::concealed;
 use super::shapes::{Ok as Done, Profile, SignInInput, SignUpInput, UserView};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Session, User, UserPatch};
@@ -17,7 +18,7 @@ use crate::guards::known;
 use crate::hooks::{SignIn, SignUp};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::{self, Identifier};
-use crate::limit::{Bucket, Hit, Taken};
+use crate::limit::{Bucket, Hit};
 use crate::password::{Password, Verdict};
 use crate::secret::SecretText;
 use crate::session::credential::{Once, USER_TOKEN, once};
@@ -43,7 +44,11 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInp
     let mut sign_up = SignUp { identifier: identifier.normalised.clone(), method: PASSWORD, user_id: None };
     core.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
     let hash = core.hasher.hash(password).await?;
-    let user = core.create_account(&client, NewAccount::signed_up(&core, identifier, email, hash)).await?;
+    let new = NewAccount::signed_up(&core, identifier, email, hash);
+    if core.config.auth.conceal_registration {
+        return concealed::answer(core, client, new, sign_up).await;
+    }
+    let user = core.create_account(&client, new).await?;
     sign_up.user_id = Some(user.id.clone());
     core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
     if core.must_verify(&user) {
@@ -81,7 +86,9 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
     let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at(primary.name())))?;
     let password = Password::tried(&SecretText::from(input.password), most)?;
-    let attempt = attempt(&core, &client, &identifier.normalised).await?;
+    let cx = client.cx();
+    let user = core.users.by_identifier(&cx, identifier.normalised.as_str()).await?.filter(|user| !Core::is_gone(user, &client));
+    let attempt = core.attempt(&client, &identifier.normalised, user.as_ref()).await?;
     let hook_cx = core.hook_cx(&client);
     let sign_in =
         SignIn { identifier: Some(identifier.normalised.clone()), method: PASSWORD, user_id: None, session_id: None, amr: Vec::new() };
@@ -90,43 +97,18 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
         attempt.undo().await;
         return Err(refusal);
     }
-    let cx = client.cx();
-    let user = core.users.by_identifier(&cx, identifier.normalised).await?.filter(|user| !Core::is_gone(user, &client));
-    let stored = user.as_ref().and_then(|user| user.password_hash.clone());
+    // Where sign-ups are concealed, nobody learns by the password they signed up with whether there was an account before.
+    let concealed = |user: &&User| core.config.auth.conceal_registration && user.email_verified_at.is_none();
+    let stored = user.as_ref().filter(|user| !concealed(user)).and_then(|user| user.password_hash.clone());
     match (core.hasher.verify(password, stored).await?, user) {
         (Verdict::Right { rehashed }, Some(user)) => {
-            attempt.succeeded().await;
+            core.succeeded(attempt, &identifier.normalised).await;
             let user = rehash(&core, &cx, user, rehashed).await?;
             core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 200 }).await
         }
         (_, user) => {
-            let failed = Happened {
-                event: "auth:login.failed",
-                user: user.as_ref().map(|user| user.id.as_str()),
-                session: None,
-                outcome: "invalid_credentials",
-                details: json!({ "method": PASSWORD }),
-            };
-            core.audit(&cx, &client, failed).await?;
+            core.failed(&client, &attempt, user.as_ref()).await?;
             Err(refuse(INVALID_CREDENTIALS))
-        }
-    }
-}
-
-/// Counts an attempt to sign in with a password, before anything is tried.
-async fn attempt(core: &Core, client: &Client, identifier: &str) -> Result<Taken> {
-    let address = client.counted();
-    let hits = [
-        Hit { bucket: Bucket::LoginIp, of: &[&address] },
-        Hit { bucket: Bucket::Login, of: &[&address, identifier] },
-        Hit { bucket: Bucket::LoginIdentifier, of: &[identifier] },
-    ];
-    let taken = core.limiter.take(&hits).await?;
-    match core.limiter.take_distinct(Hit { bucket: Bucket::LoginSpread, of: &[&address] }, identifier).await {
-        Ok(spread) => Ok(taken.and(spread)),
-        Err(refusal) => {
-            taken.undo().await;
-            Err(refusal)
         }
     }
 }

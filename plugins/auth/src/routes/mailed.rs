@@ -15,10 +15,12 @@ use crate::guards::known;
 use crate::hooks::SignIn;
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
-use crate::onetime::Purpose;
+use crate::onetime::{OneTime, Purpose};
 use crate::outbox::{Asked, Task};
 use crate::secret::SecretText;
 
+/// How who signs in by a link has proved who they are.
+const MAGIC_LINK: &str = "magicLink";
 /// How long what was asked for is worth looking up.
 const ASKED: Duration = Duration::from_mins(15);
 
@@ -68,7 +70,6 @@ pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: Token
     let cx = client.cx();
     by_ip(&core, &client, Bucket::VerifyEmail).await?;
     let token = SecretText::from(input.token);
-    let invalid = || refuse(INVALID_TOKEN);
     let found = core.parts.tokens.find(&cx, Purpose::VerifyEmail, token.expose()).await?.ok_or_else(invalid)?;
     let proved: String = core.parts.tokens.payload(&found)?;
     let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
@@ -109,14 +110,7 @@ pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: Token
     let cx = client.cx();
     by_ip(&core, &client, Bucket::MagicVerify).await?;
     let token = SecretText::from(input.token);
-    let invalid = || refuse(INVALID_TOKEN);
-    let found = core.parts.tokens.find(&cx, Purpose::MagicLink, token.expose()).await?.ok_or_else(invalid)?;
-    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
-    if user.suspended_at.is_some() {
-        return Err(refuse(ACCOUNT_SUSPENDED));
-    }
-    let sign_in = SignIn { identifier: None, method: "magicLink", user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
-    core.hooks.ask(&core.hook_cx(&client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await?;
+    let (found, user) = signing_in(&core, &client, Purpose::MagicLink, MAGIC_LINK, &token).await?;
     let proved = cx
         .transaction(async |cx| {
             if !core.parts.tokens.take(cx, &found).await? {
@@ -127,7 +121,34 @@ pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: Token
         .await;
     core.checks.forget(&user.id);
     let user = proved?;
-    core.complete_primary(&client, Proved { user, method: "magicLink", amr: &["otp"], aal: 1, status: 200 }).await
+    core.complete_primary(&client, Proved { user, method: MAGIC_LINK, amr: &["otp"], aal: 1, status: 200 }).await
+}
+
+/// Who presents a token that signs in, and the token, which is not taken yet.
+///
+/// # Errors
+/// 400 `invalid_token`; 403 `account_suspended`; what the app refuses with.
+pub(super) async fn signing_in(
+    core: &Core,
+    client: &Client,
+    purpose: Purpose,
+    method: &'static str,
+    token: &SecretText,
+) -> Result<(OneTime, User)> {
+    let cx = client.cx();
+    let found = core.parts.tokens.find(&cx, purpose, token.expose()).await?.ok_or_else(invalid)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, client)).ok_or_else(invalid)?;
+    if user.suspended_at.is_some() {
+        return Err(refuse(ACCOUNT_SUSPENDED));
+    }
+    let sign_in = SignIn { identifier: None, method, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
+    core.hooks.ask(&core.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await?;
+    Ok((found, user))
+}
+
+/// A token that does nothing, or nothing any more.
+pub(super) fn invalid() -> Error {
+    refuse(INVALID_TOKEN)
 }
 
 /// The first proof that a mailbox is its account's: whatever somebody set up before without it goes.

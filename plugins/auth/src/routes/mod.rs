@@ -2,6 +2,7 @@
 
 mod account;
 mod admin;
+mod concealed;
 mod mailed;
 mod password;
 mod refresh;
@@ -64,6 +65,11 @@ const fn login<I: RouteInput>() -> Route<I> {
 }
 
 static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
+static REGISTER_CONCEALED: Route<RegisterByEmail> = route(Route::post("register", "register"))
+    .doc("Makes an account and mails its owner a link; the owner of one that there is, a notice.\n\nThe answer is the same.")
+    .public()
+    .answers(&[AnswerDesc::of::<Said>(202, "Its owner has been mailed.")])
+    .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_TIMEOUT]);
 static REGISTER_BY_USERNAME: Route<RegisterByUsername> = register();
 static REGISTER_BY_PHONE: Route<RegisterByPhone> = register();
 static LOGIN_BY_EMAIL: Route<LoginByEmail> = login();
@@ -140,6 +146,11 @@ static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "veri
     .public()
     .answers(DONE)
     .errors(&[INVALID_TOKEN, Code::Conflict, Code::RateLimited]);
+static VERIFY_AND_LOGIN: Route<TokenInput> = route(Route::post("verify_and_login", "verify-and-login"))
+    .doc("Proves the address of a sign-up with a mailed token, and signs in.")
+    .public()
+    .answers(SIGNED_IN)
+    .errors(&[INVALID_TOKEN, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
     .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
     .public()
@@ -196,7 +207,8 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if auth.password.enabled {
         out.push(match auth.primary_field {
             PrimaryField::Email => {
-                REGISTER_BY_EMAIL.bind(mount, at(place, |core, call, input: RegisterByEmail| account::register(core, call, input.into())))
+                let route = if auth.conceal_registration { &REGISTER_CONCEALED } else { &REGISTER_BY_EMAIL };
+                route.bind(mount, at(place, |core, call, input: RegisterByEmail| account::register(core, call, input.into())))
             }
             PrimaryField::Username => REGISTER_BY_USERNAME
                 .bind(mount, at(place, |core, call, input: RegisterByUsername| account::register(core, call, input.into()))),
@@ -237,6 +249,9 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(VERIFY_EMAIL.bind(mount, at(place, mailed::verify_email)));
         out.push(RESEND.bind(mount, at(place, mailed::resend_verification)));
     }
+    if auth.conceal_registration && auth.password.enabled {
+        out.push(VERIFY_AND_LOGIN.bind(mount, at(place, concealed::verify_and_login)));
+    }
     if auth.magic_link.enabled {
         out.push(MAGIC_REQUEST.bind(mount, at(place, mailed::magic_request)));
         out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
@@ -258,6 +273,7 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
         "forgot-password",
         "reset-password",
         "verify-email",
+        "verify-and-login",
         "magic-link/request",
         "magic-link/verify",
     ]

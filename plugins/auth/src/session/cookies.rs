@@ -1,15 +1,17 @@
 //! Cookies: their names, attributes and values, in one place.
 
 use axum::http::header::{COOKIE, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::axum;
 use linchpin::http::Reply;
 
-use super::credential::Once;
+use super::credential::{Once, once};
 use crate::config::{AuthConfig, SameSite};
 
 /// The name that clients read it by.
 const CSRF: &str = "csrf_token";
+/// Goes before the cookie of the same purpose.
+const DEVICE: HeaderName = HeaderName::from_static("x-device-token");
 
 /// The cookies of an app.
 #[derive(Clone, Debug)]
@@ -19,6 +21,7 @@ pub(crate) struct Cookies {
     token: Cookie,
     refresh: Cookie,
     csrf: Cookie,
+    device: Cookie,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +90,7 @@ impl Cookies {
             enabled: config.auth.session.transport.cookies(),
             token: Cookie::new("token", config, &cookies.path, cookies.same_site, true, true),
             refresh: Cookie::new("refresh_token", config, mount, SameSite::Strict, true, true),
+            device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
         }
     }
@@ -104,6 +108,27 @@ impl Cookies {
     /// The CSRF token of a request.
     pub(crate) fn csrf<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         if self.enabled { self.csrf.read(headers) } else { Once::Absent }
+    }
+
+    /// The token of a device that has been signed in from: of the header, else of the cookie.
+    pub(crate) fn device<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookie = || if self.enabled { self.device.read(headers) } else { Once::Absent };
+        match once(headers, &DEVICE) {
+            Once::Text(token) => Some(token.trim()),
+            Once::Unusable => None,
+            Once::Absent => match cookie() {
+                Once::Text(token) => Some(token),
+                Once::Absent | Once::Unusable => None,
+            },
+        }
+    }
+
+    /// Lets a browser be recognised. It stays when a session ends.
+    pub(crate) fn set_device(&self, reply: Reply, token: &str, max_age: u64) -> Reply {
+        match self.device.set(token, i64::try_from(max_age).ok()).filter(|_| self.enabled) {
+            Some(value) => reply.and_header(SET_COOKIE, value),
+            None => reply,
+        }
     }
 
     /// Sets the cookies of a session. Ages are in seconds.

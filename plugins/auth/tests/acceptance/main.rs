@@ -7,6 +7,8 @@
 mod account;
 mod admin;
 mod browser;
+mod concealed;
+mod devices;
 mod mailed;
 mod password;
 mod post;

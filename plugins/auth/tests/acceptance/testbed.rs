@@ -48,6 +48,11 @@ pub struct Seed {
 }
 
 #[derive(Embedded)]
+pub struct Find {
+    pub identifier: String,
+}
+
+#[derive(Embedded)]
 pub struct Ok {
     pub ok: bool,
 }
@@ -56,6 +61,7 @@ const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Ok>(200, "Done.")];
 static CLOCK: Route<Advance> = Route::post("clock", "clock").of("testbed").public().answers(DONE);
 static USERS: Route<Partial<Change>> = Route::post("users", "users/{id}").of("testbed").public().answers(DONE);
 static SEED: Route<Seed> = Route::post("seed", "users").of("testbed").public().answers(DONE);
+static FIND: Route<Find> = Route::post("find", "find").of("testbed").public().answers(DONE);
 static STEP_UP_SESSION: Route<Nothing> = Route::post("step_up_session", "sessions/{id}/step-up").of("testbed").public().answers(DONE);
 static ACTOR: Route<Nothing> =
     Route::get("actor", "actor").of("testbed").public().query(&[FieldDesc::new("x", "x", "x", Kind::String, true)]);
@@ -114,6 +120,10 @@ impl Plugin for TestBed {
                 let made = service.create_user(new).await?;
                 assert_eq!(service.account_by_identifier(&input.identifier).await?, service.account(&made.id).await?);
                 Reply::json(200, &json!({ "id": made.id, "roles": made.roles, "verified": made.email_verified_at.is_some() }))
+            }),
+            FIND.bind("/__test", |call: PluginCall, input: Find| async move {
+                let account = call.adapters.provided::<AuthService>()?.account_by_identifier(&input.identifier).await?;
+                Reply::json(200, &json!({ "id": account.map(|account| account.id) }))
             }),
             STEP_UP_SESSION.bind("/__test", |call: PluginCall, _| async move {
                 call.adapters.provided::<AuthService>()?.step_up_session(call.param(0)).await?;

@@ -1,0 +1,135 @@
+//! An attempt to sign in with a password: counted before anything is tried, and given back by success.
+
+use linchpin::{Cx, Error, Result};
+use serde_json::json;
+
+use crate::core::{Client, Core, Happened};
+use crate::device::Device;
+use crate::entities::User;
+use crate::error::rate_limited;
+use crate::limit::{Bucket, Full, Hit, Taken};
+use crate::mail::MailKind;
+
+/// How long whoever may not try passwords any more is told to wait: no other answer than that of any full bucket.
+const LOCKED_OUT: u32 = 3600;
+
+/// An attempt that is being made.
+pub(crate) struct Attempt {
+    taken: Taken,
+    /// The device it comes from, if its user has signed in from it before.
+    device: Option<Device>,
+}
+
+impl Attempt {
+    /// It was never made, because something else forbade it.
+    pub(crate) async fn undo(&self) {
+        self.taken.undo().await;
+    }
+}
+
+impl Core {
+    /// Counts an attempt. Identifiers without an account are counted alike.
+    ///
+    /// # Errors
+    /// 429; 503 when the counters cannot be reached.
+    pub(crate) async fn attempt(&self, client: &Client, identifier: &str, user: Option<&User>) -> Result<Attempt> {
+        let (cx, address) = (client.cx(), client.counted());
+        let device = match user {
+            Some(user) => self.devices.recognised(&cx, client.device(), &user.id).await?,
+            None => None,
+        };
+        let (of_address, of_both, of_identifier) = ([address.as_str()], [address.as_str(), identifier], [identifier]);
+        let of_device = [device.as_ref().map_or("", |device| device.id.as_str())];
+        let mut hits = vec![Hit { bucket: Bucket::LoginIp, of: &of_address }, Hit { bucket: Bucket::Login, of: &of_both }];
+        if device.is_some() {
+            hits.push(Hit { bucket: Bucket::LoginDevice, of: &of_device });
+        } else {
+            hits.push(Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier });
+            if self.has_another_way(&cx, user).await? {
+                hits.push(Hit { bucket: Bucket::PasswordLockout, of: &of_identifier });
+            }
+        }
+        let taken = match self.limiter.admit(&hits).await? {
+            Ok(taken) => taken,
+            Err(full) => return Err(self.throttled(&cx, client, identifier, user, full).await?),
+        };
+        match self.limiter.admit_distinct(Hit { bucket: Bucket::LoginSpread, of: &of_address }, identifier).await {
+            Ok(Ok(spread)) => Ok(Attempt { taken: taken.and(spread), device }),
+            Ok(Err(full)) => {
+                taken.undo().await;
+                Err(self.throttled(&cx, client, identifier, user, full).await?)
+            }
+            Err(unreachable) => {
+                taken.undo().await;
+                Err(unreachable)
+            }
+        }
+    }
+
+    /// The refusal of an attempt, after it was written down: once for each window, since anybody can cause any number.
+    async fn throttled(&self, cx: &Cx, client: &Client, identifier: &str, user: Option<&User>, full: Full) -> Result<Error> {
+        let locked = full.bucket == Bucket::PasswordLockout;
+        let seconds = if locked { full.seconds.min(LOCKED_OUT) } else { full.seconds };
+        let name = full.bucket.row().name;
+        if self.limiter.is_first(&["auth:login.throttled", name, &client.counted(), identifier], seconds).await? {
+            let happened = Happened {
+                event: "auth:login.throttled",
+                user: user.map(|user| user.id.as_str()),
+                session: None,
+                outcome: "rate_limited",
+                details: json!({ "method": "password", "reason": name }),
+            };
+            self.audit(cx, client, happened).await?;
+        }
+        Ok(rate_limited(seconds))
+    }
+
+    /// Whether who is locked out of a password can still sign in: then, and only then, guesses lock it. An identifier without an
+    /// account is like any account that has been signed in to.
+    async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
+        let auth = &self.config.auth;
+        let by_mail = auth.password_reset.enabled == Some(true) || auth.magic_link.enabled;
+        match user {
+            Some(user) if user.email.is_none() || !by_mail => self.devices.any(cx, &user.id).await,
+            _ => Ok(true),
+        }
+    }
+
+    /// A right password: what counts failures in a row begins anew.
+    pub(crate) async fn succeeded(&self, attempt: Attempt, identifier: &str) {
+        attempt.taken.succeeded().await;
+        if attempt.device.is_some() {
+            self.unlock(identifier).await;
+        }
+    }
+
+    /// The owner of an account has shown themselves in a way that guesses do not reach.
+    pub(crate) async fn unlock(&self, identifier: &str) {
+        self.limiter.clear(Hit { bucket: Bucket::PasswordLockout, of: &[identifier] }).await;
+    }
+
+    /// Writes down a wrong password. Whoever takes the last guess that there is has the owner told.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) async fn failed(&self, client: &Client, attempt: &Attempt, user: Option<&User>) -> Result<()> {
+        let failed = Happened {
+            event: "auth:login.failed",
+            user: user.map(|user| user.id.as_str()),
+            session: None,
+            outcome: "invalid_credentials",
+            details: json!({ "method": "password" }),
+        };
+        let told = user.filter(|_| attempt.taken.is_last(Bucket::PasswordLockout));
+        client
+            .cx()
+            .transaction(async |cx| {
+                self.audit(cx, client, failed).await?;
+                match told {
+                    Some(user) => self.parts.notice(cx, client, user, MailKind::PasswordUnderAttack).await,
+                    None => Ok(()),
+                }
+            })
+            .await
+    }
+}

@@ -1,0 +1,131 @@
+//! Sign-ups that tell nobody whether there is an account: AUTH-43.
+
+use linchpin::BoxFuture;
+use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, SignUp};
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+cases!(auth_43, auth_43_refusals_are_alike, auth_43_an_unproved_account_is_no_oracle, auth_43_suspended, auth_43_settings);
+
+fn concealed(auth: Auth, post: &Post) -> Auth {
+    post.on(auth).configure(|config| {
+        config.auth.conceal_registration = true;
+        config.auth.email_verification.enabled = true;
+    })
+}
+
+async fn sign_up(app: &Server, email: &str, password: &str) -> Reply {
+    app.post("/auth/register", json!({ "email": email, "password": password })).await
+}
+
+/// What a stranger sees of an answer.
+fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
+    let mut headers: Vec<(String, String)> =
+        reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    headers.retain(|(name, _)| name != "x-request-id" && name != "date");
+    headers.sort();
+    let mut body = reply.body.to_vec();
+    if reply.status >= 400 {
+        let mut json = reply.json();
+        json["requestId"] = json!("");
+        body = json.to_string().into_bytes();
+    }
+    (reply.status, headers, body)
+}
+
+async fn auth_43(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    let new = sign_up(&app, "ada@x.test", GOOD).await;
+    assert_eq!((new.status, new.json()["ok"].clone(), new.headers.get("set-cookie")), (202, json!(true), None));
+    let token = post.token("verify_email", 1).await;
+    let existing = sign_up(&app, "ADA@x.test", "amber-walrus-17-dune").await;
+    assert_eq!(seen(&new), seen(&existing), "byte for byte");
+    assert_eq!(post.all("existing_account", 1).await[0].to, "ada@x.test");
+    // It signs in, and nothing else takes it.
+    app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");
+    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    assert_eq!((done.status, done.json()["emailVerified"].clone()), (200, json!(true)), "{done:?}");
+    assert!(done.cookie("__Host-token").is_some());
+    assert_eq!(app.me(&done.signed_in().token).await.status, 200);
+    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
+    // The password is that of the first; the second one came to nothing.
+    app.login("ada@x.test").await;
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": "amber-walrus-17-dune" })).await.refused(401, "invalid_credentials");
+    // Many at once: one account, one link, and no other answer.
+    let many = futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
+    assert!(many.iter().all(|reply| seen(reply) == seen(&new)), "{many:?}");
+    post.token("verify_email", 2).await;
+    app.advance(86_401).await;
+    assert_eq!(post.count("verify_email"), 2);
+    let late = post.token("verify_email", 2).await;
+    app.post("/auth/verify-and-login", json!({ "token": late })).await.refused(400, "invalid_token");
+    app.post("/auth/resend-verification", json!({ "email": "bob@x.test" })).await;
+    let again = post.token("verify_email", 3).await;
+    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": again })).await.status, 200);
+}
+
+struct Refusing;
+
+impl AuthHooks for Refusing {
+    fn pre_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Err(HookError::new("no")) })
+    }
+}
+
+async fn auth_43_refusals_are_alike(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    sign_up(&app, "ada@x.test", GOOD).await;
+    for password in ["short", "password123"] {
+        let (known, unknown) = (sign_up(&app, "ada@x.test", password).await, sign_up(&app, "eve@x.test", password).await);
+        assert_eq!((known.status, seen(&known)), (400, seen(&unknown)));
+    }
+    app.stop().await;
+    let app = store.app_with(|auth| concealed(auth, &post).hooks(Refusing)).await;
+    let (known, unknown) = (sign_up(&app, "ada@x.test", GOOD).await, sign_up(&app, "eve@x.test", GOOD).await);
+    known.refused(400, "hook_rejected");
+    assert_eq!(seen(&known), seen(&unknown));
+}
+
+// Whoever signs up and then signs in with the same password learns nothing from the second answer either.
+async fn auth_43_an_unproved_account_is_no_oracle(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    sign_up(&app, "known@x.test", "amber-walrus-17-dune").await;
+    let token = post.token("verify_email", 1).await;
+    app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    let mut answers = Vec::new();
+    for email in ["known@x.test", "new@x.test"] {
+        sign_up(&app, email, GOOD).await;
+        answers.push(seen(&app.post("/auth/login", json!({ "email": email, "password": GOOD })).await));
+    }
+    assert_eq!((answers[0].0, &answers[0]), (401, &answers[1]));
+}
+
+async fn auth_43_suspended(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    sign_up(&app, "ada@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    let id = done.signed_in().id;
+    sign_up(&app, "bob@x.test", GOOD).await;
+    let token = post.token("verify_email", 2).await;
+    let bob = app.post("/__test/find", json!({ "identifier": "bob@x.test" })).await.text("id");
+    assert_ne!(bob, id);
+    app.change(&bob, json!({ "suspended": true })).await;
+    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(403, "account_suspended");
+    app.change(&bob, json!({ "suspended": false })).await;
+    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
+}
+
+async fn auth_43_settings(store: Store) {
+    let wrong = store.try_app(|auth| auth.configure(|config| config.auth.conceal_registration = true)).await;
+    assert!(wrong.err().unwrap().to_string().contains("auth.concealRegistration"));
+    let app = store.app().await;
+    app.post("/auth/verify-and-login", json!({ "token": "x" })).await.refused(404, "not_found");
+}

@@ -1,0 +1,173 @@
+//! Devices that are recognised, and guesses that lock nobody out (contract 8.3).
+
+use linchpin_auth::{Auth, Limit};
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+cases!(
+    a_device_is_recognised,
+    a_device_is_of_one_user,
+    a_device_has_a_bucket_of_its_own,
+    guesses_lock_the_password_and_not_its_owner,
+    a_new_device_is_told_of,
+    by_transport
+);
+
+async fn login(app: &Server, password: &str, device: &str) -> Reply {
+    let body = json!({ "email": "ada@x.test", "password": password }).to_string();
+    let headers = [("content-type", "application/json"), ("user-agent", "case/1"), ("x-device-token", device)];
+    app.raw("POST", "/auth/login", if device.is_empty() { &headers[..2] } else { &headers }, &body).await
+}
+
+async fn a_device_is_recognised(store: Store) {
+    let app = store.app().await;
+    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let cookie = made.cookie("__Secure-device").unwrap();
+    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/auth", "Max-Age=15552000"] {
+        assert!(cookie.contains(attribute), "{attribute} in {cookie}");
+    }
+    let token = made.text("deviceToken");
+    assert_eq!(made.cookie_value("__Secure-device"), token);
+    // Recognised by header or cookie, it gets no other; so it does for six months after it was last seen.
+    let again = login(&app, GOOD, &token).await;
+    assert_eq!((again.status, again.text("deviceToken"), again.cookie("__Secure-device")), (200, String::new(), None));
+    let cookie = format!("__Secure-device={token}");
+    let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
+    let by_cookie = app.raw("POST", "/auth/login", &[("content-type", "application/json"), ("cookie", &cookie)], &body).await;
+    assert_eq!((by_cookie.status, by_cookie.text("deviceToken")), (200, String::new()));
+    app.advance(179 * 86_400).await;
+    assert_eq!(login(&app, GOOD, &token).await.text("deviceToken"), "");
+    app.advance(179 * 86_400).await;
+    assert_eq!(login(&app, GOOD, &token).await.text("deviceToken"), "", "it was seen meanwhile");
+    app.advance(180 * 86_400).await;
+    assert_ne!(login(&app, GOOD, &token).await.text("deviceToken"), "");
+    for forged in ["x", "v1..", &token.replace("v1.", "v2."), &format!("{token}x"), &token[..token.len() - 2], &"y".repeat(5000)] {
+        let reply = login(&app, GOOD, forged).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_ne!(reply.text("deviceToken"), "", "{forged}");
+    }
+}
+
+async fn a_device_is_of_one_user(store: Store) {
+    let app = store.app().await;
+    app.register("ada@x.test").await;
+    let bob = app.post("/auth/register", json!({ "email": "bob@x.test", "password": GOOD })).await.text("deviceToken");
+    let ada = login(&app, GOOD, &bob).await.text("deviceToken");
+    assert!(!ada.is_empty() && ada != bob);
+    assert_eq!(login(&app, GOOD, &ada).await.text("deviceToken"), "");
+}
+
+fn narrow(auth: Auth) -> Auth {
+    auth.configure(|config| {
+        let buckets = &mut config.auth.rate_limit.buckets;
+        // The address of the owner is that of everybody here.
+        for name in ["login", "loginIp", "loginSpread"] {
+            buckets.insert(name.to_owned(), Limit { max: 1000, window_seconds: 900 });
+        }
+        buckets.insert("loginIdentifier".to_owned(), Limit { max: 3, window_seconds: 3600 });
+        buckets.insert("loginDevice".to_owned(), Limit { max: 2, window_seconds: 900 });
+        buckets.insert("passwordLockout".to_owned(), Limit { max: 5, window_seconds: 1_000_000 });
+    })
+}
+
+const WRONG: &str = "wrong-otter-91-lamp";
+
+async fn a_device_has_a_bucket_of_its_own(store: Store) {
+    let app = store.app_with(narrow).await;
+    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    for _ in 0..3 {
+        login(&app, WRONG, "").await.refused(401, "invalid_credentials");
+    }
+    login(&app, GOOD, "").await.refused(429, "rate_limited");
+    // Her own device is counted by itself.
+    assert_eq!(login(&app, GOOD, &device).await.status, 200);
+    for _ in 0..2 {
+        login(&app, WRONG, &device).await.refused(401, "invalid_credentials");
+    }
+    let throttled = login(&app, GOOD, &device).await;
+    throttled.refused(429, "rate_limited");
+    assert!((1..=900).contains(&throttled.header("retry-after").parse::<u32>().unwrap()));
+    app.advance(900).await;
+    assert_eq!(login(&app, GOOD, &device).await.status, 200);
+}
+
+async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| narrow(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)).await;
+    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    let guess = async |times: usize| {
+        for _ in 0..times {
+            login(&app, WRONG, "").await.refused(401, "invalid_credentials");
+        }
+    };
+    let lock = async |siege: usize| {
+        guess(3).await;
+        app.advance(3600).await;
+        guess(2).await;
+        assert_eq!(post.all("password_under_attack", siege).await.len(), siege, "once for each siege");
+        let refused = login(&app, GOOD, "").await;
+        refused.refused(429, "rate_limited");
+        assert!((1..=3600).contains(&refused.header("retry-after").parse::<u32>().unwrap()), "{refused:?}");
+        app.advance(86_400).await;
+        login(&app, GOOD, "").await.refused(429, "rate_limited");
+    };
+    lock(1).await;
+    // On a device of hers she gets in, and that ends it.
+    assert_eq!(login(&app, GOOD, &device).await.status, 200);
+    assert_eq!(login(&app, GOOD, "").await.status, 200);
+    // A link does, and a new password.
+    lock(2).await;
+    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let token = post.token("magic_link", 1).await;
+    assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    let set = "amber-walrus-17-dune";
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    // A link that is the first proof of a mailbox takes the password away; the other gives one.
+    app.post("/auth/reset-password", json!({ "token": token, "password": GOOD })).await;
+    assert_eq!(login(&app, GOOD, "").await.status, 200);
+    lock(3).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 2).await;
+    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": set })).await.status, 200);
+    assert_eq!(login(&app, set, "").await.status, 200);
+    // What nobody has an account for looks the same.
+    let unknown = async |times: usize, status: u16| {
+        for _ in 0..times {
+            let reply = app.post("/auth/login", json!({ "email": "nobody@x.test", "password": WRONG })).await;
+            assert_eq!(reply.status, status, "{reply:?}");
+        }
+    };
+    unknown(3, 401).await;
+    app.advance(3600).await;
+    unknown(2, 401).await;
+    app.advance(86_400).await;
+    unknown(1, 429).await;
+    app.stop().await;
+}
+
+async fn a_new_device_is_told_of(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    login(&app, GOOD, &device).await;
+    login(&app, GOOD, "").await;
+    let told = post.all("new_device_login", 1).await;
+    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["device"].as_str()), (1, "ada@x.test", "case/1"));
+    assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
+}
+
+async fn by_transport(store: Store) {
+    for (transport, in_body, in_cookie) in
+        [(linchpin_auth::Transport::Cookie, false, true), (linchpin_auth::Transport::Bearer, true, false)]
+    {
+        let app = store.app_with(|auth| auth.transport(transport)).await;
+        let email = format!("{transport:?}@x.test");
+        let made = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        assert_eq!((!made.text("deviceToken").is_empty(), made.cookie("__Secure-device").is_some()), (in_body, in_cookie), "{made:?}");
+        app.stop().await;
+    }
+}
