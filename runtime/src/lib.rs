@@ -27,6 +27,8 @@ mod roles;
 #[cfg(feature = "server")]
 pub mod search;
 pub mod store;
+#[cfg(feature = "server")]
+pub mod testing;
 mod timestamp;
 pub mod validate;
 mod value;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linchpin::axum::extract::{Path, Query};
 use linchpin::axum::http::HeaderValue;
@@ -13,7 +14,9 @@ use linchpin::axum::routing::get;
 use linchpin::http::{ActorResolver, Inputs, OverrideCall, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
+use linchpin::testing::Client;
 use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
+use serde_json::json;
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum State {
@@ -400,6 +403,28 @@ async fn relations_are_shown() {
     assert!(shelf_of_each[0].is_some() && shelf_of_each[1].is_none());
     assert_eq!(first_books.iter().map(|page| page.items.len()).collect::<Vec<_>>(), [1, 0]);
     app.stop().await.expect("it stops");
+}
+
+async fn editors_publish() -> Result<()> {
+    const SECRET: &str = "only a test: 32 bytes or more of it";
+    let app =
+        App::new(Config::new().port(0).database("memory:").signing_secret(SECRET)).plugin(JwtAuth::new()).package(&PRESS).start().await?;
+    let caller = |actor: Actor| Client::new(&app).bearer(&JwtAuth::token(SECRET, &actor, Duration::from_mins(5))?);
+    let (alice, editor) = (caller(Actor::user("alice"))?, caller(Actor::user("ed").with_roles(["editor"]))?);
+
+    let written = alice.post("/articles", json!({"slug": "hello", "title": "Hello", "authorId": "alice"})).await?;
+    assert_eq!((written.status(), written.json()?["state"].as_str()), (201, Some("draft")));
+    let path = format!("/articles/{}/publish", written.json()?["id"].as_str().unwrap_or_default());
+
+    assert_eq!(alice.post(&path, ()).await?.json()?["code"], "forbidden");
+    assert_eq!(editor.post(&path, ()).await?.json()?["state"], "published");
+    assert_eq!(Client::new(&app).get("/articles/by-slug/hello").await?.status(), 200);
+    app.stop().await
+}
+
+#[tokio::test]
+async fn the_guide_tests_an_app() {
+    editors_publish().await.expect("runs");
 }
 
 #[tokio::test]
