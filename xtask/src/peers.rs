@@ -1,11 +1,12 @@
-//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens.
+//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a browser.
 
 use std::process::{Command, Stdio};
 
 /// What is needed, how to tell that it is there, and how it is installed.
-const PEERS: [(&str, &[&str], &[&str]); 4] = [
+const PEERS: [(&str, &[&str], &[&str]); 5] = [
     ("openssl", &["openssl", "version"], &["apt-get", "install", "-y", "-q", "openssl"]),
     ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
+    ("chromium", &["chromium", "--version"], &["apt-get", "install", "-y", "-q", "chromium"]),
     ("aiosmtpd", &["python3", "-c", "import aiosmtpd"], &["python3", "-m", "pip", "install", "-q", "aiosmtpd"]),
     (
         "PyJWT",

@@ -13,6 +13,7 @@ use crate::device::{Device, Devices};
 use crate::entities::{Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter};
 use crate::env::Env;
 use crate::flow::Parts;
+use crate::flow::passkeys::Passkeys;
 use crate::hooks::{HookCx, Hooks};
 use crate::identity::address::counted_as;
 use crate::keys::derive::Ring;
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) checks: Arc<Checks>,
     pub(crate) parts: Parts,
     pub(crate) devices: Devices,
+    pub(crate) passkeys: Passkeys,
     /// Programs with a token of their own.
     services: Vec<(SecretText, Arc<Actor>)>,
 }
@@ -151,6 +153,7 @@ impl Core {
             sessions,
             limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),
             parts: Parts::new(&config, &ring, &env, &adapters)?,
+            passkeys: Passkeys::new(&config, &adapters)?,
             ring,
             signing,
             adapters,

@@ -49,6 +49,9 @@ pub(crate) struct User {
     pub(crate) user_metadata: Json,
     #[field(private)]
     pub(crate) app_metadata: Option<Json>,
+    /// What authenticators know the account by: random, and nothing else.
+    #[field(immutable)]
+    pub(crate) user_handle: String,
     /// Raised by every change of a factor.
     #[field(default = 0)]
     pub(crate) mfa_version: i64,
@@ -122,6 +125,48 @@ pub(crate) struct Audit {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
+/// A passkey.
+#[entity(
+    namespace = "auth",
+    index(user_id, created_at),
+    sort = desc(created_at),
+    version(required_on_write = false),
+    routes(disabled)
+)]
+#[derive(Clone)]
+pub(crate) struct Credential {
+    /// Given by the authenticator; base64url.
+    #[field(primary)]
+    pub(crate) id: String,
+    #[field(immutable)]
+    pub(crate) user_id: String,
+    /// A COSE key; base64url.
+    #[field(immutable)]
+    pub(crate) public_key: String,
+    /// The authenticator's count of uses; 0 where it has none.
+    #[field(default = 0)]
+    pub(crate) sign_count: i64,
+    /// Whether it verified its user when it was made.
+    #[field(immutable)]
+    pub(crate) user_verified: bool,
+    /// Whether it can be copied to other devices.
+    #[field(immutable)]
+    pub(crate) backup_eligible: bool,
+    /// Whether it has been.
+    pub(crate) backed_up: bool,
+    #[field(immutable)]
+    pub(crate) transports: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) last_used_at: Option<Timestamp>,
+    /// Since when its count says that there is a copy of it.
+    pub(crate) suspect_since: Option<Timestamp>,
+}
+
+/// The passkeys of a user.
+#[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
+pub(crate) const PASSKEYS_OF: Operation<Credential>;
+
 /// A password that was used before.
 #[entity(namespace = "auth", unique(user_id, number), routes(disabled))]
 #[derive(Clone)]
@@ -164,6 +209,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(Session, [BY_SID, OF_USER]),
         entity(Audit),
         entity(PasswordHistory, [OF_OWNER]),
+        entity(Credential, [PASSKEYS_OF]),
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
         entity(Outbox),
         entity(Device, [OF_HOLDER]),

@@ -32,10 +32,12 @@ mod sms;
 #[cfg(test)]
 mod testing;
 mod totp;
+mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, MagicLinkSection, OnPasswordChange, PasswordSection, RateLimitSection,
-    RefreshSection, ResetSection, SameSite, Security, SessionSection, StepUpSection, Transport, VerificationSection,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, MagicLinkSection, OnPasswordChange, PasskeySection, PasswordSection,
+    RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection, StepUpSection, Transport, UserVerification,
+    VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]

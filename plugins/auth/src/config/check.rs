@@ -31,6 +31,7 @@ impl AuthConfig {
         let production = environment == Environment::Production;
         let mut wrong = |key: &str, message: &str| problems.push(Problem::new(key, "invalid", message));
         super::flows::check(&mut self, environment, &mut wrong);
+        super::passkeys::check(&mut self, environment, &mut wrong);
         let (security, auth) = (&self.security, &self.auth);
 
         let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();

@@ -2,6 +2,7 @@
 
 mod check;
 mod flows;
+mod passkeys;
 mod read;
 mod reader;
 
@@ -21,6 +22,7 @@ use crate::secret::SecretText;
 
 pub(crate) use check::Checked;
 pub use flows::{MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
+pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
 /// All settings of the plugin; the table in its README says what each means. What is not set is as secure as it can be without
@@ -119,6 +121,8 @@ pub struct AuthSection {
     pub password_reset: ResetSection,
     /// `magicLink`
     pub magic_link: MagicLinkSection,
+    /// `passkeys`
+    pub passkeys: PasskeySection,
     /// Who sends mail; in development the console unless it is set.
     pub mailer: Option<Arc<dyn Mailer>>,
     /// What mails say.
@@ -163,6 +167,7 @@ impl Default for AuthSection {
             email_verification: VerificationSection::default(),
             password_reset: ResetSection::default(),
             magic_link: MagicLinkSection::default(),
+            passkeys: PasskeySection::default(),
             mailer: None,
             templates: Templates::default(),
             app_name: "this service".to_owned(),

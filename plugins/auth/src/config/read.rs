@@ -95,6 +95,7 @@ impl AuthConfig {
         auth.admin_role = w.text("auth.admin.role");
         w.number_into("auth.audit.retentionSeconds", &mut auth.audit_retention_seconds);
         super::flows::read(&mut w, &mut out);
+        super::passkeys::read(&mut w, &mut out);
         out.problems = w.finish();
         out
     }

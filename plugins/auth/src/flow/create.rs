@@ -51,6 +51,7 @@ impl Core {
             last_name: None,
             user_metadata: json!({}),
             app_metadata: None,
+            user_handle: self.random_text::<32>()?,
             mfa_version: None,
             created_at: client.now,
         };

@@ -7,6 +7,7 @@ mod create;
 mod end;
 mod login;
 mod parts;
+pub(crate) mod passkeys;
 mod password;
 mod reissue;
 mod renew;

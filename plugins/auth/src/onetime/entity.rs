@@ -27,6 +27,10 @@ pub(crate) enum Purpose {
     SmsSetup,
     /// Waits for the code that proves who is signed in.
     Reauth,
+    /// Waits for a new passkey.
+    WebauthnRegister,
+    /// Waits for a passkey that signs in.
+    PasskeyLogin,
 }
 
 impl Purpose {
@@ -43,6 +47,8 @@ impl Purpose {
         Self::EmailOtpSetup,
         Self::SmsSetup,
         Self::Reauth,
+        Self::WebauthnRegister,
+        Self::PasskeyLogin,
     ];
 }
 

@@ -4,6 +4,7 @@ mod account;
 mod admin;
 mod concealed;
 mod mailed;
+mod passkeys;
 mod password;
 mod refresh;
 mod sessions;
@@ -257,6 +258,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
     }
     out.extend(admin::routes(config, place));
+    out.extend(passkeys::routes(config, place));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
         out.push(JWKS.bind("/", at(place, |core, _, _| async move { jwks(&core) })));
     }
@@ -276,6 +278,8 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
         "verify-and-login",
         "magic-link/request",
         "magic-link/verify",
+        "passkey/login-options",
+        "passkey/login",
     ]
     .iter()
     .map(|path| format!("{}/{path}", config.auth.mount))

@@ -6,10 +6,14 @@
 
 mod account;
 mod admin;
+mod authenticator;
 mod browser;
+mod chromium;
 mod concealed;
 mod devices;
 mod mailed;
+mod passkey_browser;
+mod passkeys;
 mod password;
 mod post;
 mod refresh;

@@ -21,6 +21,8 @@ pub const GOOD: &str = "violet-otter-91-lamp";
 pub struct Store {
     url: String,
     clock: Arc<FakeClock>,
+    /// 0: whichever is free.
+    port: u16,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -41,7 +43,17 @@ impl Store {
 
     fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
         let now = Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
-        Self { url, clock: Arc::new(FakeClock::at(now)), _folder: folder }
+        Self { url, clock: Arc::new(FakeClock::at(now)), port: 0, _folder: folder }
+    }
+
+    /// Its apps listen on one port, known before they start.
+    pub fn at_a_free_port(self) -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { port, ..self }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Whether a second app finds what the first one stored.
@@ -84,7 +96,7 @@ impl Store {
         });
         let env = Env { clock: self.clock.clone(), ..Env::system() };
         let reading = Arc::clone(&self.clock);
-        let config = Config::new().signing_secret(SECRET).port(0).database(self.url.as_str()).environment(environment);
+        let config = Config::new().signing_secret(SECRET).port(self.port).database(self.url.as_str()).environment(environment);
         let app = App::new(config)
             .plugin(change(auth.env(env)))
             .plugin(TestBed { clock: Arc::clone(&self.clock) })

@@ -1,0 +1,169 @@
+//! Settings of passkeys.
+
+use linchpin::Environment;
+use url::Url;
+
+use super::AuthConfig;
+use super::reader::Written;
+
+/// Whether an authenticator has to verify who uses it, by a PIN or a finger: `passkeys.userVerification`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserVerification {
+    /// Always: a passkey is two factors by itself.
+    #[default]
+    Required,
+    /// Where it can: one that did not verify is one factor.
+    Preferred,
+}
+
+impl UserVerification {
+    /// As browsers are told.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Preferred => "preferred",
+        }
+    }
+}
+
+/// `passkeys`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PasskeySection {
+    /// Whether there are any.
+    pub enabled: bool,
+    /// What browsers call the site; the app's name without it.
+    pub rp_name: Option<String>,
+    /// The domain that passkeys are for: `example.com` serves all of its subdomains. It cannot be changed later.
+    pub rp_id: String,
+    /// Where pages may ask for them: `https://` and the domain unless it is said here.
+    pub origins: Vec<String>,
+    /// Whether one signs in by itself, without a password.
+    pub primary: bool,
+    /// Whether it has to verify its user.
+    pub user_verification: UserVerification,
+    /// How long browsers wait, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl Default for PasskeySection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            rp_name: None,
+            rp_id: String::new(),
+            origins: Vec::new(),
+            primary: true,
+            user_verification: UserVerification::default(),
+            timeout_ms: 60_000,
+        }
+    }
+}
+
+/// Reads the keys of this part.
+pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
+    let passkeys = &mut out.auth.passkeys;
+    w.flag("auth.passkeys.enabled", &mut passkeys.enabled);
+    passkeys.rp_name = w.text("auth.passkeys.rpName");
+    if let Some(id) = w.text("auth.passkeys.rpId") {
+        passkeys.rp_id = id;
+    }
+    if let Some(origins) = w.list("auth.passkeys.origins") {
+        passkeys.origins = origins;
+    }
+    w.flag("auth.passkeys.primary", &mut passkeys.primary);
+    let words = [("required", UserVerification::Required), ("preferred", UserVerification::Preferred)];
+    w.choice("auth.passkeys.userVerification", &words, &mut passkeys.user_verification);
+    w.number_into("auth.passkeys.timeoutMs", &mut passkeys.timeout_ms);
+}
+
+/// Judges them, and says where pages may ask for passkeys unless it is said.
+pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+    let passkeys = &mut config.auth.passkeys;
+    if !passkeys.enabled {
+        return;
+    }
+    let id = passkeys.rp_id.as_str();
+    if !is_domain(id) {
+        wrong("auth.passkeys.rpId", "must be a domain in lower case, such as example.com");
+        return;
+    }
+    if passkeys.origins.is_empty() {
+        passkeys.origins = vec![format!("https://{id}")];
+    }
+    for origin in &passkeys.origins {
+        if !is_origin_of(origin, id, environment) {
+            wrong("auth.passkeys.origins", &format!("`{origin}` must be https:// and {id} or a subdomain of it, with a port perhaps"));
+        }
+    }
+    if !(10_000..=600_000).contains(&passkeys.timeout_ms) {
+        wrong("auth.passkeys.timeoutMs", "must be between 10000 and 600000");
+    }
+    if passkeys.rp_name.as_deref().is_some_and(|name| name.is_empty() || name.chars().count() > 64) {
+        wrong("auth.passkeys.rpName", "must have 1 to 64 characters");
+    }
+}
+
+/// A name, no address, as browsers write it.
+fn is_domain(text: &str) -> bool {
+    Url::parse(&format!("https://{text}")).is_ok_and(|url| url.domain() == Some(text))
+}
+
+/// Browsers give passkeys to secure pages alone, and take the machine itself for one.
+fn is_origin_of(origin: &str, id: &str, environment: Environment) -> bool {
+    let Ok(url) = Url::parse(origin) else { return false };
+    let within = |domain: &str| domain == id || domain.strip_suffix(id).is_some_and(|rest| rest.ends_with('.'));
+    let local = |domain: &str| environment != Environment::Production && (domain == "localhost" || domain.ends_with(".localhost"));
+    let secure = |domain: &str| url.scheme() == "https" || (url.scheme() == "http" && local(domain));
+    url.origin().ascii_serialization() == origin && url.domain().is_some_and(|domain| within(domain) && secure(domain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_and_pages_of_it() {
+        for (id, good) in [
+            ("example.com", true),
+            ("localhost", true),
+            ("Example.com", false),
+            ("", false),
+            ("127.0.0.1", false),
+            ("[::1]", false),
+            ("https://example.com", false),
+            ("example.com:8080", false),
+            ("example.com/x", false),
+            ("a b", false),
+            ("user@example.com", false),
+        ] {
+            assert_eq!(is_domain(id), good, "{id}");
+        }
+        let judge = |origin: &str, id: &str| is_origin_of(origin, id, Environment::Production);
+        assert!(judge("https://example.com", "example.com") && judge("https://a.example.com:8443", "example.com"));
+        for origin in ["http://example.com", "https://badexample.com", "https://example.com/", "https://example.com.evil.test", "x"] {
+            assert!(!judge(origin, "example.com"), "{origin}");
+        }
+        assert!(!judge("http://localhost:3000", "localhost"));
+        assert!(is_origin_of("http://localhost:3000", "localhost", Environment::Development));
+    }
+
+    #[test]
+    fn everything_wrong_is_told() {
+        let problems = |json: serde_json::Value| {
+            let mut config = AuthConfig::from_json(&json);
+            let mut out: Vec<String> = config.problems.iter().map(|problem| problem.path.clone()).collect();
+            check(&mut config, Environment::Development, |key, _| out.push(key.to_owned()));
+            (out, config.auth.passkeys.origins)
+        };
+        let (wrong, origins) = problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true, "rpId": "app.test" } } }));
+        assert_eq!((wrong, origins), (vec![], vec!["https://app.test".to_owned()]));
+        let (wrong, _) = problems(serde_json::json!({ "auth": { "passkeys": {
+            "enabled": true, "rpId": "app.test", "rpName": "", "origins": ["https://evil.test"], "timeoutMs": 1, "userVerification": "maybe",
+        } } }));
+        for key in ["origins", "timeoutMs", "userVerification", "rpName"] {
+            assert!(wrong.contains(&format!("auth.passkeys.{key}")), "{key} in {wrong:?}");
+        }
+        assert_eq!(problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true } } })).0, ["auth.passkeys.rpId"]);
+    }
+}

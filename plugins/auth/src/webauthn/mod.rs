@@ -1,0 +1,134 @@
+//! WebAuthn, the side of the site: what a browser answers is read and judged here, without a word to the store.
+//!
+//! The steps are those of WebAuthn Level 3, 7.1 (registering) and 7.2 (asserting), for attestation `none`. Whatever is wrong with an
+//! answer is a [`Fault`]; its text is for the audit, never for the client.
+
+mod authenticator;
+mod client;
+mod key;
+mod response;
+
+use linchpin::Result as AppResult;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+pub(crate) use authenticator::Flags;
+use authenticator::{Attestation, AuthenticatorData};
+pub(crate) use client::Ceremony;
+use client::judge_client_data;
+use key::PublicKey;
+pub(crate) use response::{Assertion, Registration};
+
+use crate::env::Env;
+
+/// Algorithms that are asked for, the best first: ECDSA on P-256, Ed25519, RSA with PKCS#1 v1.5.
+pub(crate) const ALGORITHMS: [i64; 3] = [key::ES256, key::EDDSA, key::RS256];
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault(pub(crate) &'static str);
+
+/// What is asked and what is judged by.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) id: String,
+    id_hash: [u8; 32],
+    /// Serialised, as browsers name them.
+    origins: Vec<String>,
+}
+
+/// A new credential.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) credential_id: Vec<u8>,
+    /// As a COSE key.
+    pub(crate) public_key: Vec<u8>,
+    pub(crate) sign_count: u32,
+    pub(crate) flags: Flags,
+}
+
+/// A use of a credential.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asserted {
+    pub(crate) sign_count: u32,
+    pub(crate) flags: Flags,
+}
+
+impl Site {
+    pub(crate) fn new(id: &str, origins: &[String]) -> Self {
+        Self { id: id.to_owned(), id_hash: Sha256::digest(id.as_bytes()).into(), origins: origins.to_vec() }
+    }
+
+    /// Judges a registration (7.1).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn judge_registration(&self, answer: &Registration, challenge: &[u8], must_verify: bool) -> Result<Registered, Fault> {
+        judge_client_data(&answer.client_data, Ceremony::Create, challenge, &self.origins)?;
+        let attestation = Attestation::read(&answer.attestation_object)?;
+        let data = AuthenticatorData::read(attestation.authenticator_data)?;
+        self.judge_data(&data, must_verify)?;
+        let attested = data.attested.ok_or(Fault("no credential"))?;
+        if attested.credential_id != answer.id {
+            return Err(Fault("another credential"));
+        }
+        let key = PublicKey::read(attested.public_key)?;
+        let signed = [attestation.authenticator_data, &Sha256::digest(&answer.client_data)].concat();
+        attestation.judge_statement(&key, &signed)?;
+        Ok(Registered {
+            credential_id: attested.credential_id.to_vec(),
+            public_key: attested.public_key.to_vec(),
+            sign_count: data.sign_count,
+            flags: data.flags,
+        })
+    }
+
+    /// Judges an assertion (7.2) but for what only the store knows: whose credential it is, its counter, what it was before.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn judge_assertion(
+        &self,
+        answer: &Assertion,
+        challenge: &[u8],
+        public_key: &[u8],
+        must_verify: bool,
+    ) -> Result<Asserted, Fault> {
+        judge_client_data(&answer.client_data, Ceremony::Get, challenge, &self.origins)?;
+        let data = AuthenticatorData::read(&answer.authenticator_data)?;
+        if data.attested.is_some() {
+            return Err(Fault("a credential in an assertion"));
+        }
+        self.judge_data(&data, must_verify)?;
+        let signed = [answer.authenticator_data.as_slice(), &Sha256::digest(&answer.client_data)].concat();
+        PublicKey::read(public_key)?.verify(&signed, &answer.signature)?;
+        Ok(Asserted { sign_count: data.sign_count, flags: data.flags })
+    }
+
+    fn judge_data(&self, data: &AuthenticatorData<'_>, must_verify: bool) -> Result<(), Fault> {
+        let flags = data.flags;
+        match () {
+            () if data.rp_id_hash != self.id_hash => Err(Fault("another site")),
+            () if !flags.user_present => Err(Fault("nobody present")),
+            () if must_verify && !flags.user_verified => Err(Fault("user not verified")),
+            () if flags.backed_up && !flags.backup_eligible => Err(Fault("backed up against its own word")),
+            () => Ok(()),
+        }
+    }
+}
+
+/// What a browser is to sign: 32 random bytes.
+///
+/// # Errors
+/// When there is no randomness.
+pub(crate) fn challenge(env: &Env) -> AppResult<[u8; 32]> {
+    env.random::<32>()
+}
+
+/// The list of algorithms in options.
+pub(crate) fn algorithms() -> Value {
+    ALGORITHMS.iter().map(|alg| json!({ "type": "public-key", "alg": alg })).collect()
+}
+
+#[cfg(test)]
+mod tests;

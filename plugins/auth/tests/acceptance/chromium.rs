@@ -1,0 +1,189 @@
+//! A real browser without a window, driven by the DevTools protocol, with an authenticator that Chromium itself plays.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// How long the browser may take for one step before the test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Names that Chromium goes by.
+const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// One page of a browser of its own.
+pub struct Browser {
+    process: Child,
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    session: String,
+    sent: u64,
+    events: VecDeque<Json>,
+    _folder: tempfile::TempDir,
+}
+
+impl Browser {
+    pub async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = NAMES.iter().find_map(|name| launch(name, folder.path())).expect("no Chromium; `cargo xtask test` installs it");
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let address = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let line = lines.next_line().await.unwrap().expect("Chromium ended before it listened");
+                if let Some(address) = line.strip_prefix("DevTools listening on ") {
+                    return address.to_owned();
+                }
+            }
+        });
+        let address = address.await.expect("Chromium does not listen");
+        // What else it says must not fill the pipe.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let (socket, _) = tokio_tungstenite::connect_async(address).await.unwrap();
+        let mut browser = Self { process, socket, session: String::new(), sent: 0, events: VecDeque::new(), _folder: folder };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await["targetId"].clone();
+        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true })).await;
+        browser.session = attached["sessionId"].as_str().unwrap().to_owned();
+        for domain in ["Page", "Runtime", "WebAuthn", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        browser
+    }
+
+    /// Calls a method of the protocol.
+    pub async fn call(&mut self, method: &str, params: Json) -> Json {
+        self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    async fn try_call(&mut self, method: &str, params: Json) -> Result<Json, Json> {
+        self.sent += 1;
+        let id = self.sent;
+        let mut message = json!({ "id": id, "method": method, "params": params });
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        self.socket.send(Message::text(message.to_string())).await.unwrap();
+        loop {
+            let mut message = self.next().await;
+            if message["id"] == json!(id) {
+                return if message["error"].is_null() { Ok(message["result"].take()) } else { Err(message["error"].take()) };
+            }
+            self.events.push_back(message);
+        }
+    }
+
+    async fn next(&mut self) -> Json {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the browser does not answer");
+            if let Message::Text(text) = message.expect("the browser hung up").unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    }
+
+    /// Waits for an event.
+    async fn event(&mut self, method: &str) -> Json {
+        loop {
+            if let Some(at) = self.events.iter().position(|event| event["method"] == json!(method)) {
+                return self.events.remove(at).unwrap()["params"].take();
+            }
+            let message = self.next().await;
+            self.events.push_back(message);
+        }
+    }
+
+    /// Opens a page, and waits until it is loaded.
+    pub async fn open(&mut self, url: &str) {
+        self.events.clear();
+        let opened = self.call("Page.navigate", json!({ "url": url })).await;
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+        self.event("Page.loadEventFired").await;
+    }
+
+    /// Runs an expression in the page, and awaits what it promises.
+    pub async fn run(&mut self, expression: &str) -> Json {
+        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
+        let mut done = self.call("Runtime.evaluate", params).await;
+        assert!(done["exceptionDetails"].is_null(), "{expression}\n{}", done["exceptionDetails"]);
+        done["result"]["value"].take()
+    }
+
+    /// Plugs in an authenticator.
+    pub async fn plug_in(&mut self, verifies: bool) -> Json {
+        let options = json!({
+            "protocol": "ctap2", "ctap2Version": "ctap2_1", "transport": "internal", "hasResidentKey": true,
+            "hasUserVerification": verifies, "isUserVerified": verifies, "automaticPresenceSimulation": true,
+        });
+        self.call("WebAuthn.addVirtualAuthenticator", json!({ "options": options })).await["authenticatorId"].take()
+    }
+
+    /// What its credentials are.
+    pub async fn credentials(&mut self, authenticator: &Json) -> Vec<Json> {
+        let answer = self.call("WebAuthn.getCredentials", json!({ "authenticatorId": authenticator })).await;
+        answer["credentials"].as_array().unwrap().clone()
+    }
+
+    /// Puts credentials back as they were: what a copy of the authenticator would have.
+    pub async fn copy_back(&mut self, authenticator: &Json, credentials: &[Json]) {
+        self.call("WebAuthn.clearCredentials", json!({ "authenticatorId": authenticator })).await;
+        for credential in credentials {
+            self.call("WebAuthn.addCredential", json!({ "authenticatorId": authenticator, "credential": credential })).await;
+        }
+    }
+
+    /// Posts JSON from the page, as scripts of the site do.
+    pub async fn post(&mut self, path: &str, body: &Json, token: Option<&str>) -> Json {
+        let headers = match token {
+            Some(token) => json!({ "content-type": "application/json", "authorization": format!("Bearer {token}") }),
+            None => json!({ "content-type": "application/json" }),
+        };
+        // What a route without a body gets is none.
+        let body = if body.is_null() { Json::Null } else { json!(body.to_string()) };
+        self.run(&format!(
+            "fetch({path}, {{ method: 'POST', credentials: 'omit', headers: {headers}, body: {body} ?? undefined }})
+                .then(async answer => ({{ status: answer.status, body: await answer.json() }}))",
+            path = json!(path),
+        ))
+        .await
+    }
+
+    /// `navigator.credentials.create()` with options as they came.
+    pub async fn create(&mut self, options: &Json) -> Json {
+        self.run(&format!(
+            "navigator.credentials.create({{ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON({options}) }})
+                .then(made => made.toJSON(), error => ({{ error: error.name + ': ' + error.message }}))"
+        ))
+        .await
+    }
+
+    /// `navigator.credentials.get()` with options as they came.
+    pub async fn get(&mut self, options: &Json) -> Json {
+        self.run(&format!(
+            "navigator.credentials.get({{ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON({options}) }})
+                .then(used => used.toJSON(), error => ({{ error: error.name + ': ' + error.message }}))"
+        ))
+        .await
+    }
+
+    pub async fn stop(mut self) {
+        self.process.kill().await.unwrap();
+    }
+}
+
+fn launch(name: &str, folder: &std::path::Path) -> Option<Child> {
+    Command::new(name)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio", "--lang=en"])
+        .args(["--remote-debugging-port=0", "about:blank"])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .ok()
+}

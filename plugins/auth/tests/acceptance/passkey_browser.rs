@@ -1,0 +1,160 @@
+//! AUTH-69 to AUTH-73 in Chromium: what a real browser makes of the options, and what the server makes of its answers.
+
+use linchpin_auth::Auth;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::chromium::Browser;
+use crate::server::{Server, SignedIn, Store};
+
+cases!(auth_69, auth_71_required, auth_72, a_copied_authenticator);
+
+/// An app that a browser calls by `localhost`, which it takes for a secure site.
+struct Site {
+    app: Server,
+    browser: Browser,
+    store: Store,
+    origin: String,
+}
+
+impl Site {
+    async fn open(store: Store, change: impl FnOnce(Auth) -> Auth) -> Self {
+        let store = store.at_a_free_port();
+        let origin = format!("http://localhost:{}", store.port());
+        let app = store
+            .app_with(|auth| {
+                change(auth.configure(|config| {
+                    config.auth.passkeys.enabled = true;
+                    config.auth.passkeys.rp_id = "localhost".to_owned();
+                    config.auth.passkeys.origins = vec![origin.clone()];
+                }))
+            })
+            .await;
+        let mut browser = Browser::start().await;
+        // Any page of the site has its origin.
+        browser.open(&format!("{origin}/health/live")).await;
+        Self { app, browser, store, origin }
+    }
+
+    async fn close(self) {
+        self.browser.stop().await;
+        self.app.stop().await;
+        drop(self.store);
+    }
+
+    async fn post(&mut self, path: &str, body: Json, token: Option<&str>) -> (u64, Json) {
+        let mut answer = self.browser.post(path, &body, token).await;
+        (answer["status"].as_u64().unwrap(), answer["body"].take())
+    }
+
+    async fn register(&mut self, who: &SignedIn, name: &str) -> String {
+        let (status, options) = self.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&who.token)).await;
+        assert_eq!(status, 200, "{options}");
+        let made = self.browser.create(&options["options"]).await;
+        assert!(made["error"].is_null(), "{made}");
+        let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": made, "name": name });
+        let (status, body) = self.post("/auth/mfa/webauthn/register", body, Some(&who.token)).await;
+        assert_eq!(status, 200, "{body}");
+        body["credentialId"].as_str().unwrap().to_owned()
+    }
+
+    async fn sign_in(&mut self) -> (u64, Json) {
+        let (status, options) = self.post("/auth/passkey/login-options", json!({}), None).await;
+        assert_eq!(status, 200, "{options}");
+        let used = self.browser.get(&options["options"]).await;
+        assert!(used["error"].is_null(), "{used}");
+        self.post("/auth/passkey/login", json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used }), None).await
+    }
+}
+
+async fn auth_69(store: Store) {
+    let mut site = Site::open(store, |auth| auth).await;
+    site.browser.plug_in(true).await;
+    let ada = site.app.register("ada@example.test").await;
+    let id = site.register(&ada, "Laptop").await;
+    let listed = site.app.get(&ada.token, "/auth/mfa/webauthn/credentials").await.json();
+    let one = &listed["credentials"][0];
+    assert_eq!((&one["credentialId"], &one["name"], &one["lastUsedAt"]), (&json!(id), &json!("Laptop"), &Json::Null), "{listed}");
+    assert_eq!((&one["transports"], &one["userVerified"]), (&json!(["internal"]), &json!(true)));
+    site.app.advance(60).await;
+    let (status, body) = site.sign_in().await;
+    assert_eq!((status, &body["userId"]), (200, &json!(ada.id)), "{body}");
+    let token = body["token"].as_str().unwrap();
+    assert_eq!(site.app.get(token, "/__test/protected/step-up").await.status, 200);
+    assert_eq!(site.app.get(token, "/__test/protected/mfa").await.status, 200);
+    let listed = site.app.get(token, "/auth/mfa/webauthn/credentials").await.json();
+    assert_eq!(listed["credentials"][0]["lastUsedAt"], json!("2026-03-04T05:07:07.008Z"), "{listed}");
+    // The browser knows that it has one already.
+    let (_, options) = site.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&ada.token)).await;
+    let made = site.browser.create(&options["options"]).await;
+    assert!(made["error"].as_str().unwrap_or_default().starts_with("InvalidStateError"), "{made}");
+    // The answer to a page of another origin, though it is the same machine.
+    let other = site.origin.replace("localhost", "a.localhost");
+    site.browser.open(&format!("{other}/health/live")).await;
+    let (_, options) = site.post("/auth/passkey/login-options", json!({}), None).await;
+    let used = site.browser.get(&options["options"]).await;
+    if used["error"].is_null() {
+        let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used });
+        site.app.post("/auth/passkey/login", body).await.refused(401, "webauthn_failed");
+    }
+    site.close().await;
+}
+
+/// The part of AUTH-71 under `required`: the flag counts, whatever the browser was asked.
+async fn auth_71_required(store: Store) {
+    let mut site = Site::open(store, |auth| auth).await;
+    site.browser.plug_in(false).await;
+    let ada = site.app.register("ada@example.test").await;
+    let (_, mut options) = site.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&ada.token)).await;
+    // A page that asks for less than it was told to.
+    options["options"]["authenticatorSelection"]["userVerification"] = json!("discouraged");
+    options["options"]["authenticatorSelection"]["residentKey"] = json!("discouraged");
+    options["options"]["authenticatorSelection"]["requireResidentKey"] = json!(false);
+    let made = site.browser.create(&options["options"]).await;
+    assert!(made["error"].is_null(), "{made}");
+    let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": made });
+    let (status, body) = site.post("/auth/mfa/webauthn/register", body, Some(&ada.token)).await;
+    assert_eq!((status, &body["code"]), (401, &json!("webauthn_failed")));
+    site.close().await;
+}
+
+async fn auth_72(store: Store) {
+    let mut site = Site::open(store, |auth| auth).await;
+    site.browser.plug_in(true).await;
+    let ada = site.app.register("ada@example.test").await;
+    site.register(&ada, "Laptop").await;
+    let mut shapes = Vec::new();
+    for body in [json!({}), json!({ "identifier": "ada@example.test" }), json!({ "identifier": "nobody@example.test" })] {
+        let (status, mut body) = site.post("/auth/passkey/login-options", body, None).await;
+        assert_eq!((status, &body["options"]["allowCredentials"]), (200, &json!([])));
+        let random = [body["options"]["challenge"].take(), body["passkeyToken"].take()];
+        assert!(random.iter().all(|random| random.as_str().unwrap().len() == 43));
+        shapes.push(body);
+    }
+    assert!(shapes.iter().all(|shape| *shape == shapes[0]), "{shapes:?}");
+    let (_, options) = site.post("/auth/passkey/login-options", json!({}), None).await;
+    let used = site.browser.get(&options["options"]).await;
+    let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used });
+    assert_eq!(site.post("/auth/passkey/login", body.clone(), None).await.0, 200);
+    let (status, body) = site.post("/auth/passkey/login", body, None).await;
+    assert_eq!((status, &body["code"]), (401, &json!("invalid_challenge")));
+    site.close().await;
+}
+
+/// An authenticator that counts, and a copy of it.
+async fn a_copied_authenticator(store: Store) {
+    let mut site = Site::open(store, |auth| auth).await;
+    let authenticator = site.browser.plug_in(true).await;
+    let ada = site.app.register("ada@example.test").await;
+    site.register(&ada, "Laptop").await;
+    let copy = site.browser.credentials(&authenticator).await;
+    for _ in 0..2 {
+        assert_eq!(site.sign_in().await.0, 200);
+    }
+    site.browser.copy_back(&authenticator, &copy).await;
+    let (status, body) = site.sign_in().await;
+    assert_eq!((status, &body["code"]), (401, &json!("webauthn_failed")), "{body}");
+    let events = site.app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
+    assert!(events.contains("auth:passkey.counter_regression"), "{events}");
+    site.close().await;
+}
