@@ -6,6 +6,8 @@ use serde_json::Value as Json;
 
 use crate::device::entity::{Device, OF_HOLDER};
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
+use crate::mfa::Way;
+use crate::mfa::entity::{CODES_OF, FACTORS_OF, Factor, OF_WAY, RecoveryCode, UNUSED, USE};
 use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
 use crate::outbox::entity::Outbox;
 
@@ -55,6 +57,8 @@ pub(crate) struct User {
     /// Raised by every change of a factor.
     #[field(default = 0)]
     pub(crate) mfa_version: i64,
+    /// The second factors that are set up, by name.
+    pub(crate) mfa_methods: Vec<String>,
     pub(crate) created_at: Timestamp,
 }
 
@@ -90,6 +94,8 @@ pub(crate) struct Session {
     pub(crate) created_at: Timestamp,
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
+    /// What that was done with.
+    pub(crate) step_up_by: Option<Way>,
     pub(crate) last_active_at: Timestamp,
     /// Its hard end.
     pub(crate) expires_at: Option<Timestamp>,
@@ -213,6 +219,8 @@ pub(crate) static ENTITIES: Package = package!(
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
         entity(Outbox),
         entity(Device, [OF_HOLDER]),
-        entity(OneTime, [REDEEM, TRY, SEND, GIVEN])
+        entity(OneTime, [REDEEM, TRY, SEND, GIVEN]),
+        entity(Factor, [OF_WAY, FACTORS_OF]),
+        entity(RecoveryCode, [CODES_OF, UNUSED, USE])
     ]
 );

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use linchpin::http::{GuardArg, GuardCall, NamedCheck, RouteAuth};
 use linchpin::{Actor, ActorKind, Error, Result};
 
+use crate::config::StepUpSection;
 use crate::error::{DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
-use crate::session::Known;
+use crate::session::{Known, is_fresh};
 
 /// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a deletion back.
 pub(crate) const SESSION: &str = "userSession";
@@ -16,6 +17,9 @@ pub(crate) const ENROLLING: &str = "userEnrolling";
 
 /// An account with the role of `auth.admin.role`.
 pub(crate) const ADMIN: &str = "userAdmin";
+
+/// A recent sign-in: what R asks for on a route that takes no proof in its body.
+pub(crate) const RECENT: &str = "require_recent";
 
 /// What is known of an actor whose session this plugin has checked.
 pub(crate) fn known(actor: &Actor) -> Option<&Known> {
@@ -68,16 +72,19 @@ fn mfa(actor: &Actor) -> Result<()> {
 
 fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
     let seconds = match call.argument {
-        Some(GuardArg::Int(seconds)) => seconds,
-        _ => i64::try_from(default_seconds).unwrap_or(i64::MAX),
+        Some(GuardArg::Int(seconds)) => u64::try_from(seconds).unwrap_or(0),
+        _ => default_seconds,
     };
     let proved = session(call.actor)?.step_up_at;
-    let fresh = proved.is_some_and(|at| (call.now.millis() - at.millis()).div_euclid(1000) <= seconds);
-    if fresh { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    if proved.is_some_and(|at| is_fresh(at, call.now, seconds)) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+}
+
+fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
+    if is_fresh(session(call.actor)?.auth_at, call.now, seconds) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
 }
 
 /// The registry of the app.
-pub(crate) fn registry(step_up_seconds: u64, admin_role: Option<&str>) -> RouteAuth {
+pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
     named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
     named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| active(actor).map(drop)));
@@ -91,7 +98,9 @@ pub(crate) fn registry(step_up_seconds: u64, admin_role: Option<&str>) -> RouteA
     named.insert("bearer".to_owned(), NamedCheck::actor(bearer));
     named.insert("require_verified_email".to_owned(), NamedCheck::actor(verified_email));
     named.insert("require_mfa".to_owned(), NamedCheck::actor(mfa));
+    let (step_up_seconds, recent_seconds) = (ages.max_age_seconds, ages.account_max_age_seconds);
     named.insert("require_step_up".to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)));
+    named.insert(RECENT.to_owned(), NamedCheck::guard(move |call| recent(call, recent_seconds)));
     RouteAuth { user_auth: Arc::new(user_auth), require_role: Arc::new(require_role), named }
 }
 
@@ -112,6 +121,7 @@ mod tests {
             sid: "s".into(),
             auth_at: at(1000),
             step_up_at: None,
+            step_up_by: None,
             aal: 1,
             email_verified: false,
             restricted: false,
@@ -132,7 +142,7 @@ mod tests {
         let made_up = Actor::user("u");
         let restricted = user(|k| k.restricted = true);
         let enrolling = user(|k| k.mfa_setup_required = true);
-        let registry = registry(300, Some("editor"));
+        let registry = registry(&StepUpSection::default(), Some("editor"));
         let check = |name: &str, actor: &Actor| match registry.check(name) {
             Some(check) => code(check(actor)),
             None => "unknown",
@@ -149,7 +159,7 @@ mod tests {
             let actors = [&Actor::anonymous(), &user(|_| {}), &service, &made_up, &restricted, &enrolling];
             assert_eq!(actors.map(|actor| check(name, actor)), expected, "{name}");
         }
-        let admin = |role: Option<&str>| code((super::registry(300, role).check(ADMIN).unwrap())(&user(|_| {})));
+        let admin = |role: Option<&str>| code((super::registry(&StepUpSection::default(), role).check(ADMIN).unwrap())(&user(|_| {})));
         assert_eq!((admin(Some("admin")), admin(None)), ("forbidden", "forbidden"));
         assert_eq!(check("require_verified_email", &user(|_| {})), "email_not_verified");
         assert_eq!(check("require_verified_email", &user(|k| k.email_verified = true)), "ok");

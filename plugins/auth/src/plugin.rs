@@ -169,7 +169,7 @@ impl Plugin for Auth {
                 let courier = Arc::new(Courier(Arc::clone(core)));
                 *self.worker.lock() = Some(core.parts.outbox.work(courier));
             }
-            cx.registrar().set_route_auth(guards::registry(auth.step_up.max_age_seconds, auth.admin_role.as_deref()))
+            cx.registrar().set_route_auth(guards::registry(&auth.step_up, auth.admin_role.as_deref()))
         })
     }
 

@@ -164,6 +164,14 @@ impl AuthService {
         self.core.change_account(&client, id, patch, happened, async |_, _| Ok(())).await.map(Account::from)
     }
 
+    /// Takes all second factors of an account away, for an owner who has lost them.
+    ///
+    /// # Errors
+    /// `not_found`; `mfa_not_enabled` when it has none.
+    pub async fn reset_mfa(&self, id: &str) -> Result<Account> {
+        self.core.reset_mfa(&self.client(), None, id).await.map(Account::from)
+    }
+
     /// Ends all sessions of an account; how many.
     ///
     /// # Errors

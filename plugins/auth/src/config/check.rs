@@ -32,6 +32,7 @@ impl AuthConfig {
         let mut wrong = |key: &str, message: &str| problems.push(Problem::new(key, "invalid", message));
         super::flows::check(&mut self, environment, &mut wrong);
         super::passkeys::check(&mut self, environment, &mut wrong);
+        super::mfa::check(&self, environment, &mut wrong);
         let (security, auth) = (&self.security, &self.auth);
 
         let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();

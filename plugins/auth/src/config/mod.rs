@@ -2,6 +2,7 @@
 
 mod check;
 mod flows;
+mod mfa;
 mod passkeys;
 mod read;
 mod reader;
@@ -22,6 +23,7 @@ use crate::secret::SecretText;
 
 pub(crate) use check::Checked;
 pub use flows::{MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
+pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
@@ -129,6 +131,8 @@ pub struct AuthSection {
     pub templates: Templates,
     /// What mails call the app.
     pub app_name: String,
+    /// `mfa`
+    pub mfa: MfaSection,
     /// `stepUp`
     pub step_up: StepUpSection,
     /// `rateLimit`
@@ -171,6 +175,7 @@ impl Default for AuthSection {
             mailer: None,
             templates: Templates::default(),
             app_name: "this service".to_owned(),
+            mfa: MfaSection::default(),
             step_up: StepUpSection::default(),
             rate_limit: RateLimitSection::default(),
             admin_role: None,

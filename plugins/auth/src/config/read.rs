@@ -96,6 +96,7 @@ impl AuthConfig {
         w.number_into("auth.audit.retentionSeconds", &mut auth.audit_retention_seconds);
         super::flows::read(&mut w, &mut out);
         super::passkeys::read(&mut w, &mut out);
+        super::mfa::read(&mut w, &mut out);
         out.problems = w.finish();
         out
     }

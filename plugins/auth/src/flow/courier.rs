@@ -11,6 +11,7 @@ use crate::entities::User;
 use crate::mail::MailKind;
 use crate::onetime::{Purpose, Terms};
 use crate::outbox::{Asked, Perform, Task};
+use crate::sms::E164;
 
 /// Does the tasks of an app.
 pub(crate) struct Courier(pub(crate) Arc<Core>);
@@ -23,7 +24,12 @@ impl Perform for Courier {
                     let mailer = self.0.config.auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
                     mailer.send(self.0.config.auth.templates.render(to, kind, locale, vars)).await
                 }
-                Task::Sms { .. } => Err(Error::internal("there is no provider of text messages")),
+                Task::Sms { to, text } => {
+                    let provider = self.0.config.auth.mfa.sms.provider.as_ref();
+                    let provider = provider.ok_or_else(|| Error::internal("there is no provider of text messages any more"))?;
+                    let to = E164::parse(&to).ok_or_else(|| Error::internal("a phone number cannot be read"))?;
+                    provider.send(&to, &text).await
+                }
                 Task::Lookup { what, identifier } => self.look(what, &identifier).await,
             }
         })

@@ -53,6 +53,7 @@ impl Core {
             app_metadata: None,
             user_handle: self.random_text::<32>()?,
             mfa_version: None,
+            mfa_methods: None,
             created_at: client.now,
         };
         let cx = client.cx();

@@ -11,6 +11,7 @@ use crate::entities::{Session, SessionCreate, SessionPatch, User};
 use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, refuse};
 use crate::hooks::SignIn;
 use crate::mail::MailKind;
+use crate::mfa::{Begun, Pending, Way};
 use crate::secret::SecretText;
 use crate::session::sid;
 
@@ -25,6 +26,41 @@ pub(crate) struct Proved {
     pub(crate) aal: i64,
     /// The status of the answer: a sign-up answers 201.
     pub(crate) status: u16,
+}
+
+/// The methods that a sign-in begins with: what a challenge was begun with is named by them.
+const METHODS: [&str; 5] = ["password", "magicLink", "verifyAndLogin", "passkey", "oauth"];
+
+/// A session that is about to be.
+pub(super) struct Opening {
+    user: User,
+    method: &'static str,
+    amr: Vec<String>,
+    aal: i64,
+    /// The second factor.
+    second: Option<Way>,
+    status: u16,
+}
+
+impl Opening {
+    /// After the first factor alone, or one that is two.
+    fn primary(proved: Proved) -> Self {
+        let Proved { user, method, amr, aal, status } = proved;
+        Self { user, method, amr: amr.iter().map(|how| (*how).to_owned()).collect(), aal, second: None, status }
+    }
+
+    /// After the second factor.
+    pub(super) fn second(user: &User, pending: &Pending, way: Way) -> Self {
+        let begun = pending.begun.as_ref();
+        let method = METHODS.into_iter().find(|name| begun.is_some_and(|begun| begun.method == *name)).unwrap_or("mfa");
+        let mut amr: Vec<String> = begun.map(|begun| begun.amr.clone()).unwrap_or_default();
+        for how in [way.amr(), "mfa"] {
+            if !amr.iter().any(|known| known == how) {
+                amr.push(how.to_owned());
+            }
+        }
+        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), status: 200 }
+    }
 }
 
 impl Core {
@@ -43,7 +79,11 @@ impl Core {
         if Self::is_gone(user, client) {
             return Err(refuse(INVALID_CREDENTIALS));
         }
-        self.open_session(client, proved).await
+        let methods = self.methods(user);
+        if proved.aal < 2 && !methods.is_empty() {
+            return self.ask_second(client, user, Begun::by(proved.method, proved.amr), &methods).await;
+        }
+        self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
     }
 
     /// Whether nobody signs in to an account before its address is proved.
@@ -51,9 +91,15 @@ impl Core {
         self.config.auth.email_verification.required && user.email.is_some() && user.email_verified_at.is_none()
     }
 
-    async fn open_session(&self, client: &Client, proved: Proved) -> Result<Reply> {
+    /// Makes the session, together with what `spend` does: both happen or neither.
+    pub(super) async fn open_session(
+        &self,
+        client: &Client,
+        opening: Opening,
+        spend: impl AsyncFnOnce(&Cx) -> Result<()>,
+    ) -> Result<Reply> {
         let cx = client.cx();
-        let Proved { user, method, amr, aal, status } = proved;
+        let Opening { user, method, amr, aal, second, status } = opening;
         let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
         let sid = sid::make(&self.ring, &handle, &family_seed, 0);
         let new = SessionCreate {
@@ -67,11 +113,12 @@ impl Core {
             created_at: client.now,
             auth_at: client.now,
             step_up_at: (aal >= 2).then_some(client.now),
+            step_up_by: second,
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
             ip: client.ip.map(|ip| ip.to_string()),
             user_agent: client.user_agent.clone(),
-            amr: Some(amr.iter().map(|how| (*how).to_owned()).collect()),
+            amr: Some(amr.clone()),
             aal,
             custom_claims: None,
         };
@@ -82,6 +129,7 @@ impl Core {
         }
         let (session, device) = cx
             .transaction(async |cx| {
+                spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
                 let device = self.on_device(cx, client, &user, known.as_ref()).await?;
                 let details = json!({ "method": method, "amr": amr });

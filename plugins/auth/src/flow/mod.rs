@@ -2,15 +2,20 @@
 
 mod admin;
 mod attempt;
+mod challenge;
 mod courier;
 mod create;
 mod end;
+mod enrol;
+mod factors;
 mod login;
 mod parts;
 pub(crate) mod passkeys;
 mod password;
+mod proof;
 mod reissue;
 mod renew;
+mod send;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,12 +29,14 @@ use crate::routes::shapes::{Authenticated, Reissued};
 use crate::session::{csrf, refresh};
 
 pub(crate) use admin::not_oneself;
+pub(crate) use challenge::Answer;
 pub(crate) use courier::Courier;
 pub(crate) use create::NewAccount;
 pub(crate) use end::Reason;
 pub(crate) use login::Proved;
 pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
+pub(crate) use proof::Need;
 
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {
@@ -97,17 +104,18 @@ impl Core {
         }
     }
 
-    /// Answers a session that goes on under new tokens.
+    /// Answers a session that goes on under new tokens, because of a step-up or for another reason.
     ///
     /// # Errors
     /// When they cannot be made.
-    pub(crate) fn renewed(&self, client: &Client, session: &Session, sid: &str) -> Result<Reply> {
+    pub(crate) fn renewed(&self, client: &Client, session: &Session, sid: &str, step_up_at: Option<Timestamp>) -> Result<Reply> {
         let tokens = self.tokens(session, sid, client.now)?;
         let in_body = self.config.auth.session.transport.bodies();
         let reissued = Reissued {
             ok: true,
             token: if in_body { tokens.access.clone() } else { String::new() },
             refresh_token: tokens.refresh.clone().filter(|_| in_body),
+            step_up_at,
             expires_at: tokens.expires_at,
         };
         self.carry(Reply::sparse(200, &reissued)?, &tokens, sid, client.now)
@@ -125,7 +133,7 @@ impl Core {
             expires_at: Some(tokens.expires_at),
             device_token: None,
             deletion_scheduled_for: user.deletion_due_at,
-            mfa_setup_required: None,
+            mfa_setup_required: self.must_enrol(user).then_some(true),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::env::Env;
 use crate::keys::data::DataKeys;
 use crate::keys::derive::Ring;
 use crate::mail::MailKind;
+use crate::mfa::entity::{Factor, FactorAdapter, RecoveryCode, RecoveryCodeAdapter};
 use crate::onetime::{OneTime, OneTimes};
 use crate::outbox::entity::Outbox;
 use crate::outbox::{OutboxQueue, Task};
@@ -27,6 +28,10 @@ pub(crate) struct Parts {
     pub(crate) tokens: OneTimes,
     pub(crate) outbox: OutboxQueue,
     pub(crate) history: PasswordHistoryAdapter,
+    pub(crate) factors: FactorAdapter,
+    pub(crate) codes: RecoveryCodeAdapter,
+    /// For what is kept encrypted, or only compared.
+    pub(crate) keys: Arc<DataKeys>,
     mails: bool,
     app: String,
 }
@@ -38,8 +43,11 @@ impl Parts {
         let keys = Arc::new(DataKeys::new(ring.data_keys()).ok_or_else(|| Error::internal("there is no key for data at rest"))?);
         Ok(Self {
             tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),
-            outbox: OutboxQueue::new(adapters.get::<Outbox>()?, keys, env.clone()),
+            outbox: OutboxQueue::new(adapters.get::<Outbox>()?, Arc::clone(&keys), env.clone()),
             history: adapters.get::<PasswordHistory>()?,
+            factors: adapters.get::<Factor>()?,
+            codes: adapters.get::<RecoveryCode>()?,
+            keys,
             mails: config.auth.mailer.is_some(),
             app: config.auth.app_name.clone(),
         })
@@ -79,6 +87,14 @@ impl Parts {
         let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
         let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
         self.put(cx, email, kind, [("at", client.now.to_string()), ("ip", ip)].into_iter().chain(more), NOTICE).await
+    }
+
+    /// Leaves a mail with a code behind.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(crate) async fn code(&self, cx: &Cx, to: &str, kind: MailKind, code: &SecretText, lifetime: Duration) -> Result<()> {
+        self.put(cx, to, kind, [("code", code.expose().to_owned())], lifetime).await
     }
 
     async fn put(

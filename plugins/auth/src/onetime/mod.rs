@@ -3,8 +3,6 @@
 //! Who presents one is first judged in every other way (is the new password good, do hooks agree) and takes it last, together with
 //! what it is good for. So what is refused leaves it usable, and of a hundred who present it at once one has an effect.
 
-#![allow(dead_code)] // tries and sends are those of second factors (contract 4.5), not built yet
-
 pub(crate) mod entity;
 
 use std::sync::Arc;
@@ -63,6 +61,21 @@ impl OneTimes {
     /// # Errors
     /// When it cannot be kept.
     pub(crate) async fn issue<T: Serialize>(&self, cx: &Cx, purpose: Purpose, user: &str, payload: &T, terms: Terms) -> Result<SecretText> {
+        self.give(cx, purpose, user, payload, terms).await.map(|(token, _)| token)
+    }
+
+    /// The same, with what is kept of it.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(crate) async fn give<T: Serialize>(
+        &self,
+        cx: &Cx,
+        purpose: Purpose,
+        user: &str,
+        payload: &T,
+        terms: Terms,
+    ) -> Result<(SecretText, OneTime)> {
         let token = SecretText::new(URL_SAFE_NO_PAD.encode(self.env.random::<32>()?));
         let id = hash(token.expose());
         let sealed = Some(self.seal(&id, payload)?);
@@ -70,11 +83,11 @@ impl OneTimes {
         let expires_at = Some(later(created_at, terms.lifetime));
         let (user_id, tries_left, sends_left) = (user.to_owned(), terms.tries, terms.sends);
         let record = OneTimeCreate { id, purpose, user_id, sealed, tries_left, sends_left, created_at, expires_at };
-        self.records.create(cx, record).await?;
+        let kept = self.records.create(cx, record).await?;
         if terms.only_newest {
             self.keep_newest(cx, purpose, user).await?;
         }
-        Ok(token)
+        Ok((token, kept))
     }
 
     /// Ends all but the newest. Everybody who issues one does so after their own is there: whoever looks last sees all of them, and
@@ -86,6 +99,15 @@ impl OneTimes {
             self.remove(cx, &earlier).await?;
         }
         Ok(())
+    }
+
+    /// The newest token that a user has been given for a purpose, while it lasts.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Option<OneTime>> {
+        let given = self.given(cx, purpose, user).await?.into_iter().filter(|one| one.expires_at.is_some_and(|end| cx.now() < end));
+        Ok(given.max_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id))))
     }
 
     async fn given(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Vec<OneTime>> {

@@ -247,6 +247,7 @@ pub(super) fn caller(call: &PluginCall) -> Result<Known> {
 /// An account, as the holder of a session sees it, or somebody else.
 pub(super) fn view(core: &Core, user: &User, known: Option<&Known>) -> UserView {
     let primary = core.config.auth.primary_field;
+    let methods: Vec<String> = core.methods(user).iter().map(|way| way.name().to_owned()).collect();
     let identifier = |field: PrimaryField| (primary == field).then(|| user.identifier_display.clone());
     UserView {
         id: user.id.clone(),
@@ -261,8 +262,8 @@ pub(super) fn view(core: &Core, user: &User, known: Option<&Known>) -> UserView 
         last_name: user.last_name.clone(),
         user_metadata: user.user_metadata.clone(),
         has_password: user.password_hash.is_some(),
-        mfa_enabled: false,
-        mfa_methods: Vec::new(),
+        mfa_enabled: !methods.is_empty(),
+        mfa_methods: methods,
         providers: Vec::new(),
         suspended: user.suspended_at.is_some(),
         deletion_scheduled_for: user.deletion_due_at,

@@ -17,7 +17,7 @@ use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::entities::{audit, user};
-use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
+use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
 use crate::flow::{Reason, not_oneself};
 use crate::guards::ADMIN;
 use crate::identity::normalise;
@@ -26,6 +26,8 @@ const LIMIT: FieldDesc = FieldDesc::new("limit", "limit", "limit", Kind::Integer
 const CURSOR: FieldDesc = FieldDesc::new("cursor", "cursor", "cursor", Kind::String, true);
 const PROVED: &[GuardDesc] = &[GuardDesc::new("require_step_up")];
 const READS: &[Code] = &[Code::InvalidCursor, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED];
+const RESETS: &[Code] =
+    &[Code::NotFound, Code::Conflict, MFA_NOT_ENABLED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, CSRF_FAILED];
 const CHANGES: &[Code] = &[Code::NotFound, Code::Conflict, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, CSRF_FAILED];
 
 static ACTIVITY: Route<Nothing> = route(Route::get("activity", "activity"))
@@ -83,6 +85,12 @@ static REVOKE: Route<Nothing> = route(Route::delete("admin_revoke_session", "adm
     .guards(PROVED)
     .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
     .errors(CHANGES);
+static RESET_MFA: Route<Nothing> = route(Route::post("admin_reset_mfa", "admin/users/{id}/reset-mfa"))
+    .doc("Takes all second factors of an account away, for an owner who has lost them.")
+    .auth(ADMIN)
+    .guards(PROVED)
+    .answers(DONE)
+    .errors(RESETS);
 static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
     .doc("What has happened, the latest first.\n\n`from` is the first instant that counts, `to` the first that no longer does.")
     .auth(ADMIN)
@@ -110,6 +118,9 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions(core, call))));
         out.push(REVOKE_ALL.bind(mount, at(place, |core, call, _| revoke_all(core, call))));
         out.push(REVOKE.bind(mount, at(place, |core, call, _| revoke(core, call))));
+        if config.auth.mfa.enabled {
+            out.push(RESET_MFA.bind(mount, at(place, |core, call, _| reset_mfa(core, call))));
+        }
         out.push(AUDIT.bind(mount, at(place, |core, call, _| audits(core, call))));
     }
     out
@@ -213,6 +224,12 @@ async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         return Err(Error::not_found());
     }
     Reply::json(200, &Revoked { ok: true, revoked: 1 })
+}
+
+async fn reset_mfa(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let by = caller(&call)?;
+    core.reset_mfa(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
+    Reply::json(200, &Done { ok: true })
 }
 
 async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {

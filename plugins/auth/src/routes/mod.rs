@@ -4,8 +4,13 @@ mod account;
 mod admin;
 mod concealed;
 mod mailed;
+mod mfa;
+mod mfa_login;
+mod mfa_sent;
+pub(crate) mod mfa_shapes;
 mod passkeys;
 mod password;
+mod proof;
 mod refresh;
 mod sessions;
 pub(crate) mod shapes;
@@ -47,7 +52,10 @@ const ACTIVE: &[Code] = &[DELETION_SCHEDULED, CSRF_FAILED, Code::NotFound];
 const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
 const SIGN_UP_REFUSED: &[Code] =
     &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
-const SIGNED_IN: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")];
+const SIGNED_IN: &[AnswerDesc] = &[
+    AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
+    AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
+];
 const SIGN_IN_REFUSED: &[Code] =
     &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
 const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
@@ -257,6 +265,8 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(MAGIC_REQUEST.bind(mount, at(place, mailed::magic_request)));
         out.push(MAGIC_VERIFY.bind(mount, at(place, mailed::magic_verify)));
     }
+    out.extend(proof::routes(config, place));
+    out.extend(mfa::routes(config, place));
     out.extend(admin::routes(config, place));
     out.extend(passkeys::routes(config, place));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
@@ -280,6 +290,8 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
         "magic-link/verify",
         "passkey/login-options",
         "passkey/login",
+        "mfa/verify",
+        "mfa/resend",
     ]
     .iter()
     .map(|path| format!("{}/{path}", config.auth.mount))

@@ -11,13 +11,12 @@ use super::shapes::{EmailInput, Ok as Done, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
 use crate::entities::SessionPatch;
-use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_CREDENTIALS, INVALID_TOKEN, STEP_UP_REQUIRED, refuse};
-use crate::flow::Cause;
+use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, STEP_UP_REQUIRED, refuse};
+use crate::flow::{Cause, Need};
 use crate::identity::normalise;
-use crate::limit::{Bucket, Hit};
+use crate::limit::Bucket;
 use crate::onetime::Purpose;
 use crate::outbox::Asked;
-use crate::password::{Password, Verdict};
 use crate::secret::SecretText;
 
 pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput) -> Result<Reply> {
@@ -60,12 +59,12 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     let typed = SecretText::from(input.password);
     let cause = match &user.password_hash {
-        Some(stored) => {
+        Some(_) => {
             let current = input.current_password.map(SecretText::from).ok_or_else(|| refuse(CURRENT_PASSWORD_REQUIRED))?;
-            prove(&core, &user.id, stored.clone(), &current).await?;
+            core.prove_password(&client, &known, &user, &current).await?;
             Cause::Change
         }
-        None if is_recent(&core, known.auth_at, client.now) => Cause::Set,
+        None if core.suffices(&client, &known, &user, Need::Recent) => Cause::Set,
         None => return Err(refuse(STEP_UP_REQUIRED)),
     };
     let hash = core.judge_password(&client, &user, &typed, cause).await?;
@@ -73,7 +72,7 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     let stored = cx
         .transaction(async |cx| {
             core.store_password(cx, &client, &user, hash, cause, Some(&known.handle)).await?;
-            if reissues { core.reissue(cx, &client, &known.handle, SessionPatch::default()).await.map(Some) } else { Ok(None) }
+            if reissues { core.reissue(cx, &client, &known, &[], SessionPatch::default).await.map(Some) } else { Ok(None) }
         })
         .await;
     core.checks.forget(&user.id);
@@ -81,30 +80,6 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     core.password_changed(&client, &user.id, cause);
     match reissued {
         None => Reply::json(200, &Done { ok: true }),
-        Some((session, sid)) => core.renewed(&client, &session, &sid),
+        Some((session, sid)) => core.renewed(&client, &session, &sid, None),
     }
-}
-
-/// Tries the current password; wrong ones are counted with every other proof.
-async fn prove(core: &Core, user: &str, stored: String, current: &SecretText) -> Result<()> {
-    let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
-    let taken = core.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[user] }]).await?;
-    // A text that no password can be gets the same answer as any wrong one.
-    let Ok(password) = Password::tried(current, most) else { return Err(refuse(INVALID_CREDENTIALS)) };
-    match core.hasher.verify(password, Some(stored)).await {
-        Ok(Verdict::Right { .. }) => {
-            taken.succeeded().await;
-            Ok(())
-        }
-        Ok(Verdict::Wrong) => Err(refuse(INVALID_CREDENTIALS)),
-        Err(error) => {
-            taken.undo().await;
-            Err(error)
-        }
-    }
-}
-
-/// Whether somebody signed in lately enough to change how they do.
-pub(super) fn is_recent(core: &Core, auth_at: linchpin::Timestamp, now: linchpin::Timestamp) -> bool {
-    now.millis() - auth_at.millis() <= crate::core::millis(core.config.auth.step_up.account_max_age_seconds)
 }

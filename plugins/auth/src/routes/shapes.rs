@@ -193,6 +193,8 @@ pub(crate) struct Reissued {
     /// Empty where cookies alone carry it.
     pub(crate) token: String,
     pub(crate) refresh_token: Option<String>,
+    /// Since when it counts as proved, where that is why.
+    pub(crate) step_up_at: Option<Timestamp>,
     pub(crate) expires_at: Timestamp,
 }
 

@@ -19,6 +19,7 @@ use crate::config::AuthConfig;
 use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
 use crate::env::Env;
 use crate::keys::signing::{Signing, Verified};
+use crate::mfa::must_enrol;
 
 /// Tokens that are remembered.
 const REMEMBERED: usize = 100_000;
@@ -50,6 +51,8 @@ pub(crate) struct Checks {
     env: Env,
     fresh_for: i64,
     idle: i64,
+    /// Whether every account needs a second factor.
+    enrols: bool,
     touch: i64,
     remembered: Cache<Box<str>, Arc<Remembered>>,
     numbers: Box<[AtomicU64]>,
@@ -71,6 +74,7 @@ impl Checks {
             env,
             fresh_for: seconds(session.cache_seconds),
             idle,
+            enrols: config.auth.mfa.required,
             // A session that is used is not idle: its activity is written down often enough to know.
             touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
             remembered: Cache::new(REMEMBERED),
@@ -144,7 +148,7 @@ impl Checks {
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
         let found = Arc::new(Remembered {
-            actor: Arc::new(Self::actor(&token, session, &owner)),
+            actor: Arc::new(self.actor(&token, session, &owner)),
             token,
             user,
             number,
@@ -168,17 +172,18 @@ impl Checks {
         Ok((!gone).then_some((session, user)))
     }
 
-    fn actor(token: &Verified, session: Session, user: &User) -> Actor {
+    fn actor(&self, token: &Verified, session: Session, user: &User) -> Actor {
         let known = Known {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
             sid: token.sid.clone(),
             auth_at: session.auth_at,
             step_up_at: session.step_up_at,
+            step_up_by: session.step_up_by,
             aal: session.aal,
             email_verified: user.email_verified_at.is_some(),
             restricted: user.deletion_due_at.is_some(),
-            mfa_setup_required: false,
+            mfa_setup_required: must_enrol(self.enrols, user),
         };
         let claims = token.claims.iter().map(|(name, value): (&String, &Value)| (name.clone(), value.clone())).collect();
         Actor {

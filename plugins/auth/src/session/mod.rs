@@ -9,6 +9,8 @@ pub(crate) mod sid;
 
 use linchpin::Timestamp;
 
+use crate::mfa::Way;
+
 /// What guards and routes know of a caller whose session was checked; attached to the actor.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -17,13 +19,20 @@ pub(crate) struct Known {
     pub(crate) handle: String,
     /// The `sid`, which CSRF tokens are bound to.
     pub(crate) sid: String,
-    #[allow(dead_code)] // routes that ask for a recent sign-in are on their way
+    /// Since when they are signed in, or have stepped up.
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
+    /// What they stepped up with.
+    pub(crate) step_up_by: Option<Way>,
     pub(crate) aal: i64,
     pub(crate) email_verified: bool,
     /// Whether the account is to be deleted: then little may be done with it.
     pub(crate) restricted: bool,
     /// Whether a second factor is required and there is none yet.
     pub(crate) mfa_setup_required: bool,
+}
+
+/// Whether something happened so many seconds ago or less, in whole seconds.
+pub(crate) fn is_fresh(at: Timestamp, now: Timestamp, seconds: u64) -> bool {
+    (now.millis() - at.millis()).div_euclid(1000) <= i64::try_from(seconds).unwrap_or(i64::MAX)
 }

@@ -105,6 +105,7 @@ mod tests {
             created_at: at,
             auth_at: at,
             step_up_at: None,
+            step_up_by: None,
             last_active_at: at,
             expires_at: None,
             ip: None,

@@ -11,6 +11,7 @@ mod browser;
 mod chromium;
 mod concealed;
 mod devices;
+mod factor;
 mod mailed;
 mod passkey_browser;
 mod passkeys;
@@ -20,6 +21,7 @@ mod refresh;
 mod server;
 mod sessions;
 mod settings;
+mod step_up;
 mod testbed;
 mod tokens;
 

@@ -1,0 +1,221 @@
+//! Settings of second factors.
+
+use std::sync::Arc;
+
+use linchpin::Environment;
+
+use super::AuthConfig;
+use super::reader::Written;
+use crate::otp;
+use crate::sms::SmsProvider;
+use crate::totp::{TotpAlgorithm, TotpRules};
+
+/// `mfa`
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct MfaSection {
+    /// Whether accounts may have second factors. Without it nobody is asked for one.
+    pub enabled: bool,
+    /// Whether every account has to set one up before it can do anything else.
+    pub required: bool,
+    /// What authenticator apps call the app: its name unless it is set.
+    pub issuer: Option<String>,
+    /// How long a sign-in waits for its second factor.
+    pub challenge_seconds: u64,
+    /// Wrong answers that end such a sign-in.
+    pub max_attempts: u64,
+    /// How many recovery codes there are.
+    pub recovery_codes: u64,
+    /// How long a trusted device is not asked again; 0: no device is trusted.
+    pub trust_device_seconds: u64,
+    /// `mfa.totp`
+    pub totp: TotpSection,
+    /// `mfa.emailOtp`
+    pub email_otp: EmailOtpSection,
+    /// `mfa.sms`
+    pub sms: SmsSection,
+}
+
+impl std::fmt::Debug for MfaSection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("MfaSection");
+        out.field("enabled", &self.enabled).field("required", &self.required).field("totp", &self.totp);
+        out.field("email_otp", &self.email_otp).field("sms", &self.sms.enabled).finish_non_exhaustive()
+    }
+}
+
+impl Default for MfaSection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            required: false,
+            issuer: None,
+            challenge_seconds: 300,
+            max_attempts: 5,
+            recovery_codes: 10,
+            trust_device_seconds: 0,
+            totp: TotpSection::default(),
+            email_otp: EmailOtpSection::default(),
+            sms: SmsSection::default(),
+        }
+    }
+}
+
+/// `mfa.totp`: authenticator apps. Switched off, no more are set up; those that are go on working.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TotpSection {
+    /// Whether one can be set up.
+    pub enabled: bool,
+    /// The hash of the codes.
+    pub algorithm: TotpAlgorithm,
+    /// 6 to 8.
+    pub digits: u64,
+    /// Seconds that a code is shown for: 15 to 120.
+    pub period: u64,
+    /// Codes before and after the present one that are accepted: 0 or 1.
+    pub window: u64,
+}
+
+impl Default for TotpSection {
+    fn default() -> Self {
+        Self { enabled: true, algorithm: TotpAlgorithm::default(), digits: 6, period: 30, window: 1 }
+    }
+}
+
+impl TotpSection {
+    /// As codes are made; the numbers have been judged.
+    pub(crate) fn rules(&self) -> TotpRules {
+        TotpRules {
+            algorithm: self.algorithm,
+            digits: u8::try_from(self.digits).unwrap_or(6),
+            period: u32::try_from(self.period).unwrap_or(30),
+            window: u8::try_from(self.window).unwrap_or(1),
+        }
+    }
+}
+
+/// `mfa.emailOtp`: mailed codes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EmailOtpSection {
+    /// Whether they can be set up.
+    pub enabled: bool,
+    /// 6 to 10.
+    pub digits: u64,
+    /// How long a code works: at most 600.
+    pub seconds: u64,
+}
+
+impl Default for EmailOtpSection {
+    fn default() -> Self {
+        Self { enabled: false, digits: 6, seconds: 300 }
+    }
+}
+
+/// `mfa.sms`: codes sent to a phone.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SmsSection {
+    /// Whether they can be set up.
+    pub enabled: bool,
+    /// 6 to 10.
+    pub digits: u64,
+    /// How long a code works: at most 600.
+    pub seconds: u64,
+    /// The host that phones fill the code in on.
+    pub host: Option<String>,
+    /// Who sends them.
+    pub provider: Option<Arc<dyn SmsProvider>>,
+}
+
+impl Default for SmsSection {
+    fn default() -> Self {
+        Self { enabled: false, digits: 6, seconds: 300, host: None, provider: None }
+    }
+}
+
+impl std::fmt::Debug for SmsSection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SmsSection").field("enabled", &self.enabled).field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// Reads the keys of this part.
+pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
+    let mfa = &mut out.auth.mfa;
+    w.flag("auth.mfa.enabled", &mut mfa.enabled);
+    w.flag("auth.mfa.required", &mut mfa.required);
+    mfa.issuer = w.text("auth.mfa.issuer");
+    w.number_into("auth.mfa.challengeSeconds", &mut mfa.challenge_seconds);
+    w.number_into("auth.mfa.maxAttempts", &mut mfa.max_attempts);
+    w.number_into("auth.mfa.recoveryCodes", &mut mfa.recovery_codes);
+    w.number_into("auth.mfa.trustDeviceSeconds", &mut mfa.trust_device_seconds);
+    w.flag("auth.mfa.totp.enabled", &mut mfa.totp.enabled);
+    let algorithms = [TotpAlgorithm::Sha1, TotpAlgorithm::Sha256, TotpAlgorithm::Sha512].map(|one| (one.name(), one));
+    w.choice("auth.mfa.totp.algorithm", &algorithms, &mut mfa.totp.algorithm);
+    w.number_into("auth.mfa.totp.digits", &mut mfa.totp.digits);
+    w.number_into("auth.mfa.totp.period", &mut mfa.totp.period);
+    w.number_into("auth.mfa.totp.window", &mut mfa.totp.window);
+    w.flag("auth.mfa.emailOtp.enabled", &mut mfa.email_otp.enabled);
+    w.number_into("auth.mfa.emailOtp.digits", &mut mfa.email_otp.digits);
+    w.number_into("auth.mfa.emailOtp.seconds", &mut mfa.email_otp.seconds);
+    w.flag("auth.mfa.sms.enabled", &mut mfa.sms.enabled);
+    w.number_into("auth.mfa.sms.digits", &mut mfa.sms.digits);
+    w.number_into("auth.mfa.sms.seconds", &mut mfa.sms.seconds);
+    mfa.sms.host = w.text("auth.mfa.sms.host");
+}
+
+/// Judges them.
+pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+    let (mfa, step_up) = (&config.auth.mfa, &config.auth.step_up);
+    let mut between = |key: &str, number: u64, range: std::ops::RangeInclusive<u64>| {
+        if !range.contains(&number) {
+            wrong(key, &format!("must be between {} and {}", range.start(), range.end()));
+        }
+    };
+    between("auth.stepUp.maxAgeSeconds", step_up.max_age_seconds, 30..=86_400);
+    between("auth.stepUp.accountMaxAgeSeconds", step_up.account_max_age_seconds, 30..=86_400);
+    between("auth.mfa.challengeSeconds", mfa.challenge_seconds, 60..=900);
+    between("auth.mfa.maxAttempts", mfa.max_attempts, 1..=10);
+    between("auth.mfa.recoveryCodes", mfa.recovery_codes, 1..=50);
+    between("auth.mfa.trustDeviceSeconds", mfa.trust_device_seconds, 0..=15_552_000);
+    between("auth.mfa.totp.digits", mfa.totp.digits, 6..=8);
+    between("auth.mfa.totp.period", mfa.totp.period, 15..=120);
+    between("auth.mfa.totp.window", mfa.totp.window, 0..=1);
+    let digits = u64::from(*otp::DIGITS.start())..=u64::from(*otp::DIGITS.end());
+    for (key, digits_of, seconds) in [("emailOtp", mfa.email_otp.digits, mfa.email_otp.seconds), ("sms", mfa.sms.digits, mfa.sms.seconds)] {
+        between(&format!("auth.mfa.{key}.digits"), digits_of, digits.clone());
+        between(&format!("auth.mfa.{key}.seconds"), seconds, 30..=600);
+    }
+    if mfa.required && !mfa.enabled {
+        wrong("auth.mfa.required", "needs auth.mfa.enabled");
+    }
+    if !mfa.enabled {
+        return;
+    }
+    if mfa.required && !mfa.totp.enabled && !mfa.email_otp.enabled && !config.auth.passkeys.enabled {
+        wrong("auth.mfa.required", "needs a method that can be set up, and text messages alone are none");
+    }
+    if mfa.email_otp.enabled && config.auth.mailer.is_none() {
+        wrong("auth.mailer", "is required by auth.mfa.emailOtp");
+    }
+    if mfa.issuer.as_deref().is_some_and(|issuer| issuer.is_empty() || issuer.contains(':') || issuer.chars().any(char::is_control)) {
+        wrong("auth.mfa.issuer", "must be a name without colons");
+    }
+    if mfa.sms.enabled {
+        if mfa.sms.provider.is_none() {
+            wrong("auth.mfa.sms.provider", "is required by auth.mfa.sms");
+        }
+        if !mfa.sms.host.as_deref().is_some_and(is_host) {
+            wrong("auth.mfa.sms.host", "must be the host that codes are filled in on, such as app.example.com");
+        }
+        if environment == Environment::Production && mfa.sms.host.as_deref() == Some("localhost") {
+            wrong("auth.mfa.sms.host", "must not be this machine in production");
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 253 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+}

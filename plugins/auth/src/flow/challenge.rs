@@ -1,0 +1,232 @@
+//! The second factor of a sign-in: the challenge, codes for it, and the answer to it. There is no session before.
+
+use std::time::Duration;
+
+use linchpin::http::Reply;
+use linchpin::{Code, Error, Problem, Result};
+use serde_json::json;
+
+use super::login::Opening;
+use crate::core::{Client, Core, Happened};
+use crate::entities::User;
+use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE, rate_limited, refuse};
+use crate::limit::table::SENDS_PER_CHALLENGE;
+use crate::limit::{Bucket, Hit};
+use crate::mfa::{Begun, Challenge, Pending, Tried, Way, is_number};
+use crate::onetime::{OneTime, Purpose, Terms};
+use crate::routes::mfa_shapes::ChallengeView;
+use crate::secret::SecretText;
+
+/// What answers a challenge.
+pub(crate) struct Answer {
+    pub(crate) token: SecretText,
+    pub(crate) method: Option<Way>,
+    pub(crate) code: Option<SecretText>,
+    pub(crate) webauthn: Option<serde_json::Value>,
+}
+
+impl Answer {
+    /// The one factor that it tries. A bare number is the code that was sent, once one was, else that of an authenticator app.
+    fn tried(&self, methods: &[Way], pending: &Pending) -> Result<Tried> {
+        let missing = |path: &str| Error::invalid(Problem::new(path, "required", "is required for this method"));
+        let code = || self.code.clone().ok_or_else(|| missing("code"));
+        Ok(match (self.method, &self.webauthn) {
+            (Some(Way::Webauthn), response) => Tried::Webauthn(response.clone().ok_or_else(|| missing("webauthnResponse"))?),
+            (None, Some(response)) => Tried::Webauthn(response.clone()),
+            (Some(Way::Totp), _) => Tried::Totp(code()?),
+            (Some(Way::Recovery), _) => Tried::Recovery(code()?),
+            (Some(way @ (Way::EmailOtp | Way::Sms)), _) => Tried::Sent(Some(way), code()?),
+            // It is what the sign-in began with.
+            (Some(Way::Password), _) => return Err(refuse(METHOD_UNAVAILABLE)),
+            (None, None) => {
+                let code = code()?;
+                match is_number(&code) {
+                    false => Tried::Recovery(code),
+                    true if methods.contains(&Way::Totp) && pending.sent.is_none() => Tried::Totp(code),
+                    true => Tried::Sent(None, code),
+                }
+            }
+        })
+    }
+}
+
+impl Core {
+    /// Asks whoever has begun to sign in for a second factor. A code goes out by itself where there is nothing to choose.
+    ///
+    /// # Errors
+    /// When the challenge cannot be kept.
+    pub(crate) async fn ask_second(&self, client: &Client, user: &User, begun: Begun, methods: &[Way]) -> Result<Reply> {
+        let mfa = &self.config.auth.mfa;
+        let send = match methods {
+            [way] if way.is_sent() && self.sends_by_itself(client, user, *way).await? => Some(*way),
+            _ => None,
+        };
+        let terms = Terms {
+            lifetime: Duration::from_secs(mfa.challenge_seconds),
+            tries: i64::try_from(mfa.max_attempts).unwrap_or(1),
+            sends: SENDS_PER_CHALLENGE,
+            only_newest: false,
+        };
+        let cx = client.cx();
+        let made = cx.transaction(async |cx| {
+            let mut pending = Pending::login(user, begun);
+            let (token, one) = self.parts.tokens.give(cx, Purpose::Login, &user.id, &pending, terms).await?;
+            if let Some(way) = send {
+                pending.sent = Some(self.send_code(cx, client, user, way, &one.id).await?);
+                self.parts.tokens.replace(cx, &one, &pending).await?;
+            }
+            Ok((token, one.expires_at))
+        });
+        let (token, expires_at) = made.await?;
+        let view = ChallengeView {
+            token: String::new(),
+            mfa_required: true,
+            mfa_token: token.expose().to_owned(),
+            mfa_methods: methods.iter().map(|way| way.name().to_owned()).collect(),
+            recovery_available: self.recovery_codes_left(&cx, user).await? > 0,
+            webauthn_options: None,
+            user_id: user.id.clone(),
+            expires_at: expires_at.unwrap_or(client.now),
+        };
+        Reply::sparse(200, &view)
+    }
+
+    /// Whether a code may go out with a challenge. When there were too many, it does not: the challenge can be answered by a recovery
+    /// code, and who asks for another one is told how long to wait.
+    async fn sends_by_itself(&self, client: &Client, user: &User, way: Way) -> Result<bool> {
+        let auth = &self.config.auth;
+        let can = if way == Way::Sms { auth.mfa.sms.provider.is_some() } else { auth.mailer.is_some() && user.email.is_some() };
+        if !can {
+            return Ok(false);
+        }
+        match self.count_send(client, user, way).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Code::RateLimited => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts a code that is about to be sent for a sign-in.
+    async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<()> {
+        let taken = self.limiter.take(&[Hit { bucket: Bucket::MfaResend, of: &[&user.id] }]).await?;
+        if way == Way::Sms
+            && let Err(refusal) = self.count_message(client, &user.id).await
+        {
+            taken.undo().await;
+            return Err(refusal);
+        }
+        taken.succeeded().await;
+        Ok(())
+    }
+
+    /// The challenge of a sign-in, with whose it is, while it counts.
+    ///
+    /// # Errors
+    /// 401 `invalid_challenge`; 403 `account_suspended`.
+    async fn waiting(&self, client: &Client, token: &SecretText) -> Result<(Challenge, User)> {
+        let invalid = || refuse(INVALID_CHALLENGE);
+        let cx = client.cx();
+        let one = self.parts.tokens.find(&cx, Purpose::Login, token.expose()).await?.ok_or_else(invalid)?;
+        let pending: Pending = self.parts.tokens.payload(&one)?;
+        let user = self.users.get(&cx, one.user_id.as_str()).await?.filter(|user| !Self::is_gone(user, client)).ok_or_else(invalid)?;
+        if user.suspended_at.is_some() {
+            return Err(refuse(ACCOUNT_SUSPENDED));
+        }
+        if pending.is_current(&user) { Ok((Challenge { one, pending }, user)) } else { Err(invalid()) }
+    }
+
+    /// Sends a code for a challenge, in place of the one before.
+    ///
+    /// # Errors
+    /// 400 `method_unavailable`; 401 `invalid_challenge`; 429.
+    pub(crate) async fn resend(&self, client: &Client, token: &SecretText, method: Option<Way>) -> Result<()> {
+        let (mut challenge, user) = self.waiting(client, token).await?;
+        let sent: Vec<Way> = self.methods(&user).into_iter().filter(|way| way.is_sent()).collect();
+        let before = challenge.pending.sent.as_ref().map(|sent| sent.way);
+        let way = method.or(before).or(sent.first().copied()).filter(|way| sent.contains(way)).ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
+        self.count_send(client, &user, way).await?;
+        let cx = client.cx();
+        if self.parts.tokens.count_send(&cx, &challenge.one).await?.is_none() {
+            let end = challenge.one.expires_at.unwrap_or(client.now).millis() - client.now.millis();
+            return Err(rate_limited(u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1)));
+        }
+        cx.transaction(async |cx| {
+            challenge.pending.sent = Some(self.send_code(cx, client, &user, way, &challenge.one.id).await?);
+            match self.parts.tokens.replace(cx, &challenge.one, &challenge.pending).await {
+                Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CHALLENGE)),
+                done => done.map(drop),
+            }
+        })
+        .await
+    }
+
+    /// Completes a sign-in by its second factor.
+    ///
+    /// # Errors
+    /// 401 `invalid_code` with the tries that are left, `invalid_challenge`; 403 `account_suspended`; 429.
+    pub(crate) async fn answer_second(&self, client: &Client, answer: Answer) -> Result<Reply> {
+        let address = client.counted();
+        let of_address = self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyIp, of: &[&address] }]).await?;
+        let (challenge, user) = self.waiting(client, &answer.token).await?;
+        let cx = client.cx();
+        let tried = match answer.tried(&self.methods(&user), &challenge.pending) {
+            Ok(tried) => tried,
+            Err(error) => {
+                of_address.undo().await;
+                return Err(error);
+            }
+        };
+        let way = tried.way(challenge.pending.sent.as_ref().map(|sent| sent.way));
+        if !self.counts(&user, way) {
+            of_address.undo().await;
+            return Err(refuse(METHOD_UNAVAILABLE));
+        }
+        let taken = match self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyUser, of: &[&user.id] }]).await {
+            Ok(of_user) => of_address.and(of_user),
+            Err(refusal) => {
+                of_address.undo().await;
+                return Err(refusal);
+            }
+        };
+        let judged = async {
+            let counted = self.parts.tokens.attempt(&cx, &challenge.one).await?.ok_or_else(|| refuse(INVALID_CHALLENGE))?;
+            self.judge(client, &user, &tried, Some(&challenge)).await.map(|right| (right, counted))
+        };
+        let right = match judged.await {
+            Ok((Some(right), _)) => right,
+            Ok((None, counted)) => return Err(self.wrong_second(client, &user, way, &counted).await?),
+            Err(error) => {
+                if error.code().status() >= 500 {
+                    taken.undo().await;
+                }
+                return Err(error);
+            }
+        };
+        taken.succeeded().await;
+        let opening = Opening::second(&user, &challenge.pending, way);
+        let opened = self.open_session(client, opening, async |cx| {
+            if !self.parts.tokens.take(cx, &challenge.one).await? {
+                return Err(refuse(INVALID_CHALLENGE));
+            }
+            right.spend(self, cx, client, &user).await
+        });
+        opened.await
+    }
+
+    /// Writes down a wrong second factor. After the last try the challenge is dead.
+    async fn wrong_second(&self, client: &Client, user: &User, way: Way, counted: &OneTime) -> Result<Error> {
+        let failed = Happened {
+            outcome: INVALID_CODE.as_str(),
+            ..Happened::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
+        };
+        let cx = client.cx();
+        let done = cx.transaction(async |cx| {
+            self.audit(cx, client, failed).await?;
+            if counted.tries_left == 0 { self.parts.tokens.remove(cx, counted).await } else { Ok(()) }
+        });
+        done.await?;
+        let left = counted.tries_left;
+        let left = Problem::new("code", "tries_left", format!("{left} {} left", if left == 1 { "try" } else { "tries" }));
+        Ok(refuse(INVALID_CODE).with_details(vec![left]))
+    }
+}

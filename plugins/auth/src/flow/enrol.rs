@@ -1,0 +1,163 @@
+//! Setting second factors up and taking them away: the one place that changes what an account has, and all that goes with it.
+
+use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
+use serde_json::json;
+
+use super::factors::factor_place;
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::error::{EMAIL_NOT_VERIFIED, MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
+use crate::mail::MailKind;
+use crate::mfa::entity::{FactorCreate, FactorPatch, RecoveryCodeCreate};
+use crate::mfa::{Way, enrolled};
+use crate::onetime::Purpose;
+use crate::recovery::RecoveryCode;
+use crate::secret::SecretText;
+
+/// What was waiting for a factor that is another one now.
+const WAITING: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
+
+impl Core {
+    /// Whether an account may set a factor up: where addresses are proved, its own has to be.
+    ///
+    /// # Errors
+    /// 403 `email_not_verified`.
+    pub(crate) fn may_enrol(&self, user: &User) -> Result<()> {
+        let unproved = user.email_verified_at.is_none() && self.config.auth.email_verification.enabled;
+        if unproved { Err(refuse(EMAIL_NOT_VERIFIED)) } else { Ok(()) }
+    }
+
+    /// Notes that an account has a factor, as part of the caller's transaction; what it was found by must have been `user`. The answer
+    /// is its recovery codes, when it is the first one.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(crate) async fn enrol(&self, cx: &Cx, client: &Client, user: &User, way: Way) -> Result<Option<Vec<SecretText>>> {
+        let before = enrolled(user);
+        let mut methods = before.clone();
+        if !methods.contains(&way) {
+            methods.push(way);
+        }
+        self.set_methods(cx, user, &methods).await?;
+        self.audit(cx, client, Happened::to("auth:mfa.enabled", &user.id).details(json!({ "method": way.name() }))).await?;
+        self.parts.notice_of(cx, client, user, MailKind::MfaEnabled, &[("method", way.name())]).await?;
+        if before.is_empty() { self.replace_recovery_codes(cx, user).await.map(Some) } else { Ok(None) }
+    }
+
+    /// Takes factors away, as part of the caller's transaction. With the last one go the recovery codes. `by` is who does it to
+    /// somebody else.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(crate) async fn unenrol(&self, cx: &Cx, client: &Client, user: &User, ways: &[Way], by: Option<&str>) -> Result<()> {
+        let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user).into_iter().partition(|way| ways.contains(way));
+        self.set_methods(cx, user, &left).await?;
+        for way in &gone {
+            if let Some(factor) = self.parts.factors.of_way(cx, user.id.clone(), *way).await? {
+                self.parts.factors.delete(cx, factor.id, None).await?;
+            }
+            let details = json!({ "method": way.name(), "by": by });
+            self.audit(cx, client, Happened::to("auth:mfa.disabled", &user.id).details(details)).await?;
+            self.parts.notice_of(cx, client, user, MailKind::MfaDisabled, &[("method", way.name())]).await?;
+        }
+        if left.is_empty() { self.drop_recovery_codes(cx, user).await } else { Ok(()) }
+    }
+
+    /// Whether an account may do without these factors.
+    ///
+    /// # Errors
+    /// 409 `mfa_not_enabled` when it has none of them; 403 `mfa_required` when it must keep one.
+    pub(crate) fn may_unenrol(&self, user: &User, ways: &[Way]) -> Result<()> {
+        let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user).into_iter().partition(|way| ways.contains(way));
+        if gone.is_empty() {
+            return Err(refuse(MFA_NOT_ENABLED));
+        }
+        // A phone alone is not enough where everybody has to have one.
+        let needed = self.config.auth.mfa.required && left.iter().all(|way| *way == Way::Sms);
+        if needed { Err(refuse(MFA_REQUIRED)) } else { Ok(()) }
+    }
+
+    /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version.
+    async fn set_methods(&self, cx: &Cx, user: &User, methods: &[Way]) -> Result<()> {
+        let names = Way::METHODS.iter().filter(|way| methods.contains(way)).map(|way| way.name().to_owned()).collect();
+        let patch = UserPatch { mfa_methods: Some(names), mfa_version: Some(user.mfa_version + 1), ..UserPatch::default() };
+        self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+        self.parts.tokens.void(cx, &user.id, WAITING).await
+    }
+
+    /// Keeps what belongs to a factor, in place of what did before.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(crate) async fn keep_factor(&self, cx: &Cx, user: &User, way: Way, value: &[u8], step: Option<i64>, now: Timestamp) -> Result<()> {
+        let factors = &self.parts.factors;
+        let seal = |id: &str| self.parts.keys.seal(&*self.env.rng, factor_place(id), value);
+        match factors.of_way(cx, user.id.clone(), way).await? {
+            Some(factor) => {
+                let patch = FactorPatch { sealed: Some(seal(&factor.id)?), last_step: Some(step), ..FactorPatch::default() };
+                factors.update(cx, factor.id, patch, Some(factor.version)).await.map_err(overtaken).map(drop)
+            }
+            None => {
+                let id = self.random_text::<16>()?;
+                let sealed = seal(&id)?;
+                let new = FactorCreate { id, user_id: user.id.clone(), way, sealed, last_step: step, created_at: now };
+                factors.create(cx, new).await.map(drop)
+            }
+        }
+    }
+
+    /// Makes new recovery codes; the earlier ones no longer work. The caller has written the account in the same transaction, so that
+    /// two who do this at once do not both succeed.
+    ///
+    /// # Errors
+    /// When they cannot be kept.
+    pub(crate) async fn replace_recovery_codes(&self, cx: &Cx, user: &User) -> Result<Vec<SecretText>> {
+        self.drop_recovery_codes(cx, user).await?;
+        let mut shown = Vec::new();
+        for _ in 0..self.config.auth.mfa.recovery_codes {
+            let code = RecoveryCode::generate(&*self.env.rng)?;
+            let new = RecoveryCodeCreate { user_id: user.id.clone(), mac: code.stored(&self.parts.keys, &user.id) };
+            self.parts.codes.create(cx, new).await?;
+            shown.push(code.shown());
+        }
+        Ok(shown)
+    }
+
+    async fn drop_recovery_codes(&self, cx: &Cx, user: &User) -> Result<()> {
+        for code in self.parts.codes.codes_of(cx, user.id.clone(), PageArgs::default()).await?.items {
+            match self.parts.codes.delete(cx, code.id, None).await {
+                // Just used.
+                Err(error) if error.code() == Code::NotFound => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// New recovery codes in place of the earlier ones, as their owner asks for.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(crate) async fn renew_recovery_codes(&self, cx: &Cx, client: &Client, user: &User) -> Result<Vec<SecretText>> {
+        self.set_methods(cx, user, &enrolled(user)).await?;
+        self.audit(cx, client, Happened::to("auth:mfa.recovery_regenerated", &user.id)).await?;
+        self.parts.notice(cx, client, user, MailKind::RecoveryCodesRegenerated).await?;
+        self.replace_recovery_codes(cx, user).await
+    }
+
+    /// Takes every second factor of somebody away who has lost them.
+    ///
+    /// # Errors
+    /// `not_found`; 409 `mfa_not_enabled`.
+    pub(crate) async fn reset_mfa(&self, client: &Client, by: Option<&str>, id: &str) -> Result<User> {
+        let cx = client.cx();
+        let user = self.users.get(&cx, id).await?.ok_or_else(linchpin::Error::not_found)?;
+        if enrolled(&user).is_empty() {
+            return Err(refuse(MFA_NOT_ENABLED));
+        }
+        let done = cx.transaction(async |cx| self.unenrol(cx, client, &user, &Way::METHODS, by).await).await;
+        self.checks.forget(id);
+        done?;
+        self.users.get(&cx, id).await?.ok_or_else(linchpin::Error::not_found)
+    }
+}

@@ -1,0 +1,174 @@
+//! Proof of who is signed in, and how recent it is: the rules R and P. Every route that asks for either asks here.
+//!
+//! - R: signed in lately, or a proof in the body.
+//! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor second factor, a sign-in a moment ago.
+
+use linchpin::{Code, Cx, Result};
+use serde_json::json;
+
+use super::factors::Right;
+use crate::core::{Client, Core, Happened};
+use crate::entities::User;
+use crate::error::{FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, STEP_UP_REQUIRED, refuse};
+use crate::limit::{Bucket, Hit};
+use crate::mfa::{Challenge, Pending, Tried, Typed, Way};
+use crate::onetime::{OneTime, Purpose};
+use crate::secret::SecretText;
+use crate::session::{Known, is_fresh};
+
+/// What a route asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// R.
+    Recent,
+    /// P.
+    Proof,
+    /// P, but what is proved by mail does not count: for changing the address that it goes to.
+    ProofButMail,
+}
+
+/// Proof that suffices. It is spent in the transaction of what it was asked for.
+#[must_use]
+pub(crate) struct Proof {
+    right: Option<Right>,
+    challenge: Option<OneTime>,
+}
+
+impl Proof {
+    /// Uses up what it was given with, if anything.
+    ///
+    /// # Errors
+    /// `invalid_challenge`, `invalid_code` when somebody else has used it meanwhile.
+    pub(crate) async fn spend(&self, core: &Core, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+        if let Some(challenge) = &self.challenge
+            && !core.parts.tokens.take(cx, challenge).await?
+        {
+            return Err(refuse(INVALID_CHALLENGE));
+        }
+        match &self.right {
+            Some(right) => right.spend(core, cx, client, user).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// Asks who is signed in for what a route needs. What a body says is judged even where nothing more is needed: a wrong proof is
+    /// refused whoever sends it. It counts for this request alone.
+    ///
+    /// # Errors
+    /// 403 `step_up_required`, `factor_not_allowed`; 401 for a wrong proof; 429.
+    pub(crate) async fn prove(&self, client: &Client, known: &Known, user: &User, typed: &Typed, need: Need) -> Result<Proof> {
+        match typed.tried()? {
+            Some(tried) => self.prove_with(client, known, user, typed, &tried, need).await,
+            None if self.suffices(client, known, user, need) => Ok(Proof { right: None, challenge: None }),
+            None => Err(refuse(STEP_UP_REQUIRED)),
+        }
+    }
+
+    /// Whether somebody needs to prove nothing, because they just have.
+    pub(crate) fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
+        let ages = &self.config.auth.step_up;
+        match need {
+            Need::Recent => is_fresh(known.auth_at, client.now, ages.account_max_age_seconds),
+            Need::Proof | Need::ProofButMail => {
+                let by_mail = known.step_up_by == Some(Way::EmailOtp);
+                let counts = need == Need::Proof || !by_mail;
+                let stepped_up = known.step_up_at.is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
+                // Whoever can prove nothing signs in again.
+                let nothing = !self.takes_password(user) && self.methods(user).is_empty();
+                stepped_up || (nothing && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
+            }
+        }
+    }
+
+    /// Tries the factor that a body holds; wrong ones are counted with every other proof of the user.
+    ///
+    /// # Errors
+    /// 403 `factor_not_allowed`; 401 `invalid_code`, `invalid_credentials`, `invalid_challenge`; 429.
+    pub(crate) async fn prove_with(
+        &self,
+        client: &Client,
+        known: &Known,
+        user: &User,
+        typed: &Typed,
+        tried: &Tried,
+        need: Need,
+    ) -> Result<Proof> {
+        let challenge = match (&typed.token, tried) {
+            (Some(token), Tried::Sent(..) | Tried::Webauthn(_)) => {
+                self.reauth(&client.cx(), token.expose(), known, user).await?.ok_or_else(|| refuse(INVALID_CHALLENGE)).map(Some)?
+            }
+            _ => None,
+        };
+        let way = tried.way(challenge.as_ref().and_then(|one| one.pending.sent.as_ref()).map(|sent| sent.way));
+        if !self.counts(user, way) || (need == Need::ProofButMail && way == Way::EmailOtp) {
+            return Err(refuse(FACTOR_NOT_ALLOWED));
+        }
+        let taken = self.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[&user.id] }]).await?;
+        let judged = async {
+            if let Some(challenge) = &challenge
+                && self.parts.tokens.attempt(&client.cx(), &challenge.one).await?.is_none()
+            {
+                return Err(refuse(INVALID_CHALLENGE));
+            }
+            self.judge(client, user, tried, challenge.as_ref()).await
+        };
+        match judged.await {
+            Ok(Some(right)) => {
+                taken.succeeded().await;
+                Ok(Proof { right: Some(right), challenge: challenge.map(|challenge| challenge.one) })
+            }
+            Ok(None) => {
+                let outcome = if way == Way::Password { INVALID_CREDENTIALS } else { INVALID_CODE };
+                self.proof_failed(client, known, way, outcome).await?;
+                Err(refuse(outcome))
+            }
+            Err(error) => {
+                // What could not be tried is no failure.
+                if error.code().status() >= 500 {
+                    taken.undo().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries the current password of who is to change it; a wrong one is counted with every other proof.
+    ///
+    /// # Errors
+    /// 401 `invalid_credentials`; 429.
+    pub(crate) async fn prove_password(&self, client: &Client, known: &Known, user: &User, typed: &SecretText) -> Result<()> {
+        let taken = self.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[&user.id] }]).await?;
+        match self.is_password(user, typed).await {
+            Ok(true) => {
+                taken.succeeded().await;
+                Ok(())
+            }
+            Ok(false) => {
+                self.proof_failed(client, known, Way::Password, INVALID_CREDENTIALS).await?;
+                Err(refuse(INVALID_CREDENTIALS))
+            }
+            Err(error) => {
+                taken.undo().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn proof_failed(&self, client: &Client, known: &Known, way: Way, outcome: Code) -> Result<()> {
+        let failed = Happened {
+            outcome: outcome.as_str(),
+            ..Happened::to("auth:step_up.failed", &known.user_id).session(&known.handle).details(json!({ "method": way.name() }))
+        };
+        self.audit(&client.cx(), client, failed).await
+    }
+
+    /// What `/reauth/challenge` gave out for this session; `None` for anything else.
+    async fn reauth(&self, cx: &Cx, token: &str, known: &Known, user: &User) -> Result<Option<Challenge>> {
+        let Some(one) = self.parts.tokens.find(cx, Purpose::Reauth, token).await? else { return Ok(None) };
+        let pending: Pending = self.parts.tokens.payload(&one)?;
+        let own = one.user_id == user.id && pending.session.as_deref() == Some(known.handle.as_str()) && pending.is_current(user);
+        Ok(own.then_some(Challenge { one, pending }))
+    }
+}

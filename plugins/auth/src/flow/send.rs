@@ -1,0 +1,78 @@
+//! Codes that are sent: by mail or to a phone.
+
+use std::time::Duration;
+
+use linchpin::{Cx, Error, Result};
+
+use crate::core::{Client, Core, later, millis};
+use crate::entities::User;
+use crate::error::{EMAIL_MISSING, METHOD_UNAVAILABLE, refuse};
+use crate::limit::{Bucket, Hit};
+use crate::mail::MailKind;
+use crate::mfa::{Sent, Way};
+use crate::outbox::Task;
+use crate::sms::{self, E164};
+use crate::{otp, secret::SecretText};
+
+impl Core {
+    /// Makes a code for a challenge and leaves it to be sent, as part of the caller's transaction. What comes back is kept with the
+    /// challenge, where it takes the place of the code before.
+    ///
+    /// # Errors
+    /// `method_unavailable` when there is no way to send it.
+    pub(crate) async fn send_code(&self, cx: &Cx, client: &Client, user: &User, way: Way, challenge: &str) -> Result<Sent> {
+        match way {
+            Way::Sms => {
+                let factor = self.parts.factors.of_way(cx, user.id.clone(), Way::Sms).await?;
+                let factor = factor.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
+                let number = self.open_factor(&factor)?;
+                let number = std::str::from_utf8(number.expose()).ok().and_then(E164::parse);
+                self.send_to_phone(cx, client, &number.ok_or_else(|| Error::internal("a phone number cannot be read"))?, challenge).await
+            }
+            _ => self.send_by_mail(cx, client, user, challenge).await,
+        }
+    }
+
+    /// By mail, to the account's address.
+    ///
+    /// # Errors
+    /// `email_missing`.
+    pub(crate) async fn send_by_mail(&self, cx: &Cx, client: &Client, user: &User, challenge: &str) -> Result<Sent> {
+        let rules = &self.config.auth.mfa.email_otp;
+        let email = user.email.as_deref().ok_or_else(|| refuse(EMAIL_MISSING))?;
+        let (code, sent) = self.code(client, Way::EmailOtp, challenge, rules.digits, rules.seconds)?;
+        self.parts.code(cx, email, MailKind::EmailOtp, &code, Duration::from_secs(rules.seconds)).await?;
+        Ok(sent)
+    }
+
+    /// To a phone.
+    ///
+    /// # Errors
+    /// `method_unavailable` when nobody sends text messages.
+    pub(crate) async fn send_to_phone(&self, cx: &Cx, client: &Client, number: &E164, challenge: &str) -> Result<Sent> {
+        let rules = &self.config.auth.mfa.sms;
+        let (Some(host), Some(_)) = (&rules.host, &rules.provider) else { return Err(refuse(METHOD_UNAVAILABLE)) };
+        let (code, sent) = self.code(client, Way::Sms, challenge, rules.digits, rules.seconds)?;
+        let text = sms::text(&self.config.auth.app_name, host, &code);
+        let task = Task::Sms { to: number.as_str().to_owned(), text: text.expose().to_owned() };
+        self.parts.outbox.put(cx, &task, Some(Duration::from_secs(rules.seconds))).await?;
+        Ok(sent)
+    }
+
+    fn code(&self, client: &Client, way: Way, challenge: &str, digits: u64, seconds: u64) -> Result<(SecretText, Sent)> {
+        let code = otp::generate(&*self.env.rng, u8::try_from(digits).unwrap_or(6))?;
+        let mac = otp::stored(&self.parts.keys, challenge, code.expose());
+        Ok((code, Sent { way, mac, until: later(client.now, millis(seconds)).millis() }))
+    }
+
+    /// Counts a text message that is about to be sent.
+    ///
+    /// # Errors
+    /// 429.
+    pub(crate) async fn count_message(&self, client: &Client, user: &str) -> Result<()> {
+        let address = client.counted();
+        let hits = [Hit { bucket: Bucket::SmsSend, of: &[user] }, Hit { bucket: Bucket::SmsSendIp, of: &[&address] }];
+        self.limiter.take(&hits).await?.succeeded().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! The second factors of who is signed in: setting them up, taking them away, recovery codes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::account::caller;
+use super::mfa_shapes::{CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input};
+use super::shapes::Ok as Done;
+use super::{DONE, Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::{Client, Core};
+use crate::entities::User;
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
+    MFA_NOT_ENABLED, MFA_REQUIRED, MFA_SETUP_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
+};
+use crate::flow::Need;
+use crate::guards::{ENROLLING, RECENT};
+use crate::limit::table::TRIES_PER_SETUP;
+use crate::limit::{Bucket, Hit};
+use crate::mfa::{Way, enrolled};
+use crate::onetime::{OneTime, Purpose, Terms};
+use crate::secret::{SecretBytes, SecretText};
+use crate::session::Known;
+use crate::totp;
+
+proof_input! {
+    /// A proof and nothing else.
+    ProofInput {}
+}
+
+/// How long an authenticator app can be set up once it has been begun.
+const PENDING: Duration = Duration::from_mins(10);
+
+pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
+pub(super) const ENROLLED: &[AnswerDesc] = &[AnswerDesc::of::<Enrolled>(200, "It is set up.")];
+pub(super) const BEGIN: &[Code] =
+    &[STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict, Code::RateLimited];
+pub(super) const REMOVAL: &[Code] = &[
+    INVALID_CODE,
+    INVALID_CREDENTIALS,
+    INVALID_CHALLENGE,
+    STEP_UP_REQUIRED,
+    FACTOR_NOT_ALLOWED,
+    MFA_REQUIRED,
+    MFA_NOT_ENABLED,
+    MFA_SETUP_REQUIRED,
+    DELETION_SCHEDULED,
+    CSRF_FAILED,
+    Code::Conflict,
+    Code::RateLimited,
+];
+
+static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
+    .doc("Begins to set up an authenticator app.\n\nOne that is set up already goes on working until the new one is.")
+    .auth(ENROLLING)
+    .guards(LATELY)
+    .answers(&[AnswerDesc::of::<TotpSetup>(200, "The secret.")])
+    .errors(BEGIN);
+static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "mfa/verify-setup"))
+    .doc("Sets up the authenticator app, with a code of it.")
+    .auth(ENROLLING)
+    .answers(ENROLLED)
+    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+static METHODS: Route<Nothing> = route(Route::get("mfa_methods", "mfa/methods"))
+    .doc("The caller's second factors.")
+    .auth(ENROLLING)
+    .answers(&[AnswerDesc::of::<MethodsView>(200, "The factors.")])
+    .errors(&[DELETION_SCHEDULED]);
+static REMOVE_ALL: Route<ProofInput> = route(Route::delete("mfa_remove", "mfa"))
+    .doc("Takes away all second factors, and the recovery codes.")
+    .auth("userAuth")
+    .answers(DONE)
+    .errors(REMOVAL);
+static REMOVE_TOTP: Route<ProofInput> = route(Route::delete("mfa_remove_totp", "mfa/totp"))
+    .doc("Takes the authenticator app away.")
+    .auth("userAuth")
+    .answers(DONE)
+    .errors(REMOVAL);
+static RECOVERY: Route<ProofInput> = route(Route::post("mfa_recovery_codes", "mfa/recovery-codes"))
+    .doc("New recovery codes. The earlier ones no longer work.")
+    .auth("userAuth")
+    .answers(&[AnswerDesc::of::<RecoveryCodes>(200, "The codes, shown once.")])
+    .errors(REMOVAL);
+
+/// Those that the settings ask for.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let mount = config.auth.mount.as_str();
+    let mut out = Vec::new();
+    if !config.auth.mfa.enabled {
+        return out;
+    }
+    if config.auth.mfa.totp.enabled {
+        out.push(SETUP.bind(mount, at(place, |core, call, _| setup(core, call))));
+        out.push(VERIFY_SETUP.bind(mount, at(place, verify_setup)));
+        out.push(REMOVE_TOTP.bind(mount, at(place, |core, call, input| remove(core, call, input, &[Way::Totp]))));
+    }
+    out.push(METHODS.bind(mount, at(place, |core, call, _| methods(core, call))));
+    out.push(REMOVE_ALL.bind(mount, at(place, |core, call, input| remove(core, call, input, &Way::METHODS))));
+    out.push(RECOVERY.bind(mount, at(place, recovery_codes)));
+    out.extend(super::mfa_sent::routes(config, place));
+    out.extend(super::mfa_login::routes(config, place));
+    out
+}
+
+/// Who calls, with their account as it is now.
+pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Client, User)> {
+    let known = caller(call)?;
+    let client = core.client(call);
+    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    Ok((known, client, user))
+}
+
+/// The secret of an authenticator app that is being set up.
+#[derive(Serialize, Deserialize)]
+struct Pending {
+    secret: Vec<u8>,
+}
+
+async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let (_, client, user) = whose(&core, &call).await?;
+    core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id] }]).await?.succeeded().await;
+    core.may_enrol(&user)?;
+    let secret = totp::secret(&*core.env.rng)?;
+    let pending = Pending { secret: secret.expose().to_vec() };
+    let terms = Terms { lifetime: PENDING, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+    // The token itself is for nobody: the code alone proves the app, to who is signed in.
+    let (_, one) = core.parts.tokens.give(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms).await?;
+    let mfa = &core.config.auth.mfa;
+    let issuer = mfa.issuer.as_deref().unwrap_or(&core.config.auth.app_name);
+    let shown = TotpSetup {
+        secret: totp::base32(&secret).expose().to_owned(),
+        uri: mfa.totp.rules().uri(issuer, &user.identifier_display, &secret).expose().to_owned(),
+        expires_at: one.expires_at.unwrap_or(client.now),
+    };
+    Reply::json(200, &shown)
+}
+
+async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeInput) -> Result<Reply> {
+    let (_, client, user) = whose(&core, &call).await?;
+    let cx = client.cx();
+    let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
+    core.may_enrol(&user)?;
+    let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
+    let pending: Pending = core.parts.tokens.payload(&begun)?;
+    let secret = SecretBytes::new(pending.secret);
+    let typed = SecretText::from(input.code);
+    let Some(step) = core.config.auth.mfa.totp.rules().step(&secret, typed.expose(), client.now, None) else {
+        return Err(wrong(&core, &client, &tried).await?);
+    };
+    finish(&core, &client, &user, &begun, Way::Totp, Some((secret.expose(), Some(step)))).await
+}
+
+/// A wrong code of what is being set up; after the last try that is over.
+pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Result<Error> {
+    if tried.tries_left == 0 {
+        core.parts.tokens.remove(&client.cx(), tried).await?;
+    }
+    Ok(refuse(INVALID_CODE))
+}
+
+/// Sets up a factor whose code was right; `kept` is what belongs to it.
+pub(super) async fn finish(
+    core: &Core,
+    client: &Client,
+    user: &User,
+    begun: &OneTime,
+    way: Way,
+    kept: Option<(&[u8], Option<i64>)>,
+) -> Result<Reply> {
+    let done = client
+        .cx()
+        .transaction(async |cx| {
+            if !core.parts.tokens.take(cx, begun).await? {
+                return Err(refuse(if way == Way::Totp { SETUP_NOT_STARTED } else { INVALID_CHALLENGE }));
+            }
+            if let Some((value, step)) = kept {
+                core.keep_factor(cx, user, way, value, step, client.now).await?;
+            }
+            core.enrol(cx, client, user, way).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    Reply::json(200, &Enrolled { ok: true, recovery_codes: done?.map(|codes| shown(&codes)) })
+}
+
+fn shown(codes: &[SecretText]) -> Vec<String> {
+    codes.iter().map(|code| code.expose().to_owned()).collect()
+}
+
+async fn methods(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+    let (_, client, user) = whose(&core, &call).await?;
+    let left = core.recovery_codes_left(&client.cx(), &user).await?;
+    let view = MethodsView {
+        methods: core.methods(&user).iter().map(|way| way.name().to_owned()).collect(),
+        recovery_codes_left: i64::try_from(left).unwrap_or(i64::MAX),
+        required: core.config.auth.mfa.required,
+    };
+    Reply::json(200, &view)
+}
+
+pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofInput, ways: &'static [Way]) -> Result<Reply> {
+    let (known, client, user) = whose(&core, &call).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    core.may_unenrol(&user, ways)?;
+    let done = client
+        .cx()
+        .transaction(async |cx| {
+            proof.spend(&core, cx, &client, &user).await?;
+            core.unenrol(cx, &client, &user, ways, None).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    done?;
+    Reply::json(200, &Done { ok: true })
+}
+
+async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
+    let (known, client, user) = whose(&core, &call).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    if enrolled(&user).is_empty() {
+        return Err(refuse(MFA_NOT_ENABLED));
+    }
+    let codes = client
+        .cx()
+        .transaction(async |cx| {
+            proof.spend(&core, cx, &client, &user).await?;
+            core.renew_recovery_codes(cx, &client, &user).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    Reply::json(200, &RecoveryCodes { recovery_codes: shown(&codes?) })
+}

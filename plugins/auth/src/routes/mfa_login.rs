@@ -1,0 +1,48 @@
+//! The second factor of a sign-in.
+
+use std::sync::Arc;
+
+use linchpin::http::{PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Result};
+
+use super::mfa_shapes::{ResendInput, VerifyInput};
+use super::shapes::Ok as Done;
+use super::{DONE, Place, SIGNED_IN, at, route};
+use crate::config::AuthConfig;
+use crate::core::Core;
+use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE};
+use crate::flow::Answer;
+use crate::secret::SecretText;
+
+static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"))
+    .doc("Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.")
+    .public()
+    .answers(SIGNED_IN)
+    .errors(&[INVALID_CODE, INVALID_CHALLENGE, METHOD_UNAVAILABLE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))
+    .doc("Sends a code for a sign-in, in place of the one before.")
+    .public()
+    .answers(DONE)
+    .errors(&[METHOD_UNAVAILABLE, INVALID_CHALLENGE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let mount = config.auth.mount.as_str();
+    vec![VERIFY.bind(mount, at(place, verify)), RESEND.bind(mount, at(place, resend))]
+}
+
+async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    let answer = Answer {
+        token: SecretText::from(input.mfa_token),
+        method: input.method,
+        code: input.code.map(SecretText::from),
+        webauthn: input.webauthn_response,
+    };
+    core.answer_second(&core.client(&call), answer).await
+}
+
+async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
+    Reply::json(200, &Done { ok: true })
+}

@@ -1,0 +1,124 @@
+//! Proving once more who is signed in: what with, and the step-up itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Error, Result};
+use serde_json::json;
+
+use super::account::caller;
+use super::mfa_shapes::{ReauthInput, ReauthView, StepUpInput};
+use super::shapes::Reissued;
+use super::{Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::{Core, Happened};
+use crate::entities::SessionPatch;
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE, refuse,
+};
+use crate::flow::Need;
+use crate::guards::ENROLLING;
+use crate::limit::table::TRIES_PER_SETUP;
+use crate::limit::{Bucket, Hit};
+use crate::mfa::{Pending, Typed, Way};
+use crate::onetime::{Purpose, Terms};
+
+/// How long what was sent to prove who is signed in is good.
+const LIFETIME: Duration = Duration::from_mins(5);
+
+static REAUTH: Route<ReauthInput> = route(Route::post("reauth_challenge", "reauth/challenge"))
+    .doc("What the caller can prove themselves with.\n\nA code is sent for `emailOtp` and `sms`, or when that is all there is.")
+    .auth(ENROLLING)
+    .answers(&[AnswerDesc::sparse::<ReauthView>(200, "The ways.")])
+    .errors(&[METHOD_UNAVAILABLE, DELETION_SCHEDULED, CSRF_FAILED, Code::RateLimited]);
+static STEP_UP: Route<StepUpInput> = route(Route::post("step_up", "step-up"))
+    .doc("Proves once more who is signed in.\n\nThe session goes on under a new token; the former one is worth nothing.")
+    .auth(ENROLLING)
+    .answers(&[AnswerDesc::sparse::<Reissued>(200, "Done; the session's new tokens.")])
+    .errors(&[
+        INVALID_CODE,
+        INVALID_CREDENTIALS,
+        INVALID_CHALLENGE,
+        FACTOR_NOT_ALLOWED,
+        DELETION_SCHEDULED,
+        CSRF_FAILED,
+        Code::RateLimited,
+    ]);
+
+/// All of them; every app has them.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let mount = config.auth.mount.as_str();
+    vec![REAUTH.bind(mount, at(place, reauth)), STEP_UP.bind(mount, at(place, step_up))]
+}
+
+async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let cx = client.cx();
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    core.limiter.take(&[Hit { bucket: Bucket::Reauth, of: &[&user.id] }]).await?.succeeded().await;
+    let ways = core.ways(&cx, &user).await?;
+    let methods = core.methods(&user);
+    let chosen = match input.method {
+        Some(method) if ways.contains(&method) => Some(method),
+        Some(_) => return Err(refuse(METHOD_UNAVAILABLE)),
+        None if methods.len() == 1 => Some(methods[0]),
+        None => None,
+    };
+    let mut view = ReauthView {
+        available_methods: ways.iter().map(|way| way.name().to_owned()).collect(),
+        reauth_token: None,
+        webauthn_options: None,
+        expires_at: None,
+    };
+    if let Some(way) = chosen.filter(|way| way.is_sent()) {
+        if way == Way::Sms {
+            core.count_message(&client, &user.id).await?;
+        }
+        let token = cx.transaction(async |cx| {
+            let mut pending = Pending::reauth(&user, &known.handle);
+            let tokens = &core.parts.tokens;
+            let terms = Terms { lifetime: LIFETIME, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+            let (token, one) = tokens.give(cx, Purpose::Reauth, &user.id, &pending, terms).await?;
+            pending.sent = Some(core.send_code(cx, &client, &user, way, &one.id).await?);
+            tokens.replace(cx, &one, &pending).await?;
+            Ok((token, one.expires_at))
+        });
+        let (token, expires_at) = token.await?;
+        view.reauth_token = Some(token.expose().to_owned());
+        view.expires_at = expires_at;
+    }
+    Reply::sparse(200, &view)
+}
+
+async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInput) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let cx = client.cx();
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let way = input.method;
+    let proof = core.prove(&client, &known, &user, &Typed::from(input), Need::Proof).await?;
+    let second = way != Way::Password;
+    let patch = || SessionPatch {
+        auth_at: Some(client.now),
+        step_up_at: Some(Some(client.now)),
+        step_up_by: Some(Some(way)),
+        // Whoever has a second factor has proved it.
+        aal: second.then_some(2),
+        ..SessionPatch::default()
+    };
+    let added: &[&str] = if second { &[way.amr(), "mfa"] } else { &[way.amr()] };
+    let done = cx
+        .transaction(async |cx| {
+            proof.spend(&core, cx, &client, &user).await?;
+            let renewed = core.reissue(cx, &client, &known, added, patch).await?;
+            let happened = Happened::to("auth:step_up", &user.id).session(&known.handle).details(json!({ "method": way.name() }));
+            core.audit(cx, &client, happened).await?;
+            Ok(renewed)
+        })
+        .await;
+    core.checks.forget(&user.id);
+    let (session, sid) = done?;
+    core.renewed(&client, &session, &sid, Some(client.now))
+}

@@ -1,0 +1,177 @@
+//! Proving once more who is signed in: AUTH-58 to AUTH-60.
+
+use serde_json::json;
+
+use crate::cases;
+use crate::factor::{app, code_at, enrolled, texts, wrong};
+use crate::post::Post;
+use crate::server::{GOOD, Store, claims};
+
+cases!(
+    auth_58_password,
+    auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens,
+    auth_59_second_factor,
+    auth_59_a_code_proves_once,
+    auth_60_mailed_code,
+    proofs_are_counted_together,
+    what_a_step_up_lacks_is_told,
+);
+
+const STEP_UP: &str = "/auth/step-up";
+const GUARDED: &str = "/__test/protected/step-up";
+
+async fn auth_58_password(store: Store) {
+    let app = store.app().await;
+    let me = app.register("a@x.test").await;
+    app.get(&me.token, GUARDED).await.refused(403, "step_up_required");
+    let ways = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    assert_eq!((ways.status, ways.json()), (200, json!({ "availableMethods": ["password"] })));
+    app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
+    let done = app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await;
+    assert_eq!((done.status, done.json()["ok"].clone()), (200, json!(true)), "{done:?}");
+    assert_eq!(done.json()["stepUpAt"], "2026-03-04T05:06:07.008Z");
+    assert!(done.cookie("__Host-token").is_some());
+    let fresh = done.signed_in();
+    app.me(&me.token).await.refused(401, "unauthorized");
+    assert_eq!(app.get(&fresh.token, GUARDED).await.status, 200);
+    app.get(&fresh.token, "/__test/protected/mfa").await.refused(403, "mfa_required");
+    app.advance(300).await;
+    assert_eq!(app.get(&fresh.token, GUARDED).await.status, 200);
+    app.advance(1).await;
+    app.get(&fresh.token, GUARDED).await.refused(403, "step_up_required");
+    let events = app.get(&fresh.token, "/auth/activity").await.json();
+    let events: Vec<&str> = events["items"].as_array().unwrap().iter().map(|row| row["event"].as_str().unwrap()).collect();
+    assert!(events.contains(&"auth:step_up") && events.contains(&"auth:step_up.failed"), "{events:?}");
+    app.post(STEP_UP, json!({ "method": "password", "password": GOOD })).await.refused(401, "unauthorized");
+}
+
+async fn auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens(store: Store) {
+    let app = store.app_with(linchpin_auth::Auth::refresh_tokens).await;
+    let me = app.register("a@x.test").await;
+    let session = app.me(&me.token).await.text("sessionId");
+    app.advance(60).await;
+    let body = json!({ "method": "password", "password": GOOD });
+    let done = app.send(&me, "POST", STEP_UP, body.clone()).await;
+    let fresh = done.signed_in();
+    assert_ne!(claims(&fresh.token)["sid"], claims(&me.token)["sid"]);
+    assert_eq!(app.me(&fresh.token).await.text("sessionId"), session, "the handle stays");
+    app.send(&me, "POST", STEP_UP, body).await.refused(401, "unauthorized");
+    app.post("/auth/refresh", json!({ "refreshToken": me.refresh })).await.refused(401, "refresh_invalid");
+    assert_eq!(app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh })).await.status, 200);
+    // Its beginning and its end stay.
+    let list = app.get(&fresh.token, "/auth/sessions").await.json();
+    assert_eq!(list["sessions"][0]["createdAt"], "2026-03-04T05:06:07.008Z");
+}
+
+async fn auth_59_second_factor(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    let ways = app.send(&ada.who, "POST", "/auth/reauth/challenge", json!({})).await;
+    assert_eq!(texts(&ways.json()["availableMethods"]), ["totp", "recovery"]);
+    app.send(&ada.who, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await.refused(403, "factor_not_allowed");
+    app.send(&ada.who, "POST", "/auth/reauth/challenge", json!({ "method": "emailOtp" })).await.refused(400, "method_unavailable");
+    // Enrolling is no step-up.
+    app.get(&ada.who.token, GUARDED).await.refused(403, "step_up_required");
+    app.advance(30).await;
+    let code = code_at(&app, &ada.secret, 0);
+    app.send(&ada.who, "POST", STEP_UP, json!({ "method": "totp", "code": wrong(&code) })).await.refused(401, "invalid_code");
+    let done = app.send(&ada.who, "POST", STEP_UP, json!({ "method": "totp", "code": code })).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let fresh = done.signed_in();
+    assert_eq!((app.get(&fresh.token, GUARDED).await.status, app.get(&fresh.token, "/__test/protected/mfa").await.status), (200, 200));
+    // A sign-in with both factors is one as well.
+    let again = app.login_with(&ada).await;
+    assert_eq!(app.get(&again.token, GUARDED).await.status, 200);
+    app.advance(301).await;
+    app.get(&again.token, GUARDED).await.refused(403, "step_up_required");
+}
+
+async fn auth_59_a_code_proves_once(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    app.advance(30).await;
+    let code = code_at(&app, &ada.secret, 0);
+    let body = json!({ "method": "totp", "code": code });
+    let fresh = app.send(&ada.who, "POST", STEP_UP, body.clone()).await.signed_in();
+    app.send(&fresh, "POST", STEP_UP, body).await.refused(401, "invalid_code");
+    app.verify(&app.challenged("a@x.test").await, &code).await.refused(401, "invalid_code");
+    // A recovery code as well.
+    let body = json!({ "method": "recovery", "code": ada.recovery[0] });
+    let fresh = app.send(&fresh, "POST", STEP_UP, body.clone()).await.signed_in();
+    app.send(&fresh, "POST", STEP_UP, body).await.refused(401, "invalid_code");
+    assert_eq!(post.all("recovery_code_used", 1).await[0].vars["left"], "9");
+}
+
+async fn auth_60_mailed_code(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let me = app.register("a@x.test").await;
+    let begun = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    assert_eq!(app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body).await.status, 200);
+
+    let challenge = async |least: usize| {
+        app.advance(1).await;
+        let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({ "method": "emailOtp" })).await;
+        assert_eq!(texts(&asked.json()["availableMethods"]), ["emailOtp", "recovery"]);
+        (asked.text("reauthToken"), post.code(least).await)
+    };
+    let (token, code) = challenge(2).await;
+    // Another session of the same user, and a sign-in, have no use for it.
+    let other = app.verify(&app.challenged("a@x.test").await, &post.code(3).await).await.signed_in();
+    let body = |token: &str, code: &str| json!({ "method": "emailOtp", "reauthToken": token, "code": code });
+    app.send(&other, "POST", STEP_UP, body(&token, &code)).await.refused(401, "invalid_challenge");
+    app.verify(&token, &code).await.refused(401, "invalid_challenge");
+    let fresh = app.send(&me, "POST", STEP_UP, body(&token, &code)).await;
+    assert_eq!(fresh.status, 200, "{fresh:?}");
+    app.send(&fresh.signed_in(), "POST", STEP_UP, body(&token, &code)).await.refused(401, "invalid_challenge");
+
+    // By itself, since it is the only one; five wrong answers end it.
+    let me = fresh.signed_in();
+    app.advance(1).await;
+    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    let (token, code) = (asked.text("reauthToken"), post.code(4).await);
+    for _ in 0..5 {
+        app.send(&me, "POST", STEP_UP, body(&token, &wrong(&code))).await.refused(401, "invalid_code");
+    }
+    app.send(&me, "POST", STEP_UP, body(&token, &code)).await.refused(401, "invalid_challenge");
+    // Its time ends.
+    app.advance(901).await;
+    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({ "method": "emailOtp" })).await;
+    let (token, code) = (asked.text("reauthToken"), post.code(5).await);
+    app.advance(300).await;
+    app.send(&me, "POST", STEP_UP, body(&token, &code)).await.refused(401, "invalid_challenge");
+}
+
+async fn proofs_are_counted_together(store: Store) {
+    let app = store.app().await;
+    let me = app.register("a@x.test").await;
+    for _ in 0..5 {
+        app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": "nope-nope-nope" }))
+            .await
+            .refused(401, "invalid_credentials");
+        let set = json!({ "password": "amber-walrus-17-dune", "currentPassword": "nope-nope-nope" });
+        app.send(&me, "POST", "/auth/set-password", set).await.refused(401, "invalid_credentials");
+    }
+    let full = app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await;
+    full.refused(429, "rate_limited");
+    assert_eq!(full.header("retry-after"), "900");
+    app.advance(900).await;
+    assert_eq!(app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await.status, 200);
+}
+
+async fn what_a_step_up_lacks_is_told(store: Store) {
+    let app = store.app().await;
+    let me = app.register("a@x.test").await;
+    app.send(&me, "POST", STEP_UP, json!({ "password": GOOD })).await.problem("required", "method");
+    app.send(&me, "POST", STEP_UP, json!({ "method": "magic", "password": GOOD })).await.problem("enum", "method");
+    app.send(&me, "POST", STEP_UP, json!({ "method": "password" })).await.problem("required", "password");
+    app.send(&me, "POST", STEP_UP, json!({ "method": "totp" })).await.problem("required", "code");
+    app.send(&me, "POST", STEP_UP, json!({ "method": "emailOtp", "code": "1" })).await.problem("required", "reauthToken");
+    // What the account does not have does not count, and is not tried.
+    app.send(&me, "POST", STEP_UP, json!({ "method": "totp", "code": "123456" })).await.refused(403, "factor_not_allowed");
+    app.send(&me, "POST", STEP_UP, json!({ "method": "recovery", "code": "ABCD-EFGH-2345" })).await.refused(403, "factor_not_allowed");
+    app.send(&me, "POST", "/auth/reauth/challenge", json!({ "method": "totp" })).await.refused(400, "method_unavailable");
+}
