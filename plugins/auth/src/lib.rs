@@ -36,9 +36,9 @@ mod totp;
 mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, EmailOtpSection, MagicLinkSection, MfaSection, OnPasswordChange,
-    PasskeySection, PasswordSection, RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection, SmsSection,
-    StepUpSection, TotpSection, Transport, UserVerification, VerificationSection,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, EmailOtpSection, MagicLinkSection, MfaSection, OnPasswordChange, PasskeySection,
+    PasswordSection, RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection, SmsSection, StepUpSection,
+    TotpSection, Transport, UserVerification, VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]

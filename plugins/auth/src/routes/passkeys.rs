@@ -20,7 +20,7 @@ use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, LIMIT_REACHED, MFA_SETUP_REQUIRED,
     STEP_UP_REQUIRED, WEBAUTHN_FAILED, refuse,
 };
-use crate::flow::Proved;
+use crate::flow::{Need, Proved};
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
 use crate::guards::ENROLLING;
 use crate::hooks::SignIn;
@@ -174,10 +174,10 @@ async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();
-    if !super::password::is_recent(&core, known.auth_at, client.now) {
+    let user = enrolling(&core, &client, &known).await?;
+    if !core.suffices(&client, &known, &user, Need::Recent) {
         return Err(refuse(STEP_UP_REQUIRED));
     }
-    let user = enrolling(&core, &client, &known).await?;
     let had = core.passkeys.of(&cx, &user.id).await?;
     if had.len() >= MOST {
         return Err(refuse(LIMIT_REACHED));
