@@ -11,7 +11,7 @@ use linchpin::axum::http::HeaderValue;
 use linchpin::axum::http::request::Parts;
 use linchpin::axum::response::Response;
 use linchpin::axum::routing::get;
-use linchpin::http::{ActorResolver, Inputs, OverrideCall, Resolution, RouteAuth};
+use linchpin::http::{ActorResolver, Inputs, Origin, OverrideCall, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
 use linchpin::testing::Client;
@@ -320,7 +320,7 @@ impl Plugin for Greeter {
 struct GatewayAuth;
 
 impl ActorResolver for GatewayAuth {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let actor = match header("x-user") {
             Some(user) => Actor::user(user).with_roles(header("x-roles").into_iter().flat_map(|roles| roles.split(','))),

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
-use linchpin::http::PluginCall;
+use linchpin::http::{Origin, PluginCall};
 use linchpin::{Actor, ActorKind, Adapters, Cx, Result, Timestamp, axum};
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use crate::config::{AuthConfig, Checked};
 use crate::device::{Device, Devices};
@@ -22,9 +24,11 @@ use crate::limit::Limiter;
 use crate::limit::counter::Counter;
 use crate::password::{Breaches, Hasher, Policy};
 use crate::secret::{SecretText, same};
+use crate::session::bus::WAITING;
 use crate::session::check::Checks;
 use crate::session::cookies::Cookies;
 use crate::session::csrf::Csrf;
+use crate::tenant::Tenants;
 
 /// Longest user agent that is kept, in characters.
 const USER_AGENT_LENGTH: usize = 256;
@@ -50,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) parts: Parts,
     pub(crate) devices: Devices,
     pub(crate) passkeys: Passkeys,
+    /// What other processes are to be told, until the bus takes it.
+    pub(crate) told: Mutex<Option<mpsc::Receiver<String>>>,
     /// Programs with a token of their own.
     services: Vec<(SecretText, Arc<Actor>)>,
 }
@@ -66,15 +72,17 @@ pub(crate) struct Client {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) user_agent: Option<String>,
     pub(crate) request_id: String,
+    /// The tenant that whoever calls acts in.
+    pub(crate) tenant: Option<String>,
     /// The token of a device that has been signed in from.
-    device: Option<SecretText>,
+    pub(crate) device: Option<SecretText>,
     pub(crate) now: Timestamp,
 }
 
 impl Client {
     /// The app itself.
     pub(crate) fn own(now: Timestamp) -> Self {
-        Self { ip: None, user_agent: None, request_id: String::new(), device: None, now }
+        Self { ip: None, user_agent: None, request_id: String::new(), tenant: None, device: None, now }
     }
 
     /// The context of what the plugin itself reads and writes for it.
@@ -128,6 +136,13 @@ impl Core {
         let ring = Arc::new(ring);
         let (users, sessions): (UserAdapter, SessionAdapter) = (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
+        let (others, told) = match &config.auth.session.bus {
+            Some(_) => {
+                let (others, told) = mpsc::channel(WAITING);
+                (Some(others), Some(told))
+            }
+            None => (None, None),
+        };
         let password = &config.auth.password;
         let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let service = |credential: &crate::config::ApiCredential| {
@@ -136,7 +151,15 @@ impl Core {
             (credential.token.clone(), Arc::new(actor))
         };
         Ok(Self {
-            checks: Checks::new(&config, users.clone(), sessions.clone(), Arc::clone(&signing), env.clone()),
+            checks: Checks::new(
+                &config,
+                (users.clone(), sessions.clone()),
+                Arc::clone(&signing),
+                env.clone(),
+                Tenants::new(config.auth.tenants.clone(), adapters.clone()),
+                others,
+            ),
+            told: Mutex::new(told),
             hasher: Hasher::new(argon2, at_once, Arc::clone(&env.rng), password.legacy.clone())?,
             policy: Policy {
                 length: usize::try_from(password.min_length).unwrap_or(8)..=usize::try_from(password.max_length).unwrap_or(128),
@@ -169,13 +192,20 @@ impl Core {
 
     /// Where a call comes from.
     pub(crate) fn client(&self, call: &PluginCall) -> Client {
-        let forwarded: Vec<&[u8]> = call.headers.get_all("x-forwarded-for").iter().map(axum::http::HeaderValue::as_bytes).collect();
+        let tenant = call.cx.get_actor().and_then(|actor| actor.tenant_id.clone());
+        Client { tenant, ..self.client_of(&call.headers, Origin { request_id: &call.request_id, from: call.from }) }
+    }
+
+    /// Where a request comes from.
+    pub(crate) fn client_of(&self, headers: &HeaderMap, origin: Origin<'_>) -> Client {
+        let forwarded: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(axum::http::HeaderValue::as_bytes).collect();
         let trust = &self.config.security.trust_proxy;
         Client {
-            ip: call.from.map(|socket| trust.client(socket, forwarded.into_iter())),
-            user_agent: user_agent(&call.headers),
-            request_id: call.request_id.as_str().to_owned(),
-            device: self.cookies.device(&call.headers).map(SecretText::new),
+            ip: origin.from.map(|socket| trust.client(socket, forwarded.into_iter())),
+            user_agent: user_agent(headers),
+            request_id: origin.request_id.as_str().to_owned(),
+            tenant: None,
+            device: self.cookies.device(headers).map(SecretText::new),
             now: self.now(),
         }
     }
@@ -213,7 +243,7 @@ impl Core {
             at: client.now,
             user_id: happened.user.map(str::to_owned),
             session_id: happened.session.map(str::to_owned),
-            tenant_id: None,
+            tenant_id: client.tenant.clone(),
             ip: client.ip.map(|ip| ip.to_string()),
             user_agent: client.user_agent.clone(),
             request_id: Some(client.request_id.clone()),

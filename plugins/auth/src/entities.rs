@@ -28,7 +28,6 @@ pub(crate) struct User {
     #[field(primary, default = uuid)]
     pub(crate) id: String,
     /// In the one form that is compared.
-    #[field(immutable)]
     pub(crate) identifier: String,
     /// As typed.
     pub(crate) identifier_display: String,
@@ -109,7 +108,7 @@ pub(crate) struct Session {
     pub(crate) custom_claims: Option<Json>,
 }
 
-/// What has happened. Rows are only ever added, and go by themselves.
+/// What has happened. Rows are only ever added, and go by themselves; of a deleted account they keep a name that leads to nobody.
 #[entity(namespace = "auth", index(user_id, desc(at)), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use linchpin::{Adapters, BoxFuture, Code, Error, Result};
+use linchpin::{Adapters, BoxFuture, Code, Error, Result, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::error::{HOOK_REJECTED, HOOK_TIMEOUT, refuse};
@@ -113,6 +113,16 @@ pub struct PasswordChange {
     pub cause: &'static str,
 }
 
+/// The deletion of an account.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AccountDeletion {
+    /// Whose.
+    pub user_id: String,
+    /// When it happens, or was to happen.
+    pub scheduled_for: Option<Timestamp>,
+}
+
 /// What a hook answers that may refuse.
 pub type HookResult<T = ()> = std::result::Result<T, HookError>;
 
@@ -147,6 +157,16 @@ pub trait AuthHooks: Send + Sync + 'static {
 
     /// A password was changed.
     fn post_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Before an account is deleted, or its deletion is scheduled: once, when that is asked for.
+    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// An account was removed, perhaps long after that was asked for: the context is of the request that asked.
+    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -30,20 +30,21 @@ mod secret;
 mod service;
 mod session;
 mod sms;
+mod tenant;
 #[cfg(test)]
 mod testing;
 mod totp;
 mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, EmailOtpSection, MagicLinkSection, MfaSection, OnPasswordChange, PasskeySection,
-    PasswordSection, RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection, SmsSection, StepUpSection,
-    TotpSection, Transport, UserVerification, VerificationSection,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, DeletionSection, EmailOtpSection, MagicLinkSection, MfaSection,
+    OnPasswordChange, PasskeySection, PasswordSection, RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection,
+    SmsSection, StepUpSection, TotpSection, Transport, UserVerification, VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
-pub use hooks::{AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
+pub use hooks::{AccountDeletion, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
 pub use identity::{PrimaryField, TrustProxy};
 pub use keys::signing::{Algorithm, SigningKey};
 pub use limit::table::Limit;
@@ -52,7 +53,11 @@ pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, Ran
 pub use plugin::Auth;
 pub use secret::SecretText;
 pub use service::{Account, AuthService, NewUser};
+pub use session::bus::InvalidationBus;
+#[cfg(feature = "postgres")]
+pub use session::bus::PostgresBus;
 pub use sms::{E164, SmsProvider};
+pub use tenant::{TenantCx, TenantResolver};
 pub use totp::TotpAlgorithm;
 
 /// The example of the README compiles.

@@ -10,7 +10,7 @@ use crate::config::{AuthConfig, Checked, RefreshSection, Transport};
 use crate::core::Core;
 use crate::entities::ENTITIES;
 use crate::env::{Clock, Env};
-use crate::flow::Courier;
+use crate::flow::{Courier, Purge};
 use crate::guards;
 use crate::hooks::AuthHooks;
 use crate::identity::PrimaryField;
@@ -18,6 +18,7 @@ use crate::outbox::Worker;
 use crate::resolver::Resolver;
 use crate::routes::{self, PLUGIN, Place};
 use crate::service::AuthService;
+use crate::session::bus::Line;
 
 /// Authentication: accounts, sessions, guards, and an actor on every request.
 ///
@@ -36,6 +37,10 @@ pub struct Auth {
     checked: Mutex<Option<(Checked, Env)>>,
     /// Who does what the outbox holds, while the app runs.
     worker: Mutex<Option<Worker>>,
+    /// Who removes accounts whose deletion is due, while the app runs.
+    purge: Mutex<Option<Purge>>,
+    /// What other processes are told by, while the app runs.
+    line: Mutex<Option<Line>>,
 }
 
 impl std::fmt::Debug for Auth {
@@ -58,7 +63,14 @@ impl Auth {
 
     /// With these settings; see [`AuthConfig::from_json`] and [`AuthConfig::from_env`].
     pub fn from_config(config: AuthConfig) -> Self {
-        Self { config, core: Arc::new(OnceLock::new()), checked: Mutex::new(None), worker: Mutex::new(None) }
+        Self {
+            config,
+            core: Arc::new(OnceLock::new()),
+            checked: Mutex::new(None),
+            worker: Mutex::new(None),
+            purge: Mutex::new(None),
+            line: Mutex::new(None),
+        }
     }
 
     /// Changes any setting.
@@ -168,6 +180,10 @@ impl Plugin for Auth {
             if let Some(core) = self.core.get() {
                 let courier = Arc::new(Courier(Arc::clone(core)));
                 *self.worker.lock() = Some(core.parts.outbox.work(courier));
+                *self.purge.lock() = Some(Purge::work(Arc::clone(core)));
+                if let (Some(bus), Some(told)) = (&auth.session.bus, core.told.lock().take()) {
+                    *self.line.lock() = Some(Line::open(bus, &core.checks, told));
+                }
             }
             cx.registrar().set_route_auth(guards::registry(&auth.step_up, auth.admin_role.as_deref()))
         })
@@ -175,6 +191,11 @@ impl Plugin for Auth {
 
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
+            drop(self.line.lock().take());
+            let purge = self.purge.lock().take();
+            if let Some(purge) = purge {
+                purge.stop().await;
+            }
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
                 worker.stop().await;

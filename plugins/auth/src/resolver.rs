@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::request::Parts;
-use linchpin::http::{ActorResolver, Resolution};
+use linchpin::http::{ActorResolver, Origin, Resolution};
 use linchpin::{Actor, Error, Result, axum};
 
-use crate::core::Core;
+use crate::core::{Client, Core};
 use crate::guards::known;
 use crate::session::credential::{self, Credential};
 use crate::session::csrf::Presented;
@@ -27,32 +27,48 @@ impl Resolver {
     }
 
     /// The actor of a token. What a request authenticated by a cookie has to prove is judged once its session is known.
-    fn token(&self, core: &Arc<Core>, token: &str, asked: Option<Presented>) -> Resolution {
-        if let Some(actor) = core.checks.known(token) {
-            return Resolution::Ready(meant(core, actor, asked.as_ref()));
+    fn token(&self, core: &Arc<Core>, token: &str, asked: Option<Asked>) -> Resolution {
+        let found = core.checks.known(token);
+        if let (Some(actor), None) = (&found, &asked) {
+            return Resolution::Ready(Ok(Arc::clone(actor)));
         }
         let (core, token, anonymous) = (Arc::clone(core), token.to_owned(), Arc::clone(&self.anonymous));
         Resolution::Later(Box::pin(async move {
-            match core.checks.look(&token).await {
-                Ok(None) => Ok(anonymous),
-                Ok(Some(actor)) => meant(&core, actor, asked.as_ref()),
+            let found = match found {
+                Some(actor) => Ok(Some(actor)),
+                None => core.checks.look(&token).await,
+            };
+            match (found, asked) {
+                (Ok(None), _) => Ok(anonymous),
+                (Ok(Some(actor)), None) => Ok(actor),
+                (Ok(Some(actor)), Some(asked)) => asked.meant(&core, actor).await,
                 // What cannot be checked is neither good nor bad.
-                Err(error) => Err(Error::unavailable(error)),
+                (Err(error), _) => Err(Error::unavailable(error)),
             }
         }))
     }
 }
 
-/// The actor, if what was asked of the request is proved.
-fn meant(core: &Core, actor: Arc<Actor>, asked: Option<&Presented>) -> Result<Arc<Actor>> {
-    if let (Some(presented), Some(known)) = (asked, known(&actor)) {
-        core.csrf.judge(presented, &known.sid, &core.ring)?;
+/// What a request that a browser authenticated by itself has to prove, and what is written down when it does not.
+struct Asked {
+    presented: Presented,
+    client: Client,
+    path: String,
+}
+
+impl Asked {
+    /// The actor, if the request was meant.
+    async fn meant(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
+        let Some(known) = known(&actor) else { return Ok(actor) };
+        match core.csrf.judge(&self.presented, &known.sid, &core.ring) {
+            Ok(()) => Ok(actor),
+            Err(refusal) => Err(core.forged(&self.client, Some(known), &self.path, refusal).await),
+        }
     }
-    Ok(actor)
 }
 
 impl ActorResolver for Resolver {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, origin: Origin<'_>) -> Resolution {
         let Some(core) = self.core.get() else {
             return Resolution::Ready(Err(Error::unavailable("authentication is not set up yet")));
         };
@@ -65,7 +81,12 @@ impl ActorResolver for Resolver {
             },
             Credential::Cookie(_) if core.csrf.judges_itself(parts.uri.path()) => self.nobody(),
             Credential::Cookie(token) => {
-                let asked = core.csrf.asked(&parts.method, parts.uri.path(), &parts.headers, &core.cookies);
+                let presented = core.csrf.asked(&parts.method, parts.uri.path(), &parts.headers, &core.cookies);
+                let asked = presented.map(|presented| Asked {
+                    presented,
+                    client: core.client_of(&parts.headers, origin),
+                    path: parts.uri.path().to_owned(),
+                });
                 self.token(core, token, asked)
             }
         }

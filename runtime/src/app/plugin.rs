@@ -20,13 +20,13 @@ use super::secret::SigningSecret;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use linchpin::http::{ActorResolver, Resolution, RouteAuth};
+/// use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
 /// use linchpin::{Actor, BoxFuture, MiddlewareCx, Plugin, PostCx, Result};
 ///
 /// struct HeaderAuth;
 ///
 /// impl ActorResolver for HeaderAuth {
-///     fn resolve(&self, parts: &axum::http::request::Parts) -> Resolution {
+///     fn resolve(&self, parts: &axum::http::request::Parts, _: Origin<'_>) -> Resolution {
 ///         let actor = match parts.headers.get("x-user").and_then(|v| v.to_str().ok()) {
 ///             Some(name) => Actor::user(name),
 ///             None => Actor::anonymous(),

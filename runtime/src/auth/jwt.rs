@@ -10,7 +10,7 @@ use quick_cache::{Weighter, sync::Cache};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret, did_you_mean};
-use crate::http::{ActorResolver, Clock, Resolution, RouteAuth};
+use crate::http::{ActorResolver, Clock, Origin, Resolution, RouteAuth};
 use crate::resource::BoxFuture;
 use crate::{Actor, ActorKind, Code, Error, Result};
 
@@ -255,7 +255,7 @@ fn refused() -> Error {
 }
 
 impl ActorResolver for Verifier {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
         let Some(header) = headers.next() else {
             return Resolution::Ready(Ok(Arc::clone(&self.anonymous)));
@@ -432,7 +432,8 @@ mod tests {
             for header in headers {
                 request = request.header(AUTHORIZATION, *header);
             }
-            match verifier.resolve(&request.body(()).unwrap().into_parts().0) {
+            let origin = Origin { request_id: &crate::http::RequestId::of(&axum::http::HeaderMap::new()), from: None };
+            match verifier.resolve(&request.body(()).unwrap().into_parts().0, origin) {
                 Resolution::Ready(actor) => actor.map(|a| a.id.clone()).map_err(|e| e.code()),
                 Resolution::Later(_) => panic!("known at once"),
             }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
 
-use super::GuardArg;
+use super::{GuardArg, RequestId};
 use crate::resource::BoxFuture;
 use crate::{Actor, Error, Result, Timestamp};
 
@@ -25,7 +26,16 @@ pub enum Resolution {
 /// No identity is the anonymous actor, never an error. An unusable credential may be either; that is the plugin's choice.
 pub trait ActorResolver: Send + Sync + 'static {
     /// The actor behind these headers.
-    fn resolve(&self, parts: &Parts) -> Resolution;
+    fn resolve(&self, parts: &Parts, origin: Origin<'_>) -> Resolution;
+}
+
+/// Where a request comes from, for resolvers that write down what they refuse.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The id that it is answered and logged under.
+    pub request_id: &'a RequestId,
+    /// The other end of the connection, which may be a proxy; `None` within the process.
+    pub from: Option<IpAddr>,
 }
 
 /// Decides whether an actor may call a route: the meaning of an `auth` name. The error is the answer.

@@ -16,7 +16,7 @@ use http_body_util::Limited;
 use tower_service::Service;
 
 use super::answer::{self, Shape};
-use super::auth::Resolution;
+use super::auth::{Origin, Resolution};
 use super::endpoint::{Inputs, OverrideCall};
 use super::include::{self, Asking, Wanted};
 use super::list::ListParams;
@@ -34,10 +34,10 @@ use crate::validate::{Mode, parse_scalar, read_draft};
 use crate::{Actor, Code, Cx, Error, Problem, Result, Uuid, Value};
 
 /// The actor behind a request.
-pub(super) async fn actor(app: &App, parts: &Parts) -> Result<Arc<Actor>> {
+pub(super) async fn actor(app: &App, parts: &Parts, request_id: &RequestId, from: Option<IpAddr>) -> Result<Arc<Actor>> {
     match &app.resolver {
         None => Ok(Arc::clone(&app.anonymous)),
-        Some(resolver) => match resolver.resolve(parts) {
+        Some(resolver) => match resolver.resolve(parts, Origin { request_id, from }) {
             Resolution::Ready(actor) => actor,
             Resolution::Later(actor) => actor.await,
         },
@@ -55,7 +55,7 @@ pub(super) async fn run(
     from: Option<IpAddr>,
 ) -> Result<Response<Body>> {
     let policy = &mounted.endpoint.policy;
-    let actor = actor(app, parts).await?;
+    let actor = actor(app, parts, id, from).await?;
     if let Some(limiter) = &mounted.limiter {
         limiter.admit(&actor, from, (app.clock)()).await?;
     }

@@ -65,7 +65,7 @@ mod serve;
 mod unreadable;
 
 #[cfg(feature = "server")]
-pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Resolution, RoleCheck, RouteAuth};
+pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
 #[cfg(feature = "server")]
 pub use cors::Cors;
 #[cfg(feature = "server")]

@@ -15,7 +15,7 @@ pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         match headers.get(HEADER) {
             Some(value) if is_valid(value.as_bytes()) => Self(value.clone()),
             _ => Self::fresh(),

@@ -75,23 +75,30 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
         };
         let (method, grant) = (parts.method.clone(), grant(&app, &parts));
         let answer = match allow {
-            Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id)).await,
+            Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id, from)).await,
             // The server itself is asked what it can do.
             None if method == Method::OPTIONS && parts.uri.path() == "*" => {
                 Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &ANY_METHOD))
             }
-            None => Box::pin(elsewhere(&app, parts, body, &id)).await,
+            None => Box::pin(elsewhere(&app, parts, body, &id, from)).await,
         };
         finish(answer, &Asked { mounted: None, method: &method, id: &id, started }, grant)
     }
 }
 
 /// A path of ours without this method: a plugin may have it.
-async fn other_method(app: &App, allow: &HeaderValue, parts: Parts, body: Body, id: &RequestId) -> Result<Response<Body>> {
+async fn other_method(
+    app: &App,
+    allow: &HeaderValue,
+    parts: Parts,
+    body: Body,
+    id: &RequestId,
+    from: Option<IpAddr>,
+) -> Result<Response<Body>> {
     let options = parts.method == Method::OPTIONS;
     let mut allow = allow.clone();
     if app.extra.is_some() {
-        let answer = elsewhere(app, parts, body, id).await?;
+        let answer = elsewhere(app, parts, body, id, from).await?;
         if answer.extensions().get::<Unrouted>().is_none() {
             if !matches!(answer.status(), StatusCode::METHOD_NOT_ALLOWED | StatusCode::NO_CONTENT) {
                 return Ok(answer);
@@ -108,7 +115,7 @@ async fn other_method(app: &App, allow: &HeaderValue, parts: Parts, body: Body, 
 }
 
 /// The plugins' routes, or 404.
-async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId) -> Result<Response<Body>> {
+async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Option<IpAddr>) -> Result<Response<Body>> {
     let Some(extra) = &app.extra else { return Err(Error::not_found()) };
     let options = parts.method == Method::OPTIONS;
     let work = async {
@@ -117,7 +124,7 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId) -> Resul
         request.extensions_mut().insert(app.adapters.clone());
         let (mut parts, body) = request.into_parts();
         let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
-        match (dispatch::actor(app, &parts).await, guards) {
+        match (dispatch::actor(app, &parts, id, from).await, guards) {
             (Ok(actor), guards) => {
                 let cx = Cx::new(actor, (app.clock)(), id.shared());
                 if let Some(guards) = guards {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use linchpin::http::{ActorResolver, Resolution, RouteAuth};
+use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
 use linchpin::{Actor, App, BoxFuture, Cx, Error, JwtAuth, MiddlewareCx, Plugin, PostCx, Result, Timestamp};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub struct HeaderAuth;
 pub struct ByHeader;
 
 impl ActorResolver for ByHeader {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let header = |name| parts.headers.get(name).and_then(|v| v.to_str().ok());
         Resolution::Ready(Ok(Arc::new(match header("x-user") {
             Some(user) => Actor::user(user).with_roles(header("x-role")),

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use http_body_util::BodyExt;
 use linchpin::entity::{Direction, Entity, EntityDesc, Kind, PageArgs};
 use linchpin::filter::Filter;
-use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Resolution, RouteAuth, endpoints, service};
+use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints, service};
 use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Form, ListRequest, Outcome, Table};
 use linchpin::store::{Order, Plan, Rows, Statement, Store};
@@ -52,7 +52,7 @@ impl Believer {
 }
 
 impl ActorResolver for Believer {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let n = parts.headers.get("x-actor").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok()).unwrap_or(0_usize);
         Resolution::Ready(Ok(Arc::clone(&self.0[n % self.0.len()])))
     }

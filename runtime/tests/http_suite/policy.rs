@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use linchpin::http::{ActorResolver, AuthCheck, Resolution};
+use linchpin::http::{ActorResolver, AuthCheck, Origin, Resolution};
 use linchpin::{Actor, Code, Error};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::fixture::{App, blog};
 pub struct Headers;
 
 impl ActorResolver for Headers {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok());
         let actor = match header("x-user") {
             None => Ok(Arc::new(Actor::anonymous())),

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{Request, Response};
 use linchpin::Actor;
-use linchpin::http::{ActorResolver, HttpService, HttpState, Resolution, RouteAuth};
+use linchpin::http::{ActorResolver, HttpService, HttpState, Origin, Resolution, RouteAuth};
 use serde_json::{Value as Json, json};
 use tower_service::Service;
 
@@ -18,7 +18,7 @@ use super::fixture;
 struct ByHeader;
 
 impl ActorResolver for ByHeader {
-    fn resolve(&self, parts: &Parts) -> Resolution {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
         let mut words = parts.headers.get("x-actor").and_then(|v| v.to_str().ok()).unwrap_or_default().split_whitespace();
         let actor = words.next().map_or_else(Actor::anonymous, |id| Actor { roles: words.map(str::to_owned).collect(), ..Actor::user(id) });
         Resolution::Ready(Ok(Arc::new(actor)))

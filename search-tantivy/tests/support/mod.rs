@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use linchpin::http::{ActorResolver, Resolution, RouteAuth};
+use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::search::{SearchIndex, SearchProvider, SearchQuery};
 use linchpin::{Actor, BoxFuture, MiddlewareCx, Plugin, PostCx, Result, Running};
@@ -58,7 +58,7 @@ pub static SHELF: Package =
 struct TeamAuth;
 
 impl ActorResolver for TeamAuth {
-    fn resolve(&self, parts: &axum::http::request::Parts) -> Resolution {
+    fn resolve(&self, parts: &axum::http::request::Parts, _: Origin<'_>) -> Resolution {
         let team = parts.headers.get("x-team").and_then(|team| team.to_str().ok());
         let actor = team.map_or_else(Actor::anonymous, |team| Actor { tenant_id: Some(team.to_owned()), ..Actor::user("somebody") });
         Resolution::Ready(Ok(Arc::new(actor)))

@@ -63,6 +63,25 @@ impl Default for MagicLinkSection {
     }
 }
 
+/// `accountDeletion`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeletionSection {
+    /// Whether owners may delete their accounts.
+    pub enabled: bool,
+    /// How long they can call it off; 0: not at all.
+    pub grace_seconds: u64,
+    /// The page that calls it off with a mailed token, which stands behind `#token=`. Without one the mail says when it will happen,
+    /// and the owner signs in to call it off.
+    pub link_base_url: Option<String>,
+}
+
+impl Default for DeletionSection {
+    fn default() -> Self {
+        Self { enabled: true, grace_seconds: 604_800, link_base_url: None }
+    }
+}
+
 /// Which sessions end when a password is changed: `session.onPasswordChange`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPasswordChange {
@@ -90,6 +109,10 @@ pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
     w.flag("auth.magicLink.enabled", &mut magic.enabled);
     w.number_into("auth.magicLink.tokenSeconds", &mut magic.token_seconds);
     magic.link_base_url = w.text("auth.magicLink.linkBaseUrl");
+    let deletion = &mut auth.account_deletion;
+    w.flag("auth.accountDeletion.enabled", &mut deletion.enabled);
+    w.number_into("auth.accountDeletion.graceSeconds", &mut deletion.grace_seconds);
+    deletion.link_base_url = w.text("auth.accountDeletion.linkBaseUrl");
     w.number_into("auth.password.historyCount", &mut auth.password.history_count);
     let changes = [("revokeOthers", OnPasswordChange::RevokeOthers), ("revokeAllAndReissue", OnPasswordChange::RevokeAllAndReissue)];
     w.choice("auth.session.onPasswordChange", &changes, &mut auth.session.on_password_change);
@@ -138,6 +161,13 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         if !(60..=604_800).contains(&seconds) {
             wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
         }
+    }
+    let deletion = &auth.account_deletion;
+    if deletion.grace_seconds > 31_536_000 {
+        wrong("auth.accountDeletion.graceSeconds", "must be between 0 and 31536000");
+    }
+    if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
+        wrong("auth.accountDeletion.linkBaseUrl", "must be the https address of a page, without a fragment");
     }
     if auth.password.history_count > 24 {
         wrong("auth.password.historyCount", "must be between 0 and 24");

@@ -20,9 +20,11 @@ use crate::limit::table::Limit;
 use crate::mail::{Mailer, Templates};
 use crate::password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier};
 use crate::secret::SecretText;
+use crate::session::bus::InvalidationBus;
+use crate::tenant::TenantResolver;
 
 pub(crate) use check::Checked;
-pub use flows::{MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
+pub use flows::{DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
 pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
@@ -125,6 +127,8 @@ pub struct AuthSection {
     pub magic_link: MagicLinkSection,
     /// `passkeys`
     pub passkeys: PasskeySection,
+    /// `accountDeletion`
+    pub account_deletion: DeletionSection,
     /// Who sends mail; in development the console unless it is set.
     pub mailer: Option<Arc<dyn Mailer>>,
     /// What mails say.
@@ -133,6 +137,8 @@ pub struct AuthSection {
     pub app_name: String,
     /// `mfa`
     pub mfa: MfaSection,
+    /// Says which tenant a user acts in; without it, none.
+    pub tenants: Option<Arc<dyn TenantResolver>>,
     /// `stepUp`
     pub step_up: StepUpSection,
     /// `rateLimit`
@@ -172,10 +178,12 @@ impl Default for AuthSection {
             password_reset: ResetSection::default(),
             magic_link: MagicLinkSection::default(),
             passkeys: PasskeySection::default(),
+            mfa: MfaSection::default(),
+            account_deletion: DeletionSection::default(),
             mailer: None,
             templates: Templates::default(),
             app_name: "this service".to_owned(),
-            mfa: MfaSection::default(),
+            tenants: None,
             step_up: StepUpSection::default(),
             rate_limit: RateLimitSection::default(),
             admin_role: None,
@@ -246,7 +254,7 @@ impl Transport {
 }
 
 /// `session`
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionSection {
     /// How clients carry it.
@@ -259,8 +267,20 @@ pub struct SessionSection {
     pub max_per_user: u64,
     /// Which ones end when the password is changed.
     pub on_password_change: OnPasswordChange,
+    /// Tells other processes of changes, so that they count there at once; without one, within `cache_seconds`.
+    pub bus: Option<Arc<dyn InvalidationBus>>,
     /// For how long what is known of one is taken for true without a look, 0 to 30. Changes within the process count at once.
     pub cache_seconds: u64,
+}
+
+impl std::fmt::Debug for SessionSection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("SessionSection");
+        out.field("transport", &self.transport).field("absolute_seconds", &self.absolute_seconds);
+        out.field("idle_seconds", &self.idle_seconds).field("max_per_user", &self.max_per_user);
+        out.field("on_password_change", &self.on_password_change).field("cache_seconds", &self.cache_seconds);
+        out.field("bus", &self.bus.is_some()).finish()
+    }
 }
 
 impl Default for SessionSection {
@@ -271,6 +291,7 @@ impl Default for SessionSection {
             idle_seconds: 0,
             max_per_user: 20,
             on_password_change: OnPasswordChange::default(),
+            bus: None,
             cache_seconds: 5,
         }
     }

@@ -34,6 +34,7 @@ impl Core {
     /// `conflict` under the name that clients know the field by.
     pub(crate) async fn create_account(&self, client: &Client, new: NewAccount) -> Result<User> {
         let NewAccount { identifier, email, email_verified_at, password_hash, roles, method } = new;
+        self.make_room(client, &identifier, email.as_ref()).await?;
         let new = UserCreate {
             identifier: identifier.normalised,
             identifier_display: identifier.display,
@@ -66,6 +67,26 @@ impl Core {
             Ok(user)
         });
         made.await.map_err(|error| taken(self.config.auth.primary_field, error))
+    }
+}
+
+impl Core {
+    /// Removes accounts that are in the way of a new one and whose deletion is due: they are gone for everybody, whether or not the job
+    /// that removes them has been there.
+    ///
+    /// # Errors
+    /// When they cannot be removed.
+    pub(crate) async fn make_room(&self, client: &Client, identifier: &Identifier, email: Option<&Identifier>) -> Result<()> {
+        let cx = client.cx();
+        let of_identifier = self.users.by_identifier(&cx, identifier.normalised.as_str()).await?;
+        let of_email = match email {
+            Some(email) => self.users.by_email(&cx, email.normalised.as_str()).await?,
+            None => None,
+        };
+        for gone in of_identifier.into_iter().chain(of_email).filter(|user| Self::is_gone(user, client)) {
+            self.purge(&gone).await?;
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) enum Reason {
     Suspended,
     /// The password was changed.
     PasswordChanged,
+    /// Its account is to be deleted, or is.
+    Deletion,
+    /// The address that the account had before was taken back.
+    EmailRestored,
     /// It was begun before anybody had proved the mailbox.
     Proved,
 }
@@ -35,6 +39,8 @@ impl Reason {
             Self::Reused => "reused",
             Self::Suspended => "suspended",
             Self::PasswordChanged => "password_changed",
+            Self::Deletion => "deletion",
+            Self::EmailRestored => "email_restored",
             Self::Proved => "mailbox_proved",
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin::{Adapters, Cx, Error, Result};
+use linchpin::{Adapters, Cx, Error, Result, Timestamp};
 
 use crate::config::AuthConfig;
 use crate::core::Client;
@@ -66,8 +66,27 @@ impl Parts {
         token: &SecretText,
         lifetime: Duration,
     ) -> Result<()> {
+        self.link_at(cx, to, kind, base, token, lifetime, None).await
+    }
+
+    /// The same, with an instant that the mail names.
+    ///
+    /// # Errors
+    /// As [`Parts::link`].
+    #[allow(clippy::too_many_arguments)] // a mail and its link
+    pub(crate) async fn link_at(
+        &self,
+        cx: &Cx,
+        to: &str,
+        kind: MailKind,
+        base: Option<&str>,
+        token: &SecretText,
+        lifetime: Duration,
+        at: Option<Timestamp>,
+    ) -> Result<()> {
         let link = format!("{}#token={}", base.unwrap_or_default(), token.expose());
-        self.put(cx, to, kind, [("link", link)], lifetime).await
+        let at = at.map(|at| ("at", at.to_string()));
+        self.put(cx, to, kind, [("link", link)].into_iter().chain(at), lifetime).await
     }
 
     /// Tells a user what has happened to their account.

@@ -94,7 +94,10 @@ impl Core {
         let Some(presented) = Presented::parse(token) else { return Ok(()) };
         let session = self.sessions.get(&client.cx(), presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
         match session.and_then(|session| sid::of(&self.ring, &session)) {
-            Some(sid) => self.csrf.judge(&self.csrf.presented(headers, &self.cookies), &sid, &self.ring),
+            Some(sid) => match self.csrf.judge(&self.csrf.presented(headers, &self.cookies), &sid, &self.ring) {
+                Ok(()) => Ok(()),
+                Err(refusal) => Err(self.forged(client, None, &format!("{}/refresh", self.config.auth.mount), refusal).await),
+            },
             None => Ok(()),
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     VerifyNewEmail,
     /// Takes the former address back.
     UndoEmail,
+    /// Calls the deletion of an account off.
+    CancelDeletion,
     /// Signs in.
     MagicLink,
     /// Waits for the second factor of a sign-in.
@@ -41,6 +43,7 @@ impl Purpose {
         Self::VerifyAndLogin,
         Self::VerifyNewEmail,
         Self::UndoEmail,
+        Self::CancelDeletion,
         Self::MagicLink,
         Self::Login,
         Self::TotpSetup,

@@ -31,7 +31,7 @@ const DEPTH: usize = 8;
 const PASSWORD: &str = "password";
 
 pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "register").await?;
     let client = core.client(&call);
     let typed = SecretText::from(input.password);
     let (identifier, email) = identifiers(&core, &input.identifier, input.email.as_deref(), &typed)?;
@@ -80,7 +80,7 @@ fn identifiers(core: &Core, typed: &str, email: Option<&str>, password: &SecretT
 }
 
 pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "login").await?;
     let client = core.client(&call);
     let primary = core.config.auth.primary_field;
     let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
@@ -140,7 +140,10 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         && let Some((_, sid)) = of_browser.first()
     {
         // Nothing but what a browser sends by itself: a page of another origin must not sign anybody out.
-        core.csrf.judge(&core.csrf.presented(&call.headers, &core.cookies), sid, &core.ring)?;
+        let judged = core.csrf.judge(&core.csrf.presented(&call.headers, &core.cookies), sid, &core.ring);
+        if let Err(refusal) = judged {
+            return Err(core.forged(&client, None, &format!("{}/logout", core.config.auth.mount), refusal).await);
+        }
     }
     for (session, _) in by_header.iter().chain(&of_browser) {
         core.end(&cx, &client, session, Reason::Logout).await?;
@@ -183,7 +186,7 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
-    let reply = Reply::json(200, &view(&core, &user, Some(&known)))?;
+    let reply = Reply::json(200, &UserView { tenant_id: client.tenant, ..view(&core, &user, Some(&known)) })?;
     // A client that has lost its CSRF token gets another one here.
     match core.cookies.token(&call.headers) {
         Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
@@ -212,7 +215,7 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
-    Reply::json(200, &view(&core, &user, Some(&known)))
+    Reply::json(200, &UserView { tenant_id: client.tenant, ..view(&core, &user, Some(&known)) })
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {

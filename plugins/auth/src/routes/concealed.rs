@@ -53,7 +53,7 @@ async fn tell_owner(core: &Core, client: &Client, identifier: &str) -> Result<()
 
 /// Takes the token of such a sign-up: the address is proved, and whoever proved it is signed in.
 pub(super) async fn verify_and_login(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "verify-and-login").await?;
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::VerifyAndLogin).await?;
     let token = SecretText::from(input.token);

@@ -70,29 +70,46 @@ pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: Token
     let cx = client.cx();
     by_ip(&core, &client, Bucket::VerifyEmail).await?;
     let token = SecretText::from(input.token);
-    let found = core.parts.tokens.find(&cx, Purpose::VerifyEmail, token.expose()).await?.ok_or_else(invalid)?;
-    let proved: String = core.parts.tokens.payload(&found)?;
+    let mut found = None;
+    for purpose in [Purpose::VerifyEmail, Purpose::VerifyNewEmail, Purpose::UndoEmail] {
+        found = core.parts.tokens.find(&cx, purpose, token.expose()).await?;
+        if found.is_some() {
+            break;
+        }
+    }
+    let found = found.ok_or_else(invalid)?;
     let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
+    match found.purpose {
+        Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
+        Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
+        _ => prove_address(&core, &client, &user, &found).await?,
+    }
+    Reply::json(200, &Done { ok: true })
+}
+
+/// Proves the address that an account has.
+async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTime) -> Result<()> {
+    let proved: String = core.parts.tokens.payload(found)?;
     // It proves the address it was sent to and no other.
     if user.email_normalised.as_ref() != Some(&proved) {
         return Err(invalid());
     }
-    let verified = cx
+    let verified = client
+        .cx()
         .transaction(async |cx| {
-            if !core.parts.tokens.take(cx, &found).await? {
+            if !core.parts.tokens.take(cx, found).await? {
                 return Err(invalid());
             }
             if user.email_verified_at.is_none() {
                 let patch = UserPatch { email_verified_at: Some(Some(client.now)), ..UserPatch::default() };
                 core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
-                core.audit(cx, &client, Happened::to("auth:email.verified", &user.id)).await?;
+                core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
             }
             Ok(())
         })
         .await;
     core.checks.forget(&user.id);
-    verified?;
-    Reply::json(200, &Done { ok: true })
+    verified
 }
 
 pub(super) async fn magic_request(core: Arc<Core>, call: PluginCall, input: MagicLinkInput) -> Result<Reply> {
@@ -105,7 +122,7 @@ pub(super) async fn magic_request(core: Arc<Core>, call: PluginCall, input: Magi
 }
 
 pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "magic-link/verify").await?;
     let client = core.client(&call);
     let cx = client.cx();
     by_ip(&core, &client, Bucket::MagicVerify).await?;

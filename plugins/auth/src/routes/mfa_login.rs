@@ -31,7 +31,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 }
 
 async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "mfa/verify").await?;
     let answer = Answer {
         token: SecretText::from(input.mfa_token),
         method: input.method,
@@ -42,7 +42,7 @@ async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result
 }
 
 async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "mfa/resend").await?;
     core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
     Reply::json(200, &Done { ok: true })
 }

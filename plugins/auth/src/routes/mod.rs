@@ -3,6 +3,8 @@
 mod account;
 mod admin;
 mod concealed;
+mod deletion;
+mod email;
 mod mailed;
 mod mfa;
 mod mfa_login;
@@ -267,6 +269,8 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     }
     out.extend(proof::routes(config, place));
     out.extend(mfa::routes(config, place));
+    out.extend(deletion::routes(config, place));
+    out.extend(email::routes(config, place));
     out.extend(admin::routes(config, place));
     out.extend(passkeys::routes(config, place));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {

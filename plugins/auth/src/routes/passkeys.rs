@@ -295,7 +295,7 @@ async fn login_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 }
 
 async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "passkey/login").await?;
     let client = core.client(&call);
     let cx = client.cx();
     let attempt = core.limiter.take(&[Hit { bucket: Bucket::PasskeyLogin, of: &[&client.counted()] }]).await?;

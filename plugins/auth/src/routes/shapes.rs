@@ -216,6 +216,19 @@ pub(crate) struct TokenInput {
     pub(crate) token: String,
 }
 
+/// A token from a mail; the session decides without one.
+#[derive(Embedded)]
+pub(crate) struct CancelInput {
+    pub(crate) token: Option<String>,
+}
+
+/// An account that will be deleted.
+#[derive(Embedded)]
+pub(crate) struct Scheduled {
+    pub(crate) ok: bool,
+    pub(crate) deletion_scheduled_for: Timestamp,
+}
+
 /// Whoever wants to sign in by a link.
 #[derive(Embedded)]
 pub(crate) struct MagicLinkInput {

@@ -13,6 +13,7 @@ use linchpin::{Actor, ActorKind, Attached, Cx, Result, Timestamp};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use super::{Known, sid};
 use crate::config::AuthConfig;
@@ -20,6 +21,7 @@ use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
 use crate::env::Env;
 use crate::keys::signing::{Signing, Verified};
 use crate::mfa::must_enrol;
+use crate::tenant::Tenants;
 
 /// Tokens that are remembered.
 const REMEMBERED: usize = 100_000;
@@ -60,10 +62,20 @@ pub(crate) struct Checks {
     keys: RandomState,
     /// Activity that is on its way to the store.
     touching: Mutex<HashMap<String, i64>>,
+    tenants: Tenants,
+    /// Where other processes are told, if there is a bus.
+    others: Option<mpsc::Sender<String>>,
 }
 
 impl Checks {
-    pub(crate) fn new(config: &AuthConfig, users: UserAdapter, sessions: SessionAdapter, signing: Arc<Signing>, env: Env) -> Arc<Self> {
+    pub(crate) fn new(
+        config: &AuthConfig,
+        (users, sessions): (UserAdapter, SessionAdapter),
+        signing: Arc<Signing>,
+        env: Env,
+        tenants: Tenants,
+        others: Option<mpsc::Sender<String>>,
+    ) -> Arc<Self> {
         let session = &config.auth.session;
         let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 1000) * 1000;
         let idle = seconds(session.idle_seconds);
@@ -82,6 +94,8 @@ impl Checks {
             locks: (0..LOCKS).map(|_| tokio::sync::Mutex::new(())).collect(),
             keys: RandomState::new(),
             touching: Mutex::default(),
+            tenants,
+            others,
         })
     }
 
@@ -91,6 +105,15 @@ impl Checks {
 
     /// Forgets what is known of a user's sessions. To be called once a change is stored and before it is answered.
     pub(crate) fn forget(&self, user: &str) {
+        self.heard(user);
+        if let Some(others) = &self.others {
+            // When too many wait, the others see it as soon as what they know is old.
+            let _ = others.try_send(user.to_owned());
+        }
+    }
+
+    /// The same, of a change in another process.
+    pub(crate) fn heard(&self, user: &str) {
         self.numbers[self.place(user)].fetch_add(1, Ordering::SeqCst);
     }
 
@@ -147,8 +170,9 @@ impl Checks {
         }
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
+        let tenant = self.tenants.of(&owner.id, &owner.roles, &token.claims).await?;
         let found = Arc::new(Remembered {
-            actor: Arc::new(self.actor(&token, session, &owner)),
+            actor: Arc::new(self.actor(&token, session, &owner, tenant)),
             token,
             user,
             number,
@@ -172,7 +196,7 @@ impl Checks {
         Ok((!gone).then_some((session, user)))
     }
 
-    fn actor(&self, token: &Verified, session: Session, user: &User) -> Actor {
+    fn actor(&self, token: &Verified, session: Session, user: &User, tenant: Option<String>) -> Actor {
         let known = Known {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
@@ -189,7 +213,7 @@ impl Checks {
         Actor {
             id: Some(user.id.clone()),
             kind: ActorKind::User,
-            tenant_id: None,
+            tenant_id: tenant,
             session_id: Some(session.handle),
             roles: user.roles.clone(),
             claims,

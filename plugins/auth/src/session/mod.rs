@@ -1,5 +1,6 @@
 //! Sessions: what a token is good for, how clients carry it, and when it ends.
 
+pub(crate) mod bus;
 pub(crate) mod check;
 pub(crate) mod cookies;
 pub(crate) mod credential;

@@ -61,6 +61,16 @@ impl Store {
         self.url != "memory:"
     }
 
+    /// The file that it keeps its records in, if it is one.
+    pub fn file(&self) -> Option<std::path::PathBuf> {
+        self.url.strip_prefix("sqlite:").map(Into::into)
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// An app with the plugin as it is by default, but for the cost of a password.
     pub async fn app(&self) -> Server {
         self.app_with(|auth| auth).await
@@ -159,6 +169,11 @@ impl Server {
     /// A call that may be answered 503.
     pub async fn raw_any(&self, path: &str, body: Json) -> Reply {
         self.any("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+    }
+
+    /// A read that may be answered 503.
+    pub async fn get_any(&self, token: &str, path: &str) -> Reply {
+        self.any("GET", path, &[("authorization", &format!("Bearer {token}"))], "").await
     }
 
     async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {

@@ -10,9 +10,10 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{SimpleQueryMessage, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresOptions;
@@ -21,6 +22,9 @@ use crate::{Code, Error, Result};
 
 /// What drives a connection; it ends with the connection.
 pub(super) type Driver = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
+
+/// A connection that nobody drives yet.
+pub(super) type Listening = tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// How connections are made.
 pub(super) struct Connector {
@@ -78,6 +82,11 @@ impl Connector {
     pub(super) async fn connect(&self) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;
         Ok((client, Box::pin(connection)))
+    }
+
+    /// A connection that is polled for what the server tells unasked.
+    pub(super) async fn connect_to_listen(&self) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
     }
 
     /// Connects once, to say in plain words what stands in the way.

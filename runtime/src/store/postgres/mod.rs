@@ -10,6 +10,7 @@
 mod aggregate;
 mod bind;
 mod change;
+mod channel;
 mod connect;
 mod conversation;
 mod error;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+pub use self::channel::Channel;
 use self::connect::Connector;
 pub(crate) use self::conversation::{arguments, condition, failed, read};
 use self::lane::Lane;

@@ -1,0 +1,261 @@
+//! The end of an account: asked for, called off, done. What is due is as good as gone at once; removing it is a job that may be
+//! interrupted anywhere and goes on where it stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::prelude::*;
+use linchpin::{Code, Cx, PageArgs, Timestamp};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::Reason;
+use super::proof::Proof;
+use crate::core::{Client, Core, Happened, later, millis};
+use crate::entities::{AuditPatch, User, UserPatch, audit, user};
+use crate::error::{NOT_SCHEDULED, overtaken, refuse};
+use crate::hooks::AccountDeletion;
+use crate::keys::derive;
+use crate::mail::MailKind;
+use crate::onetime::{OneTime, Purpose, Terms};
+use crate::session::Known;
+
+/// How often somebody looks what is due.
+const LOOK: Duration = Duration::from_secs(10);
+/// Accounts that are removed one after another before the job looks again.
+const AT_ONCE: u32 = 50;
+/// Rows of the audit that are changed at a time.
+const ROWS: u32 = 200;
+
+impl Core {
+    /// Asks the app, then schedules the deletion of an account: its other sessions end and this one may do little. Without a grace
+    /// period it is due at once.
+    ///
+    /// # Errors
+    /// What the app refuses with; 409 when the account was changed since it was read.
+    pub(crate) async fn schedule_deletion(&self, client: &Client, user: &User, known: &Known, proof: Proof) -> Result<User> {
+        let grace = self.config.auth.account_deletion.grace_seconds;
+        let due = later(client.now, millis(grace));
+        let deletion = AccountDeletion { user_id: user.id.clone(), scheduled_for: Some(due) };
+        self.hooks.ask(&self.hook_cx(client), &deletion, |hooks, cx, input| hooks.pre_delete_account(cx, input)).await?;
+        let scheduled = client
+            .cx()
+            .transaction(async |cx| {
+                proof.spend(self, cx, client, user).await?;
+                let patch = UserPatch { deletion_due_at: Some(Some(due)), ..UserPatch::default() };
+                let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+                for other in self.sessions_of(cx, &user.id).await? {
+                    if grace == 0 || other.handle != known.handle {
+                        self.end(cx, client, &other, Reason::Deletion).await?;
+                    }
+                }
+                if grace > 0 {
+                    let happened = Happened::to("auth:account.deletion.scheduled", &user.id).session(&known.handle);
+                    self.audit(cx, client, happened.details(json!({ "scheduledFor": due }))).await?;
+                    self.mail_way_back(cx, client, &changed, due, grace).await?;
+                }
+                Ok(changed)
+            })
+            .await;
+        self.checks.forget(&user.id);
+        scheduled
+    }
+
+    /// Tells the owner what will happen, with a link that calls it off where there is a page for it.
+    async fn mail_way_back(&self, cx: &Cx, client: &Client, user: &User, due: Timestamp, grace: u64) -> Result<()> {
+        let Some(page) = &self.config.auth.account_deletion.link_base_url else {
+            return self.parts.notice_of(cx, client, user, MailKind::DeletionScheduled, &[("due", &due.to_string())]).await;
+        };
+        let Some(email) = &user.email else { return Ok(()) };
+        let lifetime = Duration::from_secs(grace);
+        let token = self.parts.tokens.issue(cx, Purpose::CancelDeletion, &user.id, &Value::Null, Terms::link(lifetime)).await?;
+        self.parts.link_at(cx, email, MailKind::CancelDeletion, Some(page), &token, lifetime, Some(due)).await
+    }
+
+    /// Calls a deletion off, by a session or by the token that was mailed.
+    ///
+    /// # Errors
+    /// 409 `not_scheduled`; 400 `invalid_token` when somebody else has taken the token.
+    pub(crate) async fn cancel_deletion(&self, client: &Client, user: &User, token: Option<&OneTime>) -> Result<()> {
+        if user.deletion_due_at.is_none() {
+            return Err(refuse(NOT_SCHEDULED));
+        }
+        let cancelled = client
+            .cx()
+            .transaction(async |cx| {
+                if let Some(token) = token
+                    && !self.parts.tokens.take(cx, token).await?
+                {
+                    return Err(refuse(crate::error::INVALID_TOKEN));
+                }
+                let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
+                let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+                self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
+                self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id)).await?;
+                self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
+            })
+            .await;
+        self.checks.forget(&user.id);
+        cancelled
+    }
+
+    /// Removes accounts whose deletion is due; how many. What fails is left for the next time.
+    ///
+    /// # Errors
+    /// When the store cannot say which are.
+    pub(crate) async fn purge_due(&self) -> Result<usize> {
+        let own = Client::own(self.now());
+        let due =
+            ListQuery::new().filter(user::deletion_due_at.lte(Some(own.now))).sort(user::deletion_due_at, Direction::Asc).limit(AT_ONCE);
+        let mut removed = 0;
+        for user in self.users.list(&own.cx(), due).await?.items {
+            match self.purge(&user).await {
+                Ok(()) => removed += 1,
+                Err(error) => tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again"),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes an account that is due, with every record of it. The audit stays, under a name that leads to nobody.
+    ///
+    /// # Errors
+    /// When the store cannot: then it is done again, from wherever it stopped.
+    pub(crate) async fn purge(&self, user: &User) -> Result<()> {
+        let client = self.as_asked(user).await?;
+        let pseudonym = URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
+        // The long part first, row by row: nobody can add many rows to an account that is gone.
+        while self.rename_rows(&client.cx(), &user.id, &pseudonym).await? {}
+        let removed = client
+            .cx()
+            .transaction(async |cx| {
+                for session in self.sessions_of(cx, &user.id).await? {
+                    self.end(cx, &client, &session, Reason::Deletion).await?;
+                }
+                self.erase(cx, user).await?;
+                self.parts.notice(cx, &client, user, MailKind::AccountDeleted).await?;
+                self.users.delete(cx, user.id.as_str(), Some(user.version)).await?;
+                // Whoever listens is told who it was; what is kept does not say it.
+                self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id)).await?;
+                while self.rename_rows(cx, &user.id, &pseudonym).await? {}
+                Ok(())
+            })
+            .await;
+        self.checks.forget(&user.id);
+        match removed {
+            Ok(()) => {
+                let deletion = AccountDeletion { user_id: user.id.clone(), scheduled_for: user.deletion_due_at };
+                let cx = self.hook_cx(&client);
+                self.hooks.tell("post_delete_account", cx, deletion, |hooks, cx, input| hooks.post_delete_account(cx, input));
+                Ok(())
+            }
+            // Another process has removed it.
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what belongs to an account beside its sessions, which end, and the audit, which stays. [`ERASED`] lists it.
+    async fn erase(&self, cx: &Cx, user: &User) -> Result<()> {
+        let (parts, id, all) = (&self.parts, user.id.as_str(), PageArgs::default);
+        parts.tokens.void(cx, id, Purpose::ALL).await?;
+        self.devices.forget(cx, id).await?;
+        for earlier in parts.history.of_owner(cx, id.to_owned(), all()).await?.items {
+            parts.history.delete(cx, earlier.id, None).await?;
+        }
+        for factor in parts.factors.factors_of(cx, id.to_owned(), all()).await?.items {
+            parts.factors.delete(cx, factor.id, None).await?;
+        }
+        for code in parts.codes.codes_of(cx, id.to_owned(), all()).await?.items {
+            parts.codes.delete(cx, code.id, None).await?;
+        }
+        for passkey in self.passkeys.of(cx, id).await? {
+            self.passkeys.credentials.delete(cx, passkey.id, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The request that asked for a deletion, at the present instant: hooks are told of that one, however long ago it was.
+    async fn as_asked(&self, user: &User) -> Result<Client> {
+        let own = Client::own(self.now());
+        let asked = ListQuery::new()
+            .filter(audit::user_id.eq(Some(user.id.clone())))
+            .filter(audit::event.eq("auth:account.deletion.scheduled".to_owned()))
+            .sort(audit::at, Direction::Desc)
+            .limit(1);
+        let Some(row) = self.audits.list(&own.cx(), asked).await?.items.pop() else { return Ok(own) };
+        Ok(Client {
+            ip: row.ip.and_then(|ip| ip.parse().ok()),
+            user_agent: row.user_agent,
+            request_id: row.request_id.unwrap_or_default(),
+            ..own
+        })
+    }
+
+    /// Puts a pseudonym in place of a user's id in some of what has happened to them; whether there was any.
+    async fn rename_rows(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<bool> {
+        let rows = ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned()))).limit(ROWS);
+        let rows = self.audits.list(cx, rows).await?.items;
+        let any = !rows.is_empty();
+        for row in rows {
+            let patch = AuditPatch { user_id: Some(Some(pseudonym.to_owned())), ..AuditPatch::default() };
+            match self.audits.update(cx, row.id, patch, None).await {
+                Err(error) if error.code() != Code::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(any)
+    }
+}
+
+/// The entities whose records [`Core::erase`] removes.
+#[cfg(test)]
+const ERASED: [&str; 6] = ["OneTime", "Device", "PasswordHistory", "Factor", "RecoveryCode", "Credential"];
+
+/// Removes what is due while an app runs.
+#[derive(Debug)]
+pub(crate) struct Purge(JoinHandle<()>);
+
+impl Purge {
+    /// Begins with what became due while the app did not run.
+    pub(crate) fn work(core: Arc<Core>) -> Self {
+        Self(tokio::spawn(async move {
+            loop {
+                match core.purge_due().await {
+                    // There may be more.
+                    Ok(removed) if removed > 0 => continue,
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found"),
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }))
+    }
+
+    /// Stops. What has begun and is not done is undone by the store, and done after the next start.
+    pub(crate) async fn stop(self) {
+        self.0.abort();
+        // That it was aborted is what it answers.
+        let _ = self.0.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ERASED;
+    use crate::entities::ENTITIES;
+
+    /// Whoever adds records of users says what becomes of them.
+    #[test]
+    fn nothing_of_a_deleted_account_is_forgotten() {
+        let of_users =
+            ENTITIES.entities.iter().map(|mounted| mounted.desc).filter(|desc| desc.fields.iter().any(|field| field.name == "user_id"));
+        let mut names: Vec<&str> = of_users.map(|desc| desc.name).filter(|name| !["Session", "Audit"].contains(name)).collect();
+        let mut erased = ERASED.to_vec();
+        names.sort_unstable();
+        erased.sort_unstable();
+        assert_eq!(names, erased);
+    }
+}

@@ -1,0 +1,142 @@
+//! Another address for an account: asked for, effective once its mailbox is proved, and taken back by the former one.
+
+use std::time::Duration;
+
+use linchpin::{Code, Cx, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Reason;
+use super::proof::Proof;
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::error::{INVALID_TOKEN, overtaken, refuse};
+use crate::identity::PrimaryField;
+use crate::identity::normalise::Identifier;
+use crate::mail::MailKind;
+use crate::onetime::{OneTime, Purpose, Terms};
+
+/// How long the former address can take a change back, from when it is effective at the latest.
+const UNDO: Duration = Duration::from_hours(7 * 24);
+
+/// An address in both its forms.
+#[derive(Serialize, Deserialize)]
+struct Address {
+    normalised: String,
+    display: String,
+    /// Whether it was proved to be the owner's.
+    verified: bool,
+}
+
+impl Core {
+    /// Mails the new address a link that makes it the account's, and the present one a link that takes that back. An address in use
+    /// gets a notice in place of the link; who asked is told the same.
+    ///
+    /// # Errors
+    /// When it cannot be kept, or the proof was used meanwhile.
+    pub(crate) async fn ask_for_email(&self, client: &Client, user: &User, new: Identifier, proof: Proof) -> Result<()> {
+        let holder = self.users.by_email(&client.cx(), new.normalised.as_str()).await?.filter(|holder| !Self::is_gone(holder, client));
+        let verification = &self.config.auth.email_verification;
+        let (page, lifetime) = (verification.link_base_url.as_deref(), Duration::from_secs(verification.token_seconds));
+        client
+            .cx()
+            .transaction(async |cx| {
+                proof.spend(self, cx, client, user).await?;
+                if let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) {
+                    let verified = user.email_verified_at.is_some();
+                    let former = Address { normalised: normalised.clone(), display: email.clone(), verified };
+                    // A later change voids none of them: whoever changed the address once must not get rid of its owner by a second.
+                    let terms = Terms { only_newest: false, ..Terms::link(UNDO + lifetime) };
+                    let token = self.parts.tokens.issue(cx, Purpose::UndoEmail, &user.id, &former, terms).await?;
+                    self.parts.link_at(cx, email, MailKind::EmailChanged, page, &token, terms.lifetime, Some(client.now)).await?;
+                }
+                match &holder {
+                    Some(holder) => self.parts.notice(cx, client, holder, MailKind::ExistingAccount).await,
+                    None => {
+                        let new = Address { normalised: new.normalised.clone(), display: new.display.clone(), verified: true };
+                        let token = self.parts.tokens.issue(cx, Purpose::VerifyNewEmail, &user.id, &new, Terms::link(lifetime)).await?;
+                        self.parts.link(cx, &new.display, MailKind::VerifyNewEmail, page, &token, lifetime).await
+                    }
+                }
+            })
+            .await
+    }
+
+    /// Makes a new address the account's: its mailbox is proved.
+    ///
+    /// # Errors
+    /// 400 `invalid_token`; 409 when the address has been taken meanwhile.
+    pub(crate) async fn take_new_email(&self, client: &Client, user: &User, found: &OneTime) -> Result<()> {
+        let new: Address = self.parts.tokens.payload(found)?;
+        self.move_to(client, user, found, new, &[Purpose::VerifyNewEmail], None).await
+    }
+
+    /// Gives an account its former address back. Whoever had changed it is signed out, and nothing they were mailed works any more.
+    ///
+    /// # Errors
+    /// As [`Core::take_new_email`].
+    pub(crate) async fn undo_email(&self, client: &Client, user: &User, found: &OneTime) -> Result<()> {
+        let former: Address = self.parts.tokens.payload(found)?;
+        self.move_to(
+            client,
+            user,
+            found,
+            former,
+            &[Purpose::VerifyNewEmail, Purpose::UndoEmail, Purpose::Reauth],
+            Some(Reason::EmailRestored),
+        )
+        .await
+    }
+
+    async fn move_to(
+        &self,
+        client: &Client,
+        user: &User,
+        found: &OneTime,
+        to: Address,
+        void: &[Purpose],
+        ends: Option<Reason>,
+    ) -> Result<()> {
+        let stays = user.email_normalised.as_ref() == Some(&to.normalised);
+        if !stays {
+            let identifier = Identifier { normalised: to.normalised.clone(), display: to.display.clone() };
+            self.make_room(client, &identifier, Some(&identifier)).await?;
+        }
+        let moved = client
+            .cx()
+            .transaction(async |cx| {
+                if !self.parts.tokens.take(cx, found).await? {
+                    return Err(refuse(INVALID_TOKEN));
+                }
+                self.parts.tokens.void(cx, &user.id, void).await?;
+                if let Some(reason) = ends {
+                    for session in self.sessions_of(cx, &user.id).await? {
+                        self.end(cx, client, &session, reason).await?;
+                    }
+                }
+                if stays { Ok(()) } else { self.set_email(cx, client, user, to).await }
+            })
+            .await;
+        self.checks.forget(&user.id);
+        moved.map_err(|error| match error.code() {
+            Code::Conflict if !error.details().is_empty() => Error::unique(["email"]),
+            _ => error,
+        })
+    }
+
+    async fn set_email(&self, cx: &Cx, client: &Client, user: &User, to: Address) -> Result<()> {
+        let identifies = self.config.auth.primary_field == PrimaryField::Email;
+        let patch = UserPatch {
+            identifier: identifies.then(|| to.normalised.clone()),
+            identifier_display: identifies.then(|| to.display.clone()),
+            email: Some(Some(to.display)),
+            email_normalised: Some(Some(to.normalised)),
+            email_verified_at: Some(to.verified.then_some(client.now)),
+            ..UserPatch::default()
+        };
+        self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+        // What went to the other mailbox is of no use to who has it.
+        let mailed = [Purpose::ResetPassword, Purpose::VerifyEmail, Purpose::VerifyAndLogin, Purpose::MagicLink];
+        self.parts.tokens.void(cx, &user.id, &mailed).await?;
+        self.audit(cx, client, Happened::to("auth:email.changed", &user.id)).await
+    }
+}

@@ -1,0 +1,50 @@
+//! Requests that were perhaps not meant: refused, and written down.
+
+use linchpin::http::PluginCall;
+use linchpin::{Error, Result};
+use serde_json::json;
+
+use crate::core::{Client, Core, Happened};
+use crate::session::Known;
+
+/// How often the same is written down, in seconds: anybody can cause any number.
+const ONCE_IN: u32 = 60;
+/// Longest path that is kept, in characters.
+const PATH: usize = 200;
+
+impl Core {
+    /// Lets a request make a session, unless a page of a foreign origin sent it.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`; 503 when that cannot be written down.
+    pub(crate) async fn may_sign_in(&self, call: &PluginCall, path: &str) -> Result<()> {
+        match self.csrf.may_sign_in(&call.headers) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.forged(&self.client(call), None, &format!("{}/{path}", self.config.auth.mount), refusal).await),
+        }
+    }
+
+    /// Writes down that a request was taken for a forged one. The answer is what it is refused with.
+    pub(crate) async fn forged(&self, client: &Client, known: Option<&Known>, path: &str, refusal: Error) -> Error {
+        let path: String = path.chars().take(PATH).collect();
+        let user = known.map(|known| known.user_id.as_str());
+        let of = ["auth:csrf.failed", &client.counted(), &path, user.unwrap_or_default()];
+        let noted = async {
+            if !self.limiter.is_first(&of, ONCE_IN).await? {
+                return Ok(());
+            }
+            let happened = Happened {
+                event: "auth:csrf.failed",
+                user,
+                session: known.map(|known| known.handle.as_str()),
+                outcome: "csrf_failed",
+                details: json!({ "path": path }),
+            };
+            self.audit(&client.cx(), client, happened).await
+        };
+        match noted.await {
+            Ok(()) => refusal,
+            Err(error) => Error::unavailable(error),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Deleting one's account, and keeping it after all.
+
+use std::sync::Arc;
+
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Error, Result};
+
+use super::account::caller;
+use super::mailed::invalid;
+use super::mfa_shapes::proof_input;
+use super::shapes::{CancelInput, Ok as Done, Scheduled};
+use super::{Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::Core;
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, INVALID_TOKEN,
+    MFA_SETUP_REQUIRED, NOT_SCHEDULED, STEP_UP_REQUIRED,
+};
+use crate::flow::Need;
+use crate::guards::known;
+use crate::limit::{Bucket, Hit};
+use crate::onetime::Purpose;
+use crate::secret::SecretText;
+
+proof_input! {
+    /// Who deletes their account.
+    DeleteInput {}
+}
+
+static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
+    .doc("Deletes the caller's account, after a time in which that can be called off.")
+    .auth("userAuth")
+    .answers(&[
+        AnswerDesc::of::<Scheduled>(202, "It will be deleted; until then only this session goes on, and can do little."),
+        AnswerDesc::of::<Done>(200, "It is deleted."),
+    ])
+    .errors(&[
+        INVALID_CREDENTIALS,
+        INVALID_CODE,
+        INVALID_CHALLENGE,
+        STEP_UP_REQUIRED,
+        FACTOR_NOT_ALLOWED,
+        DELETION_SCHEDULED,
+        MFA_SETUP_REQUIRED,
+        CSRF_FAILED,
+        Code::Conflict,
+        Code::RateLimited,
+        HOOK_TIMEOUT,
+    ]);
+static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
+    .doc("Keeps an account that was to be deleted: that of the session, or of a mailed token, which signs nobody in.")
+    .public()
+    .answers(&[AnswerDesc::of::<Done>(200, "It stays.")])
+    .errors(&[INVALID_TOKEN, Code::Unauthorized, NOT_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+
+/// Both, where owners may delete their accounts.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    if !config.auth.account_deletion.enabled {
+        return Vec::new();
+    }
+    let mount = config.auth.mount.as_str();
+    vec![DELETE_ME.bind(mount, at(place, delete)), CANCEL.bind(mount, at(place, cancel))]
+}
+
+async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteInput) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    core.limiter.take(&[Hit { bucket: Bucket::DeleteAccount, of: &[&user.id] }]).await?.succeeded().await;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    let scheduled = core.schedule_deletion(&client, &user, &known, proof).await?;
+    match scheduled.deletion_due_at {
+        Some(due) if client.now < due => Reply::json(202, &Scheduled { ok: true, deletion_scheduled_for: due }),
+        _ => {
+            // It is gone for everybody already; what is left of it goes now, or with the next round of the job.
+            if let Err(error) = core.purge(&scheduled).await {
+                tracing::warn!(error = ?error, "a deleted account was not removed yet");
+            }
+            Ok(core.cookies.clear(Reply::json(200, &Done { ok: true })?))
+        }
+    }
+}
+
+async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput) -> Result<Reply> {
+    let client = core.client(&call);
+    let cx = client.cx();
+    let token = match input.token.map(SecretText::from) {
+        Some(token) => Some(core.parts.tokens.find(&cx, Purpose::CancelDeletion, token.expose()).await?.ok_or_else(invalid)?),
+        None => None,
+    };
+    let id = match &token {
+        Some(token) => token.user_id.clone(),
+        None => call.cx.get_actor().and_then(|actor| known(actor)).map(|known| known.user_id.clone()).ok_or_else(Error::unauthorized)?,
+    };
+    let gone = || if token.is_some() { invalid() } else { Error::unauthorized() };
+    let user = core.users.get(&cx, id).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(gone)?;
+    core.cancel_deletion(&client, &user, token.as_ref()).await?;
+    Reply::json(200, &Done { ok: true })
+}

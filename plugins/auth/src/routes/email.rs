@@ -1,0 +1,68 @@
+//! Another address for one's account.
+
+use std::sync::Arc;
+
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Error, Result};
+
+use super::account::caller;
+use super::mfa_shapes::proof_input;
+use super::shapes::Said;
+use super::{Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::Core;
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED,
+};
+use crate::flow::Need;
+use crate::identity::normalise;
+use crate::limit::{Bucket, Hit};
+
+proof_input! {
+    /// Another address, and who asks for it.
+    ChangeEmailInput {
+        /// It becomes the account's once its mailbox is proved.
+        email: String,
+    }
+}
+
+static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email", "change-email"))
+    .doc(
+        "Mails a link to another address, which becomes the account's with it.\n\nThe present address is told, and can take it back for \
+         seven days. The answer is the same for an address in use.",
+    )
+    .auth("userAuth")
+    .answers(&[AnswerDesc::of::<Said>(202, "Whoever reads mail at the address decides.")])
+    .errors(&[
+        INVALID_CREDENTIALS,
+        INVALID_CODE,
+        INVALID_CHALLENGE,
+        STEP_UP_REQUIRED,
+        FACTOR_NOT_ALLOWED,
+        DELETION_SCHEDULED,
+        MFA_SETUP_REQUIRED,
+        CSRF_FAILED,
+        Code::RateLimited,
+    ]);
+
+/// The route, where addresses are proved.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    if !config.auth.email_verification.enabled {
+        return Vec::new();
+    }
+    vec![CHANGE_EMAIL.bind(config.auth.mount.as_str(), at(place, change))]
+}
+
+async fn change(core: Arc<Core>, call: PluginCall, mut input: ChangeEmailInput) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let new = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
+    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    core.limiter.take(&[Hit { bucket: Bucket::ChangeEmail, of: &[&user.id] }]).await?.succeeded().await;
+    // What is proved by mail does not count: whoever reads the mail of an account must not keep its owner from reading it.
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::ProofButMail).await?;
+    core.ask_for_email(&client, &user, new, proof).await?;
+    let message = "If that email can be used, a message has been sent to it.".to_owned();
+    Reply::json(202, &Said { ok: true, message })
+}

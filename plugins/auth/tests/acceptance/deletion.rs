@@ -1,0 +1,274 @@
+//! The end of an account: AUTH-79, AUTH-80, and what of AUTH-77 is about it.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use linchpin::BoxFuture;
+use linchpin_auth::{AccountDeletion, Auth, AuthHooks, HookCx, HookError, HookResult};
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(
+    auth_77_deletion,
+    auth_79,
+    auth_80_grace,
+    auth_80_at_once,
+    auth_80_by_the_job,
+    auth_80_what_is_kept,
+    auth_80_while_nothing_runs,
+    a_deletion_without_a_page,
+    deletion_is_a_setting
+);
+
+const WEEK: i64 = 7 * 86_400;
+
+fn deleting(auth: Auth, post: &Post) -> Auth {
+    post.on(auth).configure(|config| config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into()))
+}
+
+async fn delete(app: &Server, who: &SignedIn, body: serde_json::Value) -> Reply {
+    app.with(&who.token, "DELETE", "/auth/me", Some(body)).await
+}
+
+fn proof() -> serde_json::Value {
+    json!({ "password": GOOD })
+}
+
+/// What the hooks were told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
+
+impl AuthHooks for Told {
+    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        self.0.lock().unwrap().push(("pre".to_owned(), input.clone(), cx.clone()));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        self.0.lock().unwrap().push(("post".to_owned(), input.clone(), cx.clone()));
+        Box::pin(async { Err(HookError::new("nobody cares")) })
+    }
+}
+
+impl Told {
+    fn of(&self, hook: &str) -> Vec<(AccountDeletion, HookCx)> {
+        self.0.lock().unwrap().iter().filter(|(name, ..)| name == hook).map(|(_, input, cx)| (input.clone(), cx.clone())).collect()
+    }
+
+    async fn posts(&self, least: usize) -> Vec<(AccountDeletion, HookCx)> {
+        for _ in 0..3000 {
+            let told = self.of("post");
+            if told.len() >= least {
+                return told;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{least} were expected: {:?}", self.of("post"));
+    }
+}
+
+struct Refusing;
+
+impl AuthHooks for Refusing {
+    fn pre_delete_account<'a>(&'a self, _: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Err(HookError::new("pay first").status(402).code("unpaid")) })
+    }
+}
+
+async fn auth_77_deletion(store: Store) {
+    let app = store.app_with(|auth| auth.hooks(Refusing)).await;
+    let ada = app.register("ada@x.test").await;
+    let refused = delete(&app, &ada, proof()).await;
+    refused.refused(402, "unpaid");
+    assert_eq!(refused.text("error"), "pay first");
+    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+    assert_eq!(app.get(&ada.token, "/auth/sessions").await.status, 200);
+}
+
+async fn auth_79(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| deleting(auth, &post)).await;
+    let ada = app.register("ada@x.test").await;
+    let other = app.login("ada@x.test").await;
+    delete(&app, &ada, json!({})).await.refused(403, "step_up_required");
+    delete(&app, &ada, json!({ "password": "wrong-otter-91-lamp" })).await.refused(401, "invalid_credentials");
+    assert_eq!(app.me(&other.token).await.status, 200, "nothing of it happened");
+    let done = delete(&app, &ada, proof()).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    let due = done.text("deletionScheduledFor");
+    assert_eq!(due, "2026-03-11T05:06:07.008Z");
+    app.me(&other.token).await.refused(401, "unauthorized");
+    assert_eq!(app.me(&ada.token).await.text("deletionScheduledFor"), due);
+    for (method, path) in [("GET", "/auth/sessions"), ("PATCH", "/auth/me"), ("GET", "/auth/activity"), ("GET", "/__test/protected/user")] {
+        let body = (method == "PATCH").then(|| json!({}));
+        app.with(&ada.token, method, path, body).await.refused(403, "deletion_scheduled");
+    }
+    delete(&app, &ada, proof()).await.refused(403, "deletion_scheduled");
+    // By session. A cookie session proves that it is meant.
+    app.raw("POST", "/auth/cancel-deletion", &[("content-type", "application/json")], "{}").await.refused(401, "unauthorized");
+    let kept = app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await;
+    assert_eq!((kept.status, kept.json()), (200, json!({ "ok": true })));
+    for path in ["/auth/sessions", "/auth/activity", "/__test/protected/user"] {
+        assert_eq!(app.get(&ada.token, path).await.status, 200, "{path}");
+    }
+    app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.refused(409, "not_scheduled");
+    post.all("deletion_cancelled", 1).await;
+    // What was mailed is of no use any more.
+    let token = post.token("cancel_deletion", 1).await;
+    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.advance(WEEK + 1).await;
+    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.status, 200);
+}
+
+async fn auth_80_grace(store: Store) {
+    let (post, told) = (Post::default(), Told::default());
+    let app = store.app_with(|auth| deleting(auth, &post).hooks(told.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    let done = delete(&app, &ada, proof()).await;
+    let due = done.text("deletionScheduledFor");
+    // A later sign-in works, and is restricted.
+    let again = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    assert_eq!((again.status, again.text("deletionScheduledFor")), (200, due));
+    let again = again.signed_in();
+    app.get(&again.token, "/auth/sessions").await.refused(403, "deletion_scheduled");
+    let mail = post.all("cancel_deletion", 1).await[0].clone();
+    assert!(mail.text.contains("2026-03-11") && mail.vars["link"].starts_with("https://app.test/keep#token="), "{mail:?}");
+    let token = post.token("cancel_deletion", 1).await;
+    app.post("/auth/verify-email", json!({ "token": token })).await.refused(404, "not_found");
+    let kept = app.post("/auth/cancel-deletion", json!({ "token": token })).await;
+    assert_eq!((kept.status, kept.headers.get("set-cookie")), (200, None), "it signs nobody in");
+    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
+    assert_eq!(app.get(&again.token, "/auth/sessions").await.status, 200);
+    // Again, and nobody calls it off.
+    assert_eq!(delete(&app, &again, proof()).await.status, 202);
+    let token = post.token("cancel_deletion", 2).await;
+    let request = told.of("pre")[1].1.request_id.clone();
+    app.advance(WEEK).await;
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.me(&again.token).await.refused(401, "unauthorized");
+    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.with(&again.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.refused(401, "unauthorized");
+    // The address is free, whether or not the job has been there.
+    let new = app.register("ada@x.test").await;
+    assert_ne!(new.id, ada.id);
+    let posts = told.posts(1).await;
+    assert_eq!((posts.len(), told.of("pre").len()), (1, 2));
+    let (deletion, cx) = &posts[0];
+    assert_eq!((&deletion.user_id, cx.request_id == request, cx.ip.is_some()), (&ada.id, true, true));
+    cx.services.provided::<linchpin_auth::AuthService>().unwrap();
+    post.all("account_deleted", 1).await;
+    assert_eq!(app.me(&new.token).await.status, 200);
+}
+
+async fn auth_80_at_once(store: Store) {
+    let told = Told::default();
+    let at_once = |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
+    let app = store.app_with(|auth| at_once(auth).hooks(told.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    let gone = delete(&app, &ada, proof()).await;
+    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true })));
+    assert!(gone.cookie("__Host-token").unwrap().contains("Max-Age=0"));
+    app.me(&ada.token).await.refused(401, "unauthorized");
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    assert_ne!(app.register("ada@x.test").await.id, ada.id);
+    assert_eq!(told.posts(1).await.len(), 1);
+}
+
+/// Nobody asks for the address; the job removes the account by itself.
+async fn auth_80_by_the_job(store: Store) {
+    let told = Told::default();
+    let app = store.app_with(|auth| auth.hooks(told.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    assert_eq!(delete(&app, &ada, proof()).await.status, 202);
+    app.advance(WEEK).await;
+    assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
+    assert_eq!(app.post("/__test/find", json!({ "identifier": "ada@x.test" })).await.json()["id"], json!(null));
+}
+
+/// The audit stays, and leads to nobody; nothing else is left.
+async fn auth_80_what_is_kept(store: Store) {
+    let (post, told) = (Post::default(), Told::default());
+    let app = store
+        .app_with(|auth| {
+            deleting(auth, &post).hooks(told.clone()).configure(|config| {
+                config.auth.admin_role = Some("admin".into());
+                config.auth.account_deletion.grace_seconds = 0;
+                config.auth.password.history_count = 3;
+            })
+        })
+        .await;
+    let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
+    let changed = json!({ "password": "amber-walrus-17-dune", "currentPassword": GOOD });
+    assert_eq!(app.with(&ada.token, "POST", "/auth/set-password", Some(changed)).await.status, 200);
+    let events = async |user: &str| {
+        let page = app.get(&root.token, &format!("/auth/admin/audit?limit=100{user}")).await.json();
+        page["items"].as_array().unwrap().clone()
+    };
+    let before = events(&format!("&userId={}", ada.id)).await.len();
+    assert!(before >= 4);
+    assert_eq!(delete(&app, &ada, json!({ "password": "amber-walrus-17-dune" })).await.status, 200);
+    told.posts(1).await;
+    assert!(events(&format!("&userId={}", ada.id)).await.is_empty());
+    let all = events("").await;
+    let deleted = all.iter().find(|row| row["event"] == "auth:user.deleted").unwrap();
+    let pseudonym = deleted["userId"].as_str().unwrap();
+    assert!(pseudonym.len() == 43 && pseudonym != ada.id);
+    assert!(events(&format!("&userId={pseudonym}")).await.len() > before);
+    assert!(!json!(all).to_string().contains(&ada.id));
+    app.stop().await;
+    if let Some(file) = store.file() {
+        let found = Command::new("python3").args(["-c", DUMP, &file.display().to_string(), &ada.id]).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "", "no table of any entity has a row of hers");
+    }
+}
+
+/// Prints the tables in which a text stands anywhere.
+const DUMP: &str = r#"
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+assert "auth_users" in tables and "auth_audits" in tables, tables
+for table in tables:
+    if any(sys.argv[2] in str(value) for row in db.execute(f'SELECT * FROM "{table}"') for value in row):
+        print(table)
+"#;
+
+/// The app does not run when it is due.
+async fn auth_80_while_nothing_runs(store: Store) {
+    if !store.keeps() {
+        return;
+    }
+    let app = store.app().await;
+    let ada = app.register("ada@x.test").await;
+    assert_eq!(delete(&app, &ada, proof()).await.status, 202);
+    app.advance(WEEK).await;
+    app.stop().await;
+    let told = Told::default();
+    let app = store.app_with(|auth| auth.hooks(told.clone())).await;
+    assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
+    assert_ne!(app.register("ada@x.test").await.id, ada.id);
+}
+
+async fn a_deletion_without_a_page(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    let ada = app.register("ada@x.test").await;
+    assert_eq!(delete(&app, &ada, proof()).await.status, 202);
+    let told = post.all("deletion_scheduled", 1).await;
+    assert!(told[0].text.contains("2026-03-11") && told[0].text.contains("127.0.0.1"), "{told:?}");
+    assert_eq!(post.count("cancel_deletion"), 0);
+}
+
+async fn deletion_is_a_setting(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.account_deletion.enabled = false)).await;
+    let ada = app.register("ada@x.test").await;
+    assert_eq!(delete(&app, &ada, proof()).await.status, 405);
+    app.post("/auth/cancel-deletion", json!({})).await.refused(404, "not_found");
+    app.stop().await;
+    let wrong = store.try_app(|auth| auth.configure(|config| config.auth.account_deletion.link_base_url = Some("nowhere".into()))).await;
+    assert!(wrong.err().unwrap().to_string().contains("auth.accountDeletion.linkBaseUrl"));
+}

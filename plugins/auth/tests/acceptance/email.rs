@@ -1,0 +1,160 @@
+//! Another address for an account: AUTH-45.
+
+use linchpin_auth::{Auth, PrimaryField};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(
+    auth_45,
+    auth_45_undone_before,
+    auth_45_undone_after,
+    auth_45_an_address_in_use,
+    auth_45_a_second_change_does_not_shake_off_the_owner,
+    auth_45_by_user_name
+);
+
+fn changing(auth: Auth, post: &Post) -> Auth {
+    post.on(auth).configure(|config| config.auth.email_verification.enabled = true)
+}
+
+async fn change(app: &Server, who: &SignedIn, email: &str) -> Reply {
+    app.with(&who.token, "POST", "/auth/change-email", Some(json!({ "email": email, "password": GOOD }))).await
+}
+
+async fn verify(app: &Server, token: &str) -> Reply {
+    app.post("/auth/verify-email", json!({ "token": token })).await
+}
+
+async fn login(app: &Server, email: &str) -> u16 {
+    app.post("/auth/login", json!({ "email": email, "password": GOOD })).await.status
+}
+
+fn done(reply: &Reply) {
+    assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true })), "{reply:?}");
+}
+
+async fn auth_45(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post).configure(|config| config.auth.magic_link.enabled = true)).await;
+    let ada = app.register("ada@x.test").await;
+    let body = |more: Json| {
+        let mut body = json!({ "email": "New@x.test" });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let ask = async |more: Json| app.with(&ada.token, "POST", "/auth/change-email", Some(body(more))).await;
+    ask(json!({})).await.refused(403, "step_up_required");
+    ask(json!({ "password": "wrong-otter-91-lamp" })).await.refused(401, "invalid_credentials");
+    app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "x", "password": GOOD }))).await.problem("format", "email");
+    let asked = ask(json!({ "password": GOOD })).await;
+    assert_eq!((asked.status, asked.json()["ok"].clone()), (202, json!(true)), "{asked:?}");
+    assert_eq!(app.me(&ada.token).await.text("email"), "ada@x.test");
+    let (to_new, to_old) = (post.all("verify_new_email", 1).await, post.all("email_changed", 1).await);
+    assert_eq!((to_new[0].to.as_str(), to_old[0].to.as_str()), ("New@x.test", "ada@x.test"));
+    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let link = post.token("magic_link", 1).await;
+    let token = post.token("verify_new_email", 1).await;
+    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
+    done(&verify(&app, &token).await);
+    let me = app.me(&ada.token).await.json();
+    assert_eq!((me["email"].clone(), me["emailVerified"].clone()), (json!("New@x.test"), json!(true)));
+    verify(&app, &token).await.refused(400, "invalid_token");
+    assert_eq!((login(&app, "ada@x.test").await, login(&app, "new@x.test").await), (401, 200));
+    // What went to the old mailbox signs nobody in.
+    app.post("/auth/magic-link/verify", json!({ "token": link })).await.refused(400, "invalid_token");
+    // The address is free for somebody else, and taken back it is not.
+    app.register("ada@x.test").await;
+    let undo = post.token("email_changed", 1).await;
+    verify(&app, &undo).await.refused(409, "conflict");
+    assert_eq!(app.me(&ada.token).await.text("email"), "New@x.test");
+}
+
+async fn auth_45_undone_before(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let ada = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
+    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    done(&verify(&app, &undo).await);
+    verify(&app, &token).await.refused(400, "invalid_token");
+    assert_eq!((login(&app, "ada@x.test").await, login(&app, "new@x.test").await), (200, 401));
+    app.me(&ada.token).await.refused(401, "unauthorized");
+}
+
+async fn auth_45_undone_after(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    app.advance(86_000).await;
+    done(&verify(&app, &token).await);
+    app.advance(7 * 86_400).await;
+    done(&verify(&app, &undo).await);
+    verify(&app, &undo).await.refused(400, "invalid_token");
+    app.me(&thief.token).await.refused(401, "unauthorized");
+    let back = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    assert_eq!((back.status, back.json()["emailVerified"].clone()), (200, json!(false)), "as it was before");
+    // And not later than that.
+    let ada = back.signed_in();
+    assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
+    let (undo, token) = (post.token("email_changed", 2).await, post.token("verify_new_email", 2).await);
+    done(&verify(&app, &token).await);
+    app.advance(8 * 86_400).await;
+    verify(&app, &undo).await.refused(400, "invalid_token");
+}
+
+async fn auth_45_an_address_in_use(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let (ada, _) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
+    let (free, used) = (change(&app, &ada, "free@x.test").await, change(&app, &ada, "BOB@x.test").await);
+    assert_eq!((free.status, &free.body), (used.status, &used.body));
+    assert_eq!(post.all("existing_account", 1).await[0].to, "bob@x.test");
+    // The owner of the session sees no difference either.
+    post.all("email_changed", 2).await;
+    assert_eq!((post.count("verify_new_email"), post.count("existing_account")), (1, 1));
+    // Taken between the mail and the link.
+    let token = post.token("verify_new_email", 1).await;
+    app.register("free@x.test").await;
+    verify(&app, &token).await.refused(409, "conflict");
+    assert_eq!(app.me(&ada.token).await.text("email"), "ada@x.test");
+    let limited = async || change(&app, &ada, "more@x.test").await.status;
+    for _ in 0..8 {
+        assert_eq!(limited().await, 202);
+    }
+    assert_eq!(limited().await, 429);
+}
+
+async fn auth_45_a_second_change_does_not_shake_off_the_owner(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    for (n, email) in ["one@x.test", "two@x.test"].into_iter().enumerate() {
+        assert_eq!(change(&app, &thief, email).await.status, 202);
+        done(&verify(&app, &post.token("verify_new_email", n + 1).await).await);
+        app.advance(1).await;
+    }
+    let mails = post.all("email_changed", 2).await;
+    let undo = |to: &str| {
+        let mail = mails.iter().find(|mail| mail.to == to).unwrap();
+        mail.vars["link"].split_once("#token=").unwrap().1.to_owned()
+    };
+    done(&verify(&app, &undo("ada@x.test")).await);
+    assert_eq!((login(&app, "ada@x.test").await, login(&app, "two@x.test").await), (200, 401));
+    verify(&app, &undo("one@x.test")).await.refused(400, "invalid_token");
+}
+
+async fn auth_45_by_user_name(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post).primary_field(PrimaryField::Username)).await;
+    let made = app.post("/auth/register", json!({ "username": "ada", "email": "ada@x.test", "password": GOOD })).await.signed_in();
+    assert_eq!(change(&app, &made, "new@x.test").await.status, 202);
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let me = app.me(&made.token).await;
+    assert_eq!((me.text("username"), me.text("email")), ("ada".to_owned(), "new@x.test".to_owned()));
+    assert_eq!(app.post("/auth/login", json!({ "username": "ada", "password": GOOD })).await.status, 200);
+}
