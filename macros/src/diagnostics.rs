@@ -73,6 +73,11 @@ impl Diagnostics {
         result.map_err(|error| self.syntax(&error)).ok()
     }
 
+    /// How many problems have been reported so far.
+    pub(crate) fn len(&self) -> usize {
+        self.problems.len()
+    }
+
     /// Whether nothing has been reported so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.problems.is_empty()

@@ -22,6 +22,8 @@ pub use crate::operation::OnSqlite;
 pub use crate::operation::assert_route_audited;
 #[cfg(feature = "server")]
 pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value};
+#[cfg(feature = "server")]
+pub use crate::operation::transition_choice::choose;
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition,
@@ -53,7 +55,7 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_key, expect_listed, expect_relation,
+    expect, expect_key, expect_lasting, expect_many, expect_relation,
 };
 pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};

@@ -44,6 +44,7 @@ const NEIGHBOURS: &[(&[u8], &str, &str)] = &[
     (&[53, 54], "operation/53_packages.rs", "package!("),
     (&[55, 56], "operation/33_to_34_computed_aggregate.rs", "// 55, 56:"),
     (&[57, 63], "operation/57_custom.rs", "// 57:"),
+    (&[63], "operation/16_to_20_transition.rs", "// 63:"),
     (&[59], "entity/permissions.rs", "owner_field"),
     (&[60], "entity/policy.rs", "output("),
     (&[64], "entity/relations.rs", "belongs_to("),

@@ -277,7 +277,9 @@ fn entity_impl(model: &EntityModel) -> TokenStream {
     });
     let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
     let adapter = crate::SERVER.then(|| quote!(type Adapter = #adapter;));
+    // What is no entity is told so, without a list of all that are.
     quote! {
+        #[diagnostic::do_not_recommend]
         impl __lp::Entity for #ident {
             const DESC: &'static __lp::EntityDesc = &DESC;
             #adapter

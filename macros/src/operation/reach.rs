@@ -10,6 +10,10 @@ use crate::policy::{Auth, Policy};
 
 /// Checks an operation against the visibility of its entity.
 pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
+    if model.visibility.unsure {
+        // The entity's own macro has said what is wrong there; all that could be said here would follow from it.
+        return;
+    }
     let scopes = &model.visibility.scopes;
     if let Some((key, _)) = args.unscoped.as_ref().filter(|_| scopes.is_empty()) {
         d.error(key, format!("`unscoped` lifts a scope, and `{}` has none", model.name)).help("leave the option out");

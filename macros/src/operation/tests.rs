@@ -47,6 +47,7 @@ fn a_transition() {
     check("op_transition", include_str!("../../tests/snapshot/op_transition.rs"));
     check("op_transition_full", include_str!("../../tests/snapshot/op_transition_full.rs"));
     check("op_transition_already", include_str!("../../tests/snapshot/op_transition_already.rs"));
+    check("op_transition_chosen", include_str!("../../tests/snapshot/op_transition_chosen.rs"));
 }
 
 /// What a policy asks of a caller.

@@ -1,6 +1,7 @@
 //! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
 
-use crate::entity::{Entity, Field, FieldType, Flags, Kind, Pagination};
+use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination};
+use crate::operation::Sentence;
 
 const fn bit(kind: Kind) -> u16 {
     match kind {
@@ -76,27 +77,69 @@ pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
 /// # Panics
 /// In const evaluation, which is the point.
 #[track_caller]
-pub const fn expect_relation<F: Field, E: Entity>(text: &'static str, whole: &'static str) {
-    let (key, id) = (bit(<F::Ty as FieldType>::KIND), bit(<E::Id as FieldType>::KIND));
+pub const fn expect_relation<F: Field>(of: &EntityDesc, text: &'static str, whole: &'static str) {
+    related(<F::Ty as FieldType>::KIND, of, text, whole);
+}
+
+#[track_caller]
+const fn related(key: Kind, of: &EntityDesc, text: &'static str, whole: &'static str) {
+    let (key, id) = (bit(key), bit(of.fields[of.primary].kind));
     assert!(id & TEXTS == 0 || key & TEXTS != 0, "{}", text);
     assert!(id & INTEGERS == 0 || key & INTEGERS != 0, "{}", whole);
 }
 
-/// Fails to compile with `message` unless the list of a field's entity filters by the field, or lies below it.
+#[track_caller]
+const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
+    let mut text = Sentence::new();
+    text.push("linchpin: unknown field `");
+    text.push(name);
+    text.push("` on ");
+    text.push(entity.name);
+    text.push("\nhelp: known: ");
+    let mut i = 0;
+    while i < entity.fields.len() {
+        if i > 0 {
+            text.push(", ");
+        }
+        text.push(entity.fields[i].name);
+        i += 1;
+    }
+    text.stop()
+}
+
+/// Fails to compile when records of an entity expire.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
 #[track_caller]
-pub const fn expect_listed<F: Field>(message: &'static str) {
-    let entity = <F::Entity as Entity>::DESC;
+pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
+    assert!(entity.ttl.is_none(), "{}", message);
+}
+
+/// Fails to compile unless an entity has a field of this name that holds the ids of another, and its list filters by the field,
+/// or lies below it. `words` say of the field that it is no text, no whole number, and not filtered by.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words: [&'static str; 3]) {
+    let [text, whole, page] = words;
+    let mut at = 0;
+    while at < entity.fields.len() && !same(entity.fields[at].name, key) {
+        at += 1;
+    }
+    if at == entity.fields.len() {
+        unknown_field(entity, key);
+    }
+    related(entity.fields[at].kind, of, text, whole);
     let mut i = 0;
     while i < entity.scope.len() {
-        if entity.scope[i].field == F::INDEX && matches!(entity.scope[i].from, crate::entity::ScopeFrom::Path(_)) {
+        if entity.scope[i].field == at && matches!(entity.scope[i].from, crate::entity::ScopeFrom::Path(_)) {
             return;
         }
         i += 1;
     }
-    assert!(entity.fields[F::INDEX].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", message);
+    assert!(entity.fields[at].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", page);
 }
 
 const fn same(a: &str, b: &str) -> bool {

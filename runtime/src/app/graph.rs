@@ -32,8 +32,9 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
         arrows.push((None, text(&first()), None));
     }
     for (name, transition) in moves.iter().filter(|(_, transition)| transition.field == field) {
-        let to = text(&(transition.to)());
-        arrows.extend(transition.from.iter().map(|from| (Some(text(&from())), to.clone(), Some(*name))));
+        for to in transition.to.iter().map(|to| text(&to())) {
+            arrows.extend(transition.from.iter().map(|from| (Some(text(&from())), to.clone(), Some(*name))));
+        }
     }
     for state in arrows.iter().flat_map(|(from, to, _)| from.iter().chain([to])) {
         if !states.contains(state) {

@@ -29,8 +29,8 @@ pub enum Link {
     },
     /// The other one: a field of its records holds the key of this.
     HasMany {
-        /// Position of the field in the other entity.
-        key: usize,
+        /// The name of the field in the other entity. Its position is a matter of that entity, which may name this one in turn.
+        key: &'static str,
         /// Most records that an `include` shows of each; there are pages for the rest.
         max: u32,
     },
@@ -68,7 +68,7 @@ impl Relation {
     }
 
     /// A field of the other entity holds the key.
-    pub const fn has_many(name: &'static str, wire: &'static str, target: fn() -> &'static EntityDesc, key: usize) -> Self {
+    pub const fn has_many(name: &'static str, wire: &'static str, target: fn() -> &'static EntityDesc, key: &'static str) -> Self {
         Self { name, wire, target, link: Link::HasMany { key, max: 50 } }
     }
 

@@ -14,7 +14,7 @@ use super::router::HttpState;
 use super::{AuthDesc, mounted};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
 use crate::operation::Method;
-use crate::resource::{Adapters, BoxFuture, Include, Includes, Table};
+use crate::resource::{Adapters, BoxFuture, Include, Includes, Table, field_of};
 use crate::store::Projection;
 use crate::{Cx, Error, Problem, Result};
 
@@ -109,9 +109,18 @@ impl Level {
                 let target = (relation.target)().name;
                 format!("{name} leads to `{target}`, which is in no package of this app")
             })?;
+            if let Link::HasMany { key, .. } = relation.link
+                && field_of(&other, key).is_none()
+            {
+                return Err(format!("{name} goes by `{key}`, which `{}` lacks", other.desc.name));
+            }
             // Below a second parent nobody could say where a page of many goes on.
             if let Link::HasMany { key, .. } = relation.link
-                && other.desc.scope.iter().any(|scope| matches!(scope.from, ScopeFrom::Path(_)) && scope.field != key)
+                && other
+                    .desc
+                    .scope
+                    .iter()
+                    .any(|scope| matches!(scope.from, ScopeFrom::Path(_)) && other.desc.fields[scope.field].name != key)
             {
                 let (target, parents) = (other.desc.name, other.desc.parent_path.unwrap_or_default());
                 return Err(format!("{name} leads to `{target}`, which lives below `{parents}`: its pages could not go on"));

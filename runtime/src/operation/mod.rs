@@ -56,6 +56,7 @@ pub use custom::{
     call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
 };
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
+pub(crate) use duplicates::sentence::Sentence;
 pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates};
 pub use exists::Exists;
 pub use field_update::FieldUpdate;
@@ -65,4 +66,8 @@ pub use restore::Restore;
 pub use search::Search;
 pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
 pub use transition::Transition;
+#[cfg(feature = "server")]
+pub(crate) use transition::choice as transition_choice;
+#[cfg(feature = "server")]
+pub use transition::{Chooser, choice::ChooserCall};
 pub use upsert::Upsert;

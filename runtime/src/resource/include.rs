@@ -230,11 +230,19 @@ impl Include {
     }
 }
 
+/// Position of the field of a name.
+pub(crate) fn field_of(table: &Table, name: &str) -> Option<usize> {
+    table.desc.fields.iter().position(|field| field.name == name)
+}
+
 /// The field of the other entity that is looked at, the order of its records, and how many of them count.
 fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>) {
     match relation.link {
         Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
-        Link::HasMany { key, max } => (key, table.order(table.desc.sort.field, table.desc.sort.desc), Some(max)),
+        // That the field is there has been checked at compile time, and for descriptors made by hand at start-up.
+        Link::HasMany { key, max } => {
+            (field_of(table, key).unwrap_or(table.desc.primary), table.order(table.desc.sort.field, table.desc.sort.desc), Some(max))
+        }
     }
 }
 

@@ -32,6 +32,7 @@ pub use adapter::{
 };
 pub use cursor::CursorKey;
 pub use draft::Draft;
+pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use page::ListRequest;
 pub(crate) use provided::SearchRequest;

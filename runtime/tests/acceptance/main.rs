@@ -7,6 +7,7 @@
 mod aggregates;
 mod audit;
 mod budgets;
+mod choices;
 mod claims;
 mod collections;
 mod computed;

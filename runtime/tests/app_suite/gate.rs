@@ -68,10 +68,7 @@ static BUMP: OpSpec = OpSpec {
 };
 static FILE: OpSpec = OpSpec {
     at: SourceLine { file: "src/counter.rs", line: 20 },
-    ..OpSpec::new(
-        "file",
-        &Transition { field: 1, from: &[], to: || Value::Null, matches: BY_ID, set: &[], boolean: false, already_ok: false },
-    )
+    ..OpSpec::new("file", &Transition::new(1, &[], &[|| Value::Null], BY_ID))
 };
 
 static COUNTERS: Package = package(

@@ -25,8 +25,8 @@ static JOB: EntityDesc = EntityDesc {
     ..NOTE_BASE
 };
 const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
-const fn moving(field: usize, from: &'static [fn() -> Value], to: fn() -> Value) -> Transition {
-    Transition { field, from, to, matches: BY_ID, set: &[], boolean: false, already_ok: false }
+const fn moving(field: usize, from: &'static [fn() -> Value], to: &'static [fn() -> Value]) -> Transition {
+    Transition::new(field, from, to, BY_ID)
 }
 fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
@@ -34,10 +34,10 @@ fn text(value: &str) -> Value {
 static STOP: OpSpec = OpSpec {
     unscoped: Some("anybody may stop a job"),
     at: SourceLine { file: "src/job.rs", line: 9 },
-    ..OpSpec::new("stop", &moving(1, &[|| text("open"), || text("half-way")], || text("end")))
+    ..OpSpec::new("stop", &moving(1, &[|| text("open"), || text("half-way")], &[|| text("end")]))
 };
-static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], || text("half-way")));
-static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], || text("b")));
+static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], &[|| text("half-way"), || text("lost")]));
+static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]));
 static JOBS: Package = package("jobs", &[EntityEntry { desc: &JOB, operations: &[&STOP, &HALVE, &RAISE], routes: &[] }]);
 
 /// What this test binary does as a program: a command of an app.
@@ -112,7 +112,7 @@ fn graphs_are_drawn_for_each_field() {
     assert_eq!(
         printed,
         "---\ntitle: Job.state\n---\nstateDiagram-v2\n    open\n    state \"end\" as state1\n    state \"half-way\" as state2\n    lost\n    \
-         [*] --> open\n    open --> state1 : stop\n    state2 --> state1 : stop\n    open --> state2 : halve\n\n\
+         [*] --> open\n    open --> state1 : stop\n    state2 --> state1 : stop\n    open --> state2 : halve\n    open --> lost : halve\n\n\
          ---\ntitle: Job.level\n---\nstateDiagram-v2\n    state \"a #34;b#34;#59; #60;c#62;\" as state0\n    b\n    state0 --> b : raise"
     );
     let (_, printed) = run("twins", "graph", NOWHERE);

@@ -145,18 +145,18 @@ pub async fn mark(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
     done.expect("the end of a sequence");
 }
 
-/// A few calls.
-pub fn some(r: &mut Random) -> (Vec<Act>, End) {
+/// A few calls; `work` says that they are about what is handed out to code.
+pub fn some(r: &mut Random, work: bool) -> (Vec<Act>, End) {
     let end = *r.one(&[End::Alone, End::Commit, End::Commit, End::Undo]);
     let many = if end == End::Alone { 1 } else { 1 + r.below(4) };
-    ((0..many).map(|_| one(r)).collect(), end)
+    ((0..many).map(|_| one(r, work)).collect(), end)
 }
 
-fn one(r: &mut Random) -> Act {
+fn one(r: &mut Random, work: bool) -> Act {
     let person = |r: &mut Random| format!("<people:{}>", r.below(3));
     let key = |r: &mut Random| (*r.one(&["k1", "k2", "k3", "k4"])).to_owned();
     let memo = |r: &mut Random| format!("<memos:{}>", r.below(3));
-    match r.below(16) {
+    match if work && r.percent(70) { r.below(4) } else { r.below(16) } {
         0..=2 => Act::Claim { worker: text(r).replace('\0', "0") },
         3 => {
             let at =

@@ -435,6 +435,17 @@ const LIES: &[(&str, Lie)] = &[
             plan => plan,
         }),
     ),
+    (
+        "a choice by what is not there",
+        Lie::Rows(|statement, rows| {
+            rows.map(|mut rows| {
+                if let (Plan::Lock { .. }, Some(views)) = (&statement.plan, field(statement.entity, "Sample", "views")) {
+                    rows.records.iter_mut().for_each(|record| record[views] = Value::Int(0));
+                }
+                rows
+            })
+        }),
+    ),
     ("undone, and there all the same", Lie::Undone),
     (
         "an event that is lost",

@@ -111,6 +111,29 @@ pub const PUBLISH: Operation<Sample>;
 #[operation(kind = "transition", field = state, from = [State::Draft, State::Live], to = State::Gone, returns = "boolean")]
 pub const DROP_IT: Operation<Sample>;
 
+/// By what the record holds, and by what others hold.
+async fn place(call: ChooserCall<Sample>) -> Result<State> {
+    match call.record() {
+        sample if sample.views > 2 => Ok(State::Gone),
+        sample if sample.live == Some(false) => Err(Error::new(linchpin::Code::Conflict, "it is not alive")),
+        sample => {
+            let category = sample.category.as_ref().map_or(Param::Null, |category| Param::from(category.as_str()));
+            let others = call.adapter::<Sample>()?.drafts(call.cx(), category, PageArgs::default()).await?;
+            Ok(if others.items.len() > 1 { State::Gone } else { State::Live })
+        }
+    }
+}
+
+#[operation(
+    kind = "transition",
+    field = state,
+    from = State::Draft,
+    to = one_of([State::Live, State::Gone], by = place),
+    set(published_at = now(), title = param(headline)),
+    already = "ok",
+)]
+pub const PLACE: Operation<Sample>;
+
 #[operation(kind = "transition", field = live, from = true, to = false, match(slug = param(slug)))]
 pub const SILENCE: Operation<Sample>;
 
@@ -510,6 +533,7 @@ pub static ALL: Package = package!(
             [
                 PUBLISH,
                 DROP_IT,
+                PLACE,
                 SILENCE,
                 REVISE,
                 DECIDE,

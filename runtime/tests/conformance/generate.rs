@@ -79,7 +79,7 @@ fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc], b
     let what = match r.below(100) {
         0..8 => filtered(r, desc),
         8..28 if is_coded(desc) => {
-            let (acts, end) = act::some(r);
+            let (acts, end) = act::some(r, desc.storage_name == "diff_jobs");
             What::Code(Code { acts, end })
         }
         _ => What::Call(call(r, routes, desc)),

@@ -144,15 +144,9 @@ const OPERATION: OpSpec = OpSpec {
     doc: "Publishes.\n\nOnly drafts can be.",
     at: SourceLine { file: file!(), line: line!() },
 };
-static PUBLISH_KIND: Transition = Transition {
-    field: 4,
-    from: &[|| Value::Text("draft".to_owned())],
-    to: || Value::Text("published".to_owned()),
-    matches: BY_ID,
-    set: &[AssignSpec { field: 14, value: SourceSpec::Param(1) }],
-    boolean: false,
-    already_ok: false,
-};
+static PUBLISH_KIND: Transition =
+    Transition::new(4, &[|| Value::Text("draft".to_owned())], &[|| Value::Text("published".to_owned())], BY_ID)
+        .set(&[AssignSpec { field: 14, value: SourceSpec::Param(1) }]);
 static PUBLISH: OpSpec = OPERATION;
 static BUMP: OpSpec = OpSpec {
     name: "bump",

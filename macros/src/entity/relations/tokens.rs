@@ -3,12 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 
 use super::{OnDelete, Relation, Side};
-use crate::entity::model::{EntityModel, marker_module};
+use crate::entity::model::EntityModel;
 use crate::entity::{Kind, check};
-use crate::expr::{at, beside, index};
+use crate::expr::{at, index};
 use crate::names;
 
 /// `relations: &[..],`; nothing when there are none.
@@ -31,8 +30,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
                 quote!(__lp::Relation::belongs_to(#name, #wire, || #entity, #key) #on_delete)
             }
             Side::HasMany => {
-                let marker = marker(relation);
-                let key = at(quote!(<#marker as __lp::Field>::INDEX), &relation.key.to_token_stream());
+                let key = relation.key.unraw().to_string();
                 let max = relation.max.as_ref().map(|max| quote!(.max(#max)));
                 quote!(__lp::Relation::has_many(#name, #wire, || #entity, #key) #max)
             }
@@ -83,11 +81,19 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                 };
                 let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
                 let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
-                let target = at(quote!(#target), &target.to_token_stream());
-                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker, #target>(#text, #whole);));
+                // Spelt as in the descriptor: what is no entity is one error, not two.
+                let target = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
+                if let Some((rule, OnDelete::Restrict | OnDelete::SetNull | OnDelete::Cascade)) = &relation.on_delete {
+                    let text = format!(
+                        "linchpin: `{shown}` expires, and nothing follows from that: on_delete would not hold\n\
+                         help: leave on_delete out, or take `ttl` off `{shown}`"
+                    );
+                    out.extend(quote_spanned!(rule.span()=> const _: () = __lp::expect_lasting(#target, #text);));
+                }
             }
             (Side::HasMany, _) => {
-                let (marker, ident) = (marker(relation), &model.ident);
+                let ident = &model.ident;
                 let own_name = &model.name;
                 let text =
                     format!("linchpin: key `{key}` of `{shown}` is no string, `{own_name}` has string ids\nhelp: make it a `String`");
@@ -98,22 +104,15 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                      `belongs_to(.., key = {key})`, or mark the field `filterable`",
                     name(relation)
                 );
-                let own = at(quote!(#ident), &relation.key.to_token_stream());
-                out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker, #own>(#text, #whole);));
-                out.extend(quote_spanned!(span=> const _: () = __lp::expect_listed::<#marker>(#page);));
+                let own = at(quote!(<#ident as __lp::Entity>::DESC), &relation.key.to_token_stream());
+                let target = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+                let words = quote!([#text, #whole, #page]);
+                out.extend(quote_spanned!(span=> const _: () = __lp::expect_many(#target, #key, #own, #words);));
             }
             (Side::BelongsTo, None) => {}
         }
     }
     out
-}
-
-/// `comment::post_id`, at the user's token.
-fn marker(relation: &Relation) -> TokenStream {
-    let last = relation.target.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default();
-    let module = marker_module(&last, relation.target.span());
-    let ident = &relation.key;
-    at(beside(&relation.target, &quote!(#module::#ident)), &relation.key.to_token_stream())
 }
 
 fn name(relation: &Relation) -> String {

@@ -17,6 +17,8 @@ pub(crate) struct VisibilityArgs {
     pub(crate) tenant: Option<TenantArgs>,
     pub(crate) scopes: Vec<ScopeArgs>,
     pub(crate) parent: Option<ParentArgs>,
+    /// Whether one of them could not be read.
+    pub(crate) unread: bool,
 }
 
 /// `soft_delete(deleted_at)` or `soft_delete(status = Status::Gone)`.
@@ -82,13 +84,17 @@ pub(crate) struct VisibilityKeys {
 
 impl VisibilityArgs {
     pub(crate) fn read(keys: VisibilityKeys, d: &mut Diagnostics) -> Self {
-        Self {
+        let before = d.len();
+        let mut args = Self {
             soft_delete: keys.soft_delete.and_then(|opt| soft_delete(&opt, d)),
             ttl: keys.ttl.and_then(|opt| ttl(&opt, d)),
             tenant: keys.tenant.and_then(|opt| tenant(&opt, d)),
             scopes: keys.scope.iter().filter_map(|opt| scope(opt, d)).collect(),
             parent: keys.parent_path.and_then(|opt| parent(&opt, d)),
-        }
+            unread: false,
+        };
+        args.unread = d.len() > before;
+        args
     }
 }
 

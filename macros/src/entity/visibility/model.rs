@@ -20,6 +20,8 @@ pub(crate) struct Visibility {
     pub(crate) tenant: Option<Tenant>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) parent: Option<ParentArgs>,
+    /// Whether something of it could not be read or resolved: what is missing here may well be meant.
+    pub(crate) unsure: bool,
 }
 
 /// How deleted records are marked.
@@ -72,6 +74,7 @@ pub(crate) enum From {
 impl Visibility {
     /// Resolves the options; fields that the server writes because of them are marked so.
     pub(crate) fn resolve(args: VisibilityArgs, fields: &mut [Field], d: &mut Diagnostics) -> Self {
+        let before = d.len();
         let find = |ident: &Ident, of: &str, fields: &[Field], d: &mut Diagnostics| {
             let name = ident.unraw().to_string();
             let found = fields.iter().position(|f| f.name == name && !f.generated);
@@ -112,7 +115,7 @@ impl Visibility {
         if let Some(tenant) = &tenant {
             fields[tenant.field].owned = Some("is the tenant of the record");
         }
-        Self { soft_delete, ttl, tenant, scopes, parent: args.parent }
+        Self { soft_delete, ttl, tenant, scopes, parent: args.parent, unsure: args.unread || d.len() > before }
     }
 
     /// Whether there is nothing of the kind.

@@ -1,7 +1,9 @@
-//! `transition`: moves a field from one of some values to another.
+//! `transition`: moves a field from one of some values to another, or to the one of several that a function chooses.
 
-use quote::{ToTokens, quote};
-use syn::{Expr, Ident};
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, ExprCall, Ident, Path};
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
@@ -36,20 +38,30 @@ impl Kind for Transition {
         let field = state(args, scope);
         record::written(&set, field.as_ref().map(|(index, _)| *index), scope);
         let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
-        let (from, to) = match &field {
+        let (from, Targets { to, by }) = match &field {
             Some((index, ident)) => (from(args, *index, ident, scope), to(args, *index, ident, scope)),
-            None => (Vec::new(), None),
+            None => Default::default(),
         };
-        if let (Some((_, ident)), Some((to, at))) = (&field, &to)
-            && from.iter().any(|(value, _)| same(value, to, scope, field.as_ref().map(|f| f.0)))
-        {
-            let text = format!("transition `{name}` leads from `{}` to itself", shown(at));
-            scope.d.error(at, text).help(format!("another value of `{ident}`"));
+        for (to, at) in &to {
+            if let Some((index, ident)) = &field
+                && from.iter().any(|(value, _)| same(value, to, scope, Some(*index)))
+            {
+                let text = format!("transition `{name}` leads from `{}` to itself", shown(at));
+                scope.d.error(at, text).help(format!("another value of `{ident}`"));
+            }
         }
 
+        let by = match (by, &field) {
+            (Some(by), Some((index, ident))) if crate::SERVER => {
+                let marker = expr::marker(scope, *index, &ident.to_token_stream());
+                // At the user's path: rustc says there what does not fit.
+                Some(quote_spanned!(by.span()=> .chosen(|call| __lp::choose::<#marker, _>(call, #by))))
+            }
+            _ => None,
+        };
         let index = expr::index(field.as_ref().map_or(0, |(index, _)| *index));
         let from = from.iter().map(|(value, _)| closure(value));
-        let to = to.as_ref().map(|(value, _)| closure(value));
+        let to = to.iter().map(|(value, _)| closure(value));
         let (matches, set) = (expr::assigns(&matches?), expr::unless_empty("set", &set));
         let flag = boolean.then(|| quote!(.boolean()));
         let already = args.get("already").map(|_| {
@@ -57,7 +69,7 @@ impl Kind for Transition {
             quote!(.already_ok())
         });
         Some(Plan {
-            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], #to, #matches) #set #already #flag),
+            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], &[#(#to),*], #matches) #by #set #already #flag),
             shape: Shape::ById,
             method: Method::Post,
             returns: if boolean { Returns::Boolean } else { Returns::Record },
@@ -102,27 +114,61 @@ fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<
         Some(value) => vec![value.clone()],
         None => Vec::new(),
     };
-    let mut from: Vec<Written> = Vec::new();
-    for expr in values {
-        let Some(value) = value(&expr, "from", field, ident, scope) else { continue };
-        if from.iter().any(|(other, _)| same(other, &value, scope, Some(field))) {
-            scope.d.error(&expr, format!("`{}` repeated in `from`", shown(&expr)));
-        } else {
-            from.push((value, expr));
-        }
-    }
-    from
+    distinct(values, "from", field, ident, scope)
 }
 
-fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Option<Written> {
-    let expr = args.expr("to", "to = Status::Published", scope.d)?.clone();
-    if let Expr::Call(call) = &expr
-        && options::as_ident(&call.func).is_some_and(|f| f == "one_of")
-    {
-        scope.d.error(&expr, "a choice of targets is not supported yet").help("one value");
-        return None;
+/// The values, each reported that is there already.
+fn distinct(values: Vec<Expr>, option: &str, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<Written> {
+    let mut kept: Vec<Written> = Vec::new();
+    for expr in values {
+        let Some(value) = value(&expr, option, field, ident, scope) else { continue };
+        if kept.iter().any(|(other, _)| same(other, &value, scope, Some(field))) {
+            scope.d.error(&expr, format!("`{}` repeated in `{option}`", shown(&expr)));
+        } else {
+            kept.push((value, expr));
+        }
     }
-    value(&expr, "to", field, ident, scope).map(|value| (value, expr))
+    kept
+}
+
+/// Where a transition leads: to one value, or to the one of several that a function chooses.
+#[derive(Default)]
+struct Targets {
+    to: Vec<Written>,
+    by: Option<Path>,
+}
+
+fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Targets {
+    let Some(expr) = args.expr("to", "to = Status::Published", scope.d).cloned() else { return Targets::default() };
+    match &expr {
+        Expr::Call(call) if options::as_ident(&call.func).is_some_and(|f| f == "one_of") => one_of(call, field, ident, scope),
+        _ => Targets { to: distinct(vec![expr], "to", field, ident, scope), by: None },
+    }
+}
+
+/// `one_of([Status::Published, Status::Pending], by = path)`.
+fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Targets {
+    const EXAMPLE: &str = "`to = one_of([Status::Published, Status::Pending], by = held)`";
+    let args: Vec<&Expr> = call.args.iter().collect();
+    let [Expr::Array(values), Expr::Assign(by)] = args[..] else {
+        scope.d.error(call, "`one_of` takes a list of values and who chooses among them").help(EXAMPLE);
+        return Targets::default();
+    };
+    if values.elems.len() < 2 {
+        scope.d.error(values, "`one_of` leaves nothing to choose").help("name two values or more, or one with `to = ..` alone");
+    }
+    let to = distinct(values.elems.iter().cloned().collect(), "to", field, ident, scope);
+    match (options::as_ident(&by.left), &*by.right) {
+        (Some(key), Expr::Path(path)) if key == "by" => Targets { to, by: Some(path.path.clone()) },
+        (Some(key), other) if key == "by" => {
+            scope.d.error(other, "`by` needs the path of a function").help(EXAMPLE);
+            Targets { to, by: None }
+        }
+        _ => {
+            scope.d.error(&by.left, "`one_of` knows `by`, and nothing else").help(EXAMPLE);
+            Targets { to, by: None }
+        }
+    }
 }
 
 /// A value of the state field: a literal or the path of a const.
@@ -152,7 +198,7 @@ fn same(a: &Value, b: &Value, scope: &Scope<'_>, field: Option<usize>) -> bool {
     a == b || (is_enum && a.contains("::") && b.contains("::") && last(a) == last(b))
 }
 
-fn closure(value: &Value) -> proc_macro2::TokenStream {
+fn closure(value: &Value) -> TokenStream {
     match value {
         Value::Literal(closure, _) => closure.clone(),
         // Only literals get here.

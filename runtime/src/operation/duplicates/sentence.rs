@@ -5,13 +5,13 @@ use super::compare::{Base, Piece, Walk, same_text, whole};
 use crate::operation::RouteSpec;
 
 /// A sentence put together in const code, where nothing allocates.
-pub(in crate::operation) struct Sentence {
+pub(crate) struct Sentence {
     bytes: [u8; 512],
     len: usize,
 }
 
 impl Sentence {
-    pub(in crate::operation) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: [0; 512], len: 0 }
     }
 
@@ -20,7 +20,7 @@ impl Sentence {
         String::from_utf8_lossy(&self.bytes[..self.len]).into_owned()
     }
 
-    pub(in crate::operation) const fn push(&mut self, text: &str) {
+    pub(crate) const fn push(&mut self, text: &str) {
         self.push_bytes(text.as_bytes(), 0, text.len());
     }
 
@@ -67,7 +67,8 @@ impl Sentence {
         }
     }
 
-    pub(in crate::operation) const fn stop(&self) -> ! {
+    #[track_caller]
+    pub(crate) const fn stop(&self) -> ! {
         let (text, _) = self.bytes.split_at(self.len);
         match std::str::from_utf8(text) {
             Ok(text) => panic!("{}", text),

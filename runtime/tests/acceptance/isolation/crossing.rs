@@ -90,7 +90,8 @@ pub(super) async fn included_records_are_ones_own(
                     let real = known["id"] == theirs["id"];
                     let named = if real { own.rsplit('/').next().unwrap().to_owned() } else { "nobody".to_owned() };
                     let path = format!("{base}/{}", theirs["id"].as_str().unwrap());
-                    let body = json!({desc.fields[key].wire: named});
+                    let field = desc.fields.iter().find(|field| field.name == key).unwrap();
+                    let body = json!({field.wire: named});
                     assert_eq!(request(s, &sweep.victim, "PATCH", &path, &[], Some(&body)).await.status, 200);
                 }
             }

@@ -1,7 +1,7 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status { Draft, Published, Held }
 
 pub type Money = i64;
 
@@ -23,6 +23,7 @@ pub struct Post {
     pub secret: String,
     pub tags: Vec<String>,
     pub published_at: Option<Timestamp>,
+    pub stage: Option<String>,
     #[field(immutable)]
     pub origin: String,
     #[field(default = now)]
@@ -37,5 +38,24 @@ pub const BOOL_STATE: Operation<Post>;
 
 #[operation(kind = "transition", field = title, from = "a", to = "b")]
 pub const TEXT_STATE: Operation<Post>;
+
+// 63: of an optional field a value is chosen; the function may lie anywhere.
+mod choosers {
+    use super::*;
+
+    pub async fn held(call: ChooserCall<Post>) -> Result<Status> {
+        Ok(if call.record().views > 3 { Status::Published } else { Status::Held })
+    }
+
+    pub async fn later(call: ChooserCall<Post>) -> linchpin::Result<String> {
+        Ok(call.record().slug.clone())
+    }
+}
+
+#[operation(kind = "transition", field = status, from = Status::Draft, to = one_of([Status::Published, Status::Held], by = choosers::held), already = "ok")]
+pub const PUBLISH: Operation<Post>;
+
+#[operation(kind = "transition", field = stage, from = "a", to = one_of(["b", "c"], by = choosers::later), returns = "boolean")]
+pub const STAGE: Operation<Post>;
 
 fn main() {}

@@ -1,0 +1,87 @@
+//! What the chooser of a transition gets.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::entity::{Entity, Field, FieldType};
+use crate::resource::{Adapter, Borrowed, BoxFuture, Table};
+use crate::{Cx, Error, Result, Value};
+
+/// A choice before its entity has a type.
+#[doc(hidden)]
+pub struct Erased {
+    table: Arc<Table>,
+    cx: Cx,
+    record: Box<[Value]>,
+}
+
+impl fmt::Debug for Erased {
+    // The record holds what nobody may read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Erased").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Erased {
+    pub(super) fn new(table: Arc<Table>, cx: Cx, record: Box<[Value]>) -> Self {
+        Self { table, cx, record }
+    }
+}
+
+/// Has a function choose a value of a field: rustc judges its signature.
+#[doc(hidden)]
+pub fn choose<F, T>(call: Erased, by: fn(ChooserCall<F::Entity>) -> T) -> BoxFuture<'static, Result<Value>>
+where
+    F: Field,
+    F::Entity: Entity,
+    T: Future<Output = Result<<F::Ty as FieldType>::Inner>> + Send + 'static,
+{
+    let Erased { table, cx, record } = call;
+    let record = match F::Entity::read(&Borrowed(&record)) {
+        Ok(record) => record,
+        Err(error) => return Box::pin(std::future::ready(Err(Error::internal(error)))),
+    };
+    let chosen = by(ChooserCall { table, cx, record });
+    Box::pin(async move { Ok(chosen.await?.into_value()) })
+}
+
+/// A call of the chooser of a transition of `E`: the record that is about to move, and what it takes to find out where to.
+///
+/// It runs in the transaction of the write: nobody else changes the record until the value that it answers is written, and
+/// what it reads through [`adapter`](Self::adapter) with its [`cx`](Self::cx) belongs to that transaction. It should answer
+/// soon, since others wait for the record, and on an embedded store for the file.
+#[derive(Debug)]
+pub struct ChooserCall<E> {
+    table: Arc<Table>,
+    cx: Cx,
+    record: E,
+}
+
+impl<E: Entity> ChooserCall<E> {
+    /// Who calls, when, under which request, within the transaction.
+    pub fn cx(&self) -> &Cx {
+        &self.cx
+    }
+
+    /// The record as it is.
+    pub fn record(&self) -> &E {
+        &self.record
+    }
+
+    /// The adapter of an entity of the app. Within the transaction it has to live in the same store.
+    ///
+    /// # Errors
+    /// `internal` when no package of the app lists the entity.
+    pub fn adapter<T: Entity>(&self) -> Result<T::Adapter> {
+        Ok(Adapter::new(self.table.sibling(T::DESC)?).into())
+    }
+
+    /// What a start-up hook has provided: see [`Adapters::provide`](crate::Adapters::provide).
+    ///
+    /// # Errors
+    /// `internal` when no hook has provided a `T`.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.table.provided()
+    }
+}

@@ -1,0 +1,26 @@
+use linchpin::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Status { Draft, Live, Gone }
+
+#[entity(soft_delete(status = Status::Gone))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    pub previous: Option<Status>,
+    pub deleted_at: Option<Timestamp>,
+}
+
+async fn held(_: ChooserCall<Post>) -> Result<Status> {
+    Ok(Status::Draft)
+}
+
+#[operation(kind = "transition", field = status, from = Status::Live, to = one_of([Status::Draft, Status::Gone], by = held))]
+pub const ACT: Operation<Post>;
+
+fn main() {}
