@@ -16,6 +16,7 @@ pub(crate) use entity::Device;
 use entity::{DeviceAdapter, DeviceCreate, DevicePatch};
 
 use crate::core::{later, millis};
+use crate::entities::User;
 use crate::env::Env;
 use crate::keys::derive::{Purpose, Ring, mac};
 use crate::secret::{SecretText, same};
@@ -76,6 +77,7 @@ impl Devices {
             id: hash(&secret),
             user_id: user.to_owned(),
             trusted_until: None,
+            trusted_version: None,
             created_at: now,
             last_seen_at: now,
             expires_at: Some(end(now)),
@@ -101,6 +103,31 @@ impl Devices {
         }
         let patch = DevicePatch { last_seen_at: Some(now), expires_at: Some(Some(end(now))), ..DevicePatch::default() };
         unless_gone(self.records.update(cx, device.id.as_str(), patch, None).await.map(drop))
+    }
+
+    /// Lets a device count as the second factor for a while, for an account as it is now.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    pub(crate) async fn trust(&self, cx: &Cx, device: &Device, user: &User, seconds: u64) -> Result<()> {
+        let patch = DevicePatch {
+            trusted_until: Some(Some(later(cx.now(), millis(seconds)))),
+            trusted_version: Some(Some(version(user))),
+            ..DevicePatch::default()
+        };
+        unless_gone(self.records.update(cx, device.id.as_str(), patch, None).await.map(drop))
+    }
+
+    /// Trusts none of a user's devices any more. They are recognised as before.
+    ///
+    /// # Errors
+    /// When the store cannot say that they are not.
+    pub(crate) async fn distrust(&self, cx: &Cx, user: &str) -> Result<()> {
+        for device in self.of(cx, user).await?.into_iter().filter(|device| device.trusted_until.is_some()) {
+            let patch = DevicePatch { trusted_until: Some(None), trusted_version: Some(None), ..DevicePatch::default() };
+            unless_gone(self.records.update(cx, device.id, patch, None).await.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Forgets all devices of a user.
@@ -136,6 +163,18 @@ impl Devices {
         let expected = mac(self.ring.key_of(kid, Purpose::Device)?, &[secret, user.as_bytes()]);
         if same(&expected, made) { secret.try_into().ok() } else { None }
     }
+}
+
+impl Device {
+    /// Whether it counts as the second factor of an account.
+    pub(crate) fn is_trusted(&self, user: &User, now: Timestamp) -> bool {
+        self.trusted_until.is_some_and(|end| now < end) && self.trusted_version == Some(version(user))
+    }
+}
+
+/// Both only ever grow, and so does their sum: it is the same only while both are.
+fn version(user: &User) -> i64 {
+    user.password_version + user.mfa_version
 }
 
 fn hash(secret: &[u8]) -> String {

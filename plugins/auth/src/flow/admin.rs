@@ -23,6 +23,7 @@ impl Core {
             let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| !signs_in(*purpose)).collect();
             self.parts.tokens.void(cx, id, &at_once).await?;
             self.end_sessions(cx, client, id).await?;
+            self.devices.distrust(cx, id).await?;
             self.parts.notice(cx, client, user, MailKind::AccountSuspended).await
         })
         .await

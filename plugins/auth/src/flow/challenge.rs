@@ -11,7 +11,8 @@ use crate::core::{Client, Core, Happened};
 use crate::entities::User;
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE, rate_limited, refuse};
 use crate::limit::table::SENDS_PER_CHALLENGE;
-use crate::limit::{Bucket, Hit};
+use crate::limit::{Bucket, Hit, Taken};
+use crate::mail::MailKind;
 use crate::mfa::{Begun, Challenge, Pending, Tried, Way, is_number};
 use crate::onetime::{OneTime, Purpose, Terms};
 use crate::routes::mfa_shapes::ChallengeView;
@@ -23,6 +24,8 @@ pub(crate) struct Answer {
     pub(crate) method: Option<Way>,
     pub(crate) code: Option<SecretText>,
     pub(crate) webauthn: Option<serde_json::Value>,
+    /// Whether the device is to count as the second factor from now on.
+    pub(crate) trusts: bool,
 }
 
 impl Answer {
@@ -181,7 +184,11 @@ impl Core {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }
-        let taken = match self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyUser, of: &[&user.id] }]).await {
+        // Whoever has signed in here before is kept out by nobody who guesses elsewhere.
+        let device = self.devices.recognised(&cx, client.device(), &user.id).await?;
+        let of_user = [user.id.as_str()];
+        let hits: &[Hit<'_>] = if device.is_some() { &[] } else { &[Hit { bucket: Bucket::MfaVerifyUser, of: &of_user }] };
+        let taken = match self.limiter.take(hits).await {
             Ok(of_user) => of_address.and(of_user),
             Err(refusal) => {
                 of_address.undo().await;
@@ -194,7 +201,7 @@ impl Core {
         };
         let right = match judged.await {
             Ok((Some(right), _)) => right,
-            Ok((None, counted)) => return Err(self.wrong_second(client, &user, way, &counted).await?),
+            Ok((None, counted)) => return Err(self.wrong_second(client, &user, way, &counted, &taken).await?),
             Err(error) => {
                 if error.code().status() >= 500 {
                     taken.undo().await;
@@ -203,7 +210,7 @@ impl Core {
             }
         };
         taken.succeeded().await;
-        let opening = Opening::second(&user, &challenge.pending, way);
+        let opening = Opening::second(&user, &challenge.pending, way, answer.trusts);
         let opened = self.open_session(client, opening, async |cx| {
             if !self.parts.tokens.take(cx, &challenge.one).await? {
                 return Err(refuse(INVALID_CHALLENGE));
@@ -213,8 +220,9 @@ impl Core {
         opened.await
     }
 
-    /// Writes down a wrong second factor. After the last try the challenge is dead.
-    async fn wrong_second(&self, client: &Client, user: &User, way: Way, counted: &OneTime) -> Result<Error> {
+    /// Writes down a wrong second factor. After the last try the challenge is dead. Whoever takes the last guess that there is has the
+    /// owner told: somebody has their password.
+    async fn wrong_second(&self, client: &Client, user: &User, way: Way, counted: &OneTime, taken: &Taken) -> Result<Error> {
         let failed = Happened {
             outcome: INVALID_CODE.as_str(),
             ..Happened::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
@@ -222,6 +230,9 @@ impl Core {
         let cx = client.cx();
         let done = cx.transaction(async |cx| {
             self.audit(cx, client, failed).await?;
+            if taken.is_last(Bucket::MfaVerifyUser) {
+                self.parts.notice(cx, client, user, MailKind::MfaUnderAttack).await?;
+            }
             if counted.tries_left == 0 { self.parts.tokens.remove(cx, counted).await } else { Ok(()) }
         });
         done.await?;

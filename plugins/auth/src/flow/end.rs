@@ -81,13 +81,14 @@ impl Core {
         ended
     }
 
-    /// Ends all sessions of a user but one; the number of those that ended.
+    /// Ends all sessions of a user but one, and the trust in their devices; the number of sessions that ended.
     ///
     /// # Errors
     /// When the store cannot say that they have ended.
     pub(crate) async fn end_all(&self, client: &Client, user: &str, but: Option<&str>, reason: Reason) -> Result<i64> {
         let cx = client.cx();
         let mut ended = 0;
+        self.devices.distrust(&cx, user).await?;
         for session in self.sessions_of(&cx, user).await? {
             if but != Some(session.handle.as_str()) && self.end(&cx, client, &session, reason).await? {
                 ended += 1;

@@ -39,6 +39,8 @@ pub(super) struct Opening {
     aal: i64,
     /// The second factor.
     second: Option<Way>,
+    /// Whether the device is to count as that from now on.
+    trusts: bool,
     status: u16,
 }
 
@@ -46,11 +48,11 @@ impl Opening {
     /// After the first factor alone, or one that is two.
     fn primary(proved: Proved) -> Self {
         let Proved { user, method, amr, aal, status } = proved;
-        Self { user, method, amr: amr.iter().map(|how| (*how).to_owned()).collect(), aal, second: None, status }
+        Self { user, method, amr: amr.iter().map(|how| (*how).to_owned()).collect(), aal, second: None, trusts: false, status }
     }
 
     /// After the second factor.
-    pub(super) fn second(user: &User, pending: &Pending, way: Way) -> Self {
+    pub(super) fn second(user: &User, pending: &Pending, way: Way, trusts: bool) -> Self {
         let begun = pending.begun.as_ref();
         let method = METHODS.into_iter().find(|name| begun.is_some_and(|begun| begun.method == *name)).unwrap_or("mfa");
         let mut amr: Vec<String> = begun.map(|begun| begun.amr.clone()).unwrap_or_default();
@@ -59,7 +61,7 @@ impl Opening {
                 amr.push(how.to_owned());
             }
         }
-        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), status: 200 }
+        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), trusts, status: 200 }
     }
 }
 
@@ -80,10 +82,19 @@ impl Core {
             return Err(refuse(INVALID_CREDENTIALS));
         }
         let methods = self.methods(user);
-        if proved.aal < 2 && !methods.is_empty() {
+        if proved.aal < 2 && !methods.is_empty() && !self.is_trusted(client, user).await? {
             return self.ask_second(client, user, Begun::by(proved.method, proved.amr), &methods).await;
         }
         self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
+    }
+
+    /// Whether the device that somebody signs in on counts as their second factor.
+    async fn is_trusted(&self, client: &Client, user: &User) -> Result<bool> {
+        if self.config.auth.mfa.trust_device_seconds == 0 {
+            return Ok(false);
+        }
+        let device = self.devices.recognised(&client.cx(), client.device(), &user.id).await?;
+        Ok(device.is_some_and(|device| device.is_trusted(user, client.now)))
     }
 
     /// Whether nobody signs in to an account before its address is proved.
@@ -99,7 +110,7 @@ impl Core {
         spend: impl AsyncFnOnce(&Cx) -> Result<()>,
     ) -> Result<Reply> {
         let cx = client.cx();
-        let Opening { user, method, amr, aal, second, status } = opening;
+        let Opening { user, method, amr, aal, second, trusts, status } = opening;
         let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
         let sid = sid::make(&self.ring, &handle, &family_seed, 0);
         let new = SessionCreate {
@@ -131,11 +142,15 @@ impl Core {
             .transaction(async |cx| {
                 spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
-                let device = self.on_device(cx, client, &user, known.as_ref()).await?;
+                let (device, token) = self.on_device(cx, client, &user, known).await?;
+                let trusted = self.config.auth.mfa.trust_device_seconds;
+                if trusts && trusted > 0 {
+                    self.devices.trust(cx, &device, &user, trusted).await?;
+                }
                 let details = json!({ "method": method, "amr": amr });
                 self.audit(cx, client, Happened::to("auth:session.created", &user.id).session(&handle)).await?;
                 self.audit(cx, client, Happened::to("auth:login", &user.id).session(&handle).details(details)).await?;
-                Ok((session, device))
+                Ok((session, token))
             })
             .await?;
         self.keep_within(&cx, client, &user.id).await?;
@@ -153,18 +168,18 @@ impl Core {
 
     /// Notes the device that somebody signs in from. For one that is new to an account the answer is its token, and its owner is
     /// told, unless the account is new as well.
-    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<&Device>) -> Result<Option<SecretText>> {
+    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<Device>) -> Result<(Device, Option<SecretText>)> {
         if let Some(device) = known {
-            self.devices.seen(cx, device).await?;
-            return Ok(None);
+            self.devices.seen(cx, &device).await?;
+            return Ok((device, None));
         }
         let fresh = client.now < later(user.created_at, millis(LIFETIME)) && !self.devices.any(cx, &user.id).await?;
         if !fresh {
             let device = client.user_agent.as_deref().unwrap_or("an unknown program");
             self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", device)]).await?;
         }
-        let (_, token) = self.devices.remember(cx, &user.id).await?;
-        Ok(Some(token))
+        let (device, token) = self.devices.remember(cx, &user.id).await?;
+        Ok((device, Some(token)))
     }
 
     /// Asks the app for claims, and keeps them with the session: a refresh signs them again.

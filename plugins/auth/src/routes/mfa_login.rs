@@ -37,6 +37,7 @@ async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result
         method: input.method,
         code: input.code.map(SecretText::from),
         webauthn: input.webauthn_response,
+        trusts: input.trust_device.unwrap_or(false),
     };
     core.answer_second(&core.client(&call), answer).await
 }

@@ -167,6 +167,8 @@ pub(crate) struct VerifyInput {
     pub(crate) code: Option<String>,
     /// The passkey's answer.
     pub(crate) webauthn_response: Option<Json>,
+    /// Whether this device is not asked again for a while, where the app allows that.
+    pub(crate) trust_device: Option<bool>,
 }
 
 /// Another code for a challenge.

@@ -20,8 +20,8 @@ use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, LIMIT_REACHED, MFA_SETUP_REQUIRED,
     STEP_UP_REQUIRED, WEBAUTHN_FAILED, refuse,
 };
-use crate::flow::{Need, Proved};
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
+use crate::flow::{Need, Proved};
 use crate::guards::ENROLLING;
 use crate::hooks::SignIn;
 use crate::limit::{Bucket, Hit};

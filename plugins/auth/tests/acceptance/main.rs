@@ -15,6 +15,8 @@ mod devices;
 mod email;
 mod factor;
 mod mailed;
+mod mfa;
+mod mfa_more;
 mod passkey_browser;
 mod passkeys;
 mod password;

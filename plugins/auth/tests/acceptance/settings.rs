@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{GOOD, Store};
 
-cases!(auth_20, auth_77, production, described);
+cases!(auth_20, auth_77, production, described, second_factors_are_judged, second_factors_are_read);
 
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
@@ -133,4 +133,74 @@ async fn one_environment() {
         let error = start(name, value).await.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains(name) || error.contains("security.trustProxy"), "{name}: {error}");
     }
+}
+
+async fn second_factors_are_judged(store: Store) {
+    let wrong = store.try_app(|auth| {
+        auth.configure(|config| {
+            let auth = &mut config.auth;
+            auth.mfa.required = true;
+            auth.mfa.totp.digits = 5;
+            auth.mfa.totp.window = 2;
+            auth.mfa.totp.period = 1;
+            auth.mfa.email_otp.seconds = 601;
+            auth.mfa.sms.digits = 11;
+            auth.mfa.max_attempts = 0;
+            auth.mfa.recovery_codes = 0;
+            auth.mfa.challenge_seconds = 10;
+            auth.mfa.trust_device_seconds = 1 << 40;
+            auth.step_up.max_age_seconds = 0;
+            auth.step_up.account_max_age_seconds = 1 << 40;
+        })
+    });
+    let text = format!("{:?}", wrong.await.err().unwrap());
+    for key in [
+        "auth.mfa.required",
+        "auth.mfa.totp.digits",
+        "auth.mfa.totp.window",
+        "auth.mfa.totp.period",
+        "auth.mfa.emailOtp.seconds",
+        "auth.mfa.sms.digits",
+        "auth.mfa.maxAttempts",
+        "auth.mfa.recoveryCodes",
+        "auth.mfa.challengeSeconds",
+        "auth.mfa.trustDeviceSeconds",
+        "auth.stepUp.maxAgeSeconds",
+        "auth.stepUp.accountMaxAgeSeconds",
+    ] {
+        assert!(text.contains(key), "{key} in {text}");
+    }
+    let wrong = store.try_app(|auth| {
+        auth.configure(|config| {
+            let mfa = &mut config.auth.mfa;
+            (mfa.enabled, mfa.required, mfa.totp.enabled, mfa.sms.enabled) = (true, true, false, true);
+            (mfa.issuer, mfa.sms.host) = (Some("a:b".into()), Some("https://x.test/".into()));
+        })
+    });
+    let text = format!("{:?}", wrong.await.err().unwrap());
+    for key in ["auth.mfa.required", "auth.mfa.issuer", "auth.mfa.sms.host", "auth.mfa.sms.provider"] {
+        assert!(text.contains(key), "{key} in {text}");
+    }
+}
+
+async fn second_factors_are_read(store: Store) {
+    let file = serde_json::json!({ "auth": { "mfa": {
+        "enabled": true, "required": true, "issuer": "Acme", "challengeSeconds": 120, "maxAttempts": 3, "recoveryCodes": 8,
+        "trustDeviceSeconds": 3600, "totp": { "enabled": true, "algorithm": "SHA256", "digits": 8, "period": 60, "window": 0 },
+        "emailOtp": { "enabled": true, "digits": 8, "seconds": 60 }, "sms": { "enabled": false, "digits": 7, "seconds": 90, "host": "x.test" }
+    }, "stepUp": { "maxAgeSeconds": 60, "accountMaxAgeSeconds": 120 } } });
+    let read = linchpin_auth::AuthConfig::from_json(&file);
+    let mfa = &read.auth.mfa;
+    assert!(mfa.enabled && mfa.required && mfa.issuer.as_deref() == Some("Acme") && mfa.email_otp.enabled);
+    assert_eq!((mfa.challenge_seconds, mfa.max_attempts, mfa.recovery_codes, mfa.trust_device_seconds), (120, 3, 8, 3600));
+    assert_eq!((mfa.totp.algorithm, mfa.totp.digits, mfa.totp.period, mfa.totp.window), (linchpin_auth::TotpAlgorithm::Sha256, 8, 60, 0));
+    assert_eq!((mfa.email_otp.digits, mfa.email_otp.seconds, mfa.sms.digits, mfa.sms.seconds), (8, 60, 7, 90));
+    assert_eq!((read.auth.step_up.max_age_seconds, mfa.sms.host.as_deref()), (60, Some("x.test")));
+    let variables = [("LINCHPIN_AUTH_MFA_ENABLED", "true"), ("LINCHPIN_AUTH_MFA_EMAIL_OTP_ENABLED", "true")];
+    let read = linchpin_auth::AuthConfig::from_vars(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    assert!(read.auth.mfa.enabled && read.auth.mfa.email_otp.enabled);
+    // What is misspelt is told at start-up.
+    let file = serde_json::json!({ "auth": { "mfa": { "enable": true } } });
+    let wrong = store.try_app(|_| linchpin_auth::Auth::from_config(linchpin_auth::AuthConfig::from_json(&file))).await;
+    assert!(format!("{:?}", wrong.err().unwrap()).contains("auth.mfa.enable"));
 }

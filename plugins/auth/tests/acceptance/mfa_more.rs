@@ -1,0 +1,370 @@
+//! Codes that are sent, factors that everybody has to have, and devices that are not asked again: AUTH-54 to AUTH-57; races.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::cases;
+use crate::factor::{Enrolled, Phone, app, app_with, code_at, enrol, enrolled, texts, wrong};
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(
+    auth_54_mailed_codes,
+    auth_54_as_a_second_method,
+    auth_55_text_messages,
+    auth_55_text_messages_are_few,
+    auth_56_required,
+    auth_56_a_phone_alone_is_not_enough,
+    auth_57_trusted_devices,
+    fifty_answers_make_one_session,
+    one_code_opens_one_of_fifty_challenges,
+    a_recovery_code_works_once_of_fifty,
+    fifty_guesses_have_five_tries,
+    two_set_ups_at_once_leave_one_set_of_codes,
+);
+
+/// Sets codes by mail up; how many were mailed then.
+async fn by_mail(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {
+    let before = post.count("email_otp");
+    let begun = app.send(who, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    assert_eq!(begun.status, 200, "{begun:?}");
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(before + 1).await });
+    let done = app.send(who, "POST", "/auth/mfa/email-otp/verify-setup", body).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    texts(&done.json()["recoveryCodes"])
+}
+
+async fn auth_54_mailed_codes(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let me = app.register("a@x.test").await;
+    let begun = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let (token, code) = (begun.text("setupToken"), post.code(1).await);
+    let body = |code: &str| json!({ "setupToken": token, "code": code });
+    app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&wrong(&code))).await.refused(401, "invalid_code");
+    let done = app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code)).await;
+    assert_eq!((done.status, texts(&done.json()["recoveryCodes"]).len()), (200, 10));
+    app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code)).await.refused(401, "invalid_challenge");
+
+    let asked = app.try_login("a@x.test").await;
+    assert_eq!(asked.json()["mfaMethods"], json!(["emailOtp"]));
+    let token = asked.text("mfaToken");
+    let first = post.code(2).await;
+    let resend = async || app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await;
+    assert_eq!(resend().await.json(), json!({ "ok": true }));
+    let second = post.code(3).await;
+    if first != second {
+        app.verify(&token, &first).await.refused(401, "invalid_code");
+    }
+    assert_eq!((resend().await.status, resend().await.status), (200, 200));
+    resend().await.refused(429, "rate_limited");
+    let last = post.code(5).await;
+    assert_eq!(app.verify(&token, &last).await.status, 200);
+    resend().await.refused(401, "invalid_challenge");
+    assert_eq!(post.count("email_otp"), 5);
+
+    // A code is of one challenge.
+    let (a, of_a) = (app.challenged("a@x.test").await, post.code(6).await);
+    let b = app.challenged("a@x.test").await;
+    let of_b = post.code(7).await;
+    if of_a != of_b {
+        app.verify(&b, &of_a).await.refused(401, "invalid_code");
+    }
+    assert_eq!(app.verify(&a, &of_a).await.status, 200);
+    // And of its time, even where the challenge lasts.
+    app.advance(300).await;
+    app.verify(&b, &of_b).await.refused(401, "invalid_challenge");
+    app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None).await.refused(403, "step_up_required");
+    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    let proof = json!({ "reauthToken": asked.text("reauthToken"), "code": post.code(8).await });
+    assert_eq!(app.send(&me, "DELETE", "/auth/mfa/email-otp", proof).await.status, 200);
+    assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
+}
+
+async fn auth_54_as_a_second_method(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    assert!(by_mail(&app, &post, &ada.who).await.is_empty(), "a further method gives no codes");
+    app.advance(30).await;
+    let asked = app.try_login("a@x.test").await;
+    assert_eq!(asked.json()["mfaMethods"], json!(["totp", "emailOtp"]));
+    let token = asked.text("mfaToken");
+    assert_eq!(app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await.status, 200);
+    let mailed = post.code(2).await;
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "sms" })).await.refused(400, "method_unavailable");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "totp" })).await.refused(400, "method_unavailable");
+    // Each by its name; the one is not taken for the other.
+    let verify =
+        async |method: &str, code: &str| app.post("/auth/mfa/verify", json!({ "mfaToken": token, "method": method, "code": code })).await;
+    verify("totp", &mailed).await.refused(401, "invalid_code");
+    verify("sms", &mailed).await.refused(400, "method_unavailable");
+    assert_eq!(verify("emailOtp", &mailed).await.status, 200);
+    assert_eq!(post.count("email_otp"), 2, "none went out by itself");
+    // Recovery codes of the first one stay, and go with the last.
+    assert_eq!(app.verify(&app.challenged("a@x.test").await, &ada.recovery[0]).await.status, 200);
+    let step_up = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
+    let me = app.send(&ada.who, "POST", "/auth/step-up", step_up).await.signed_in();
+    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/totp", None).await.status, 200);
+    assert_eq!(app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
+    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None).await.status, 200);
+    assert_eq!(app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 0);
+}
+
+async fn with_phone(app: &Server, phone: &Phone, who: &SignedIn) -> Reply {
+    let sent = phone.count();
+    let begun = app.send(who, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    assert_eq!(begun.status, 200, "{begun:?}");
+    let (to, code) = phone.code(sent + 1).await;
+    assert_eq!(to, "+4930123456");
+    app.send(who, "POST", "/auth/mfa/sms/verify-setup", json!({ "setupToken": begun.text("setupToken"), "code": code })).await
+}
+
+async fn auth_55_text_messages(store: Store) {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = app_with(&store, &post, |auth| phone.on(auth)).await;
+    let me = app.register("a@x.test").await;
+    app.send(&me, "POST", "/auth/mfa/sms/enable", json!({ "phone": "030123456" })).await.problem("format", "phone");
+    let done = with_phone(&app, &phone, &me).await;
+    assert_eq!((done.status, texts(&done.json()["recoveryCodes"]).len()), (200, 10), "{done:?}");
+    let asked = app.try_login("a@x.test").await;
+    assert_eq!(asked.json()["mfaMethods"], json!(["sms"]));
+    let (_, code) = phone.code(2).await;
+    app.verify(&asked.text("mfaToken"), &wrong(&code)).await.refused(401, "invalid_code");
+    let signed_in = app.verify(&asked.text("mfaToken"), &code).await;
+    assert_eq!(signed_in.status, 200, "{signed_in:?}");
+    // A mailed set-up proves no phone.
+    let mail = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let body = json!({ "setupToken": mail, "code": post.code(1).await });
+    app.send(&me, "POST", "/auth/mfa/sms/verify-setup", body).await.refused(401, "invalid_challenge");
+    let fresh = signed_in.signed_in();
+    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None).await.status, 200);
+    assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
+}
+
+async fn auth_55_text_messages_are_few(store: Store) {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = app_with(&store, &post, |auth| phone.on(auth)).await;
+    let me = app.register("a@x.test").await;
+    with_phone(&app, &phone, &me).await;
+    for sent in 2..=5 {
+        app.challenged("a@x.test").await;
+        phone.code(sent).await;
+    }
+    // The fifth hour's message was the last; the challenge is there all the same, and says so when asked.
+    let token = app.challenged("a@x.test").await;
+    let full = app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await;
+    full.refused(429, "rate_limited");
+    assert_eq!((full.header("retry-after").as_str(), phone.count()), ("3600", 5));
+    app.advance(3600).await;
+    app.challenged("a@x.test").await;
+    phone.code(6).await;
+}
+
+async fn auth_56_required(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.required = true)).await;
+    let reply = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    assert_eq!((reply.status, reply.json()["mfaSetupRequired"].clone()), (201, json!(true)));
+    let me = reply.signed_in();
+    app.get(&me.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
+    app.send(&me, "PATCH", "/auth/me", json!({})).await.refused(403, "mfa_setup_required");
+    app.send(&me, "POST", "/auth/set-password", json!({ "password": GOOD })).await.refused(403, "mfa_setup_required");
+    for path in ["/auth/me", "/auth/sessions", "/auth/mfa/methods"] {
+        assert_eq!(app.get(&me.token, path).await.status, 200, "{path}");
+    }
+    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    assert_eq!(texts(&asked.json()["availableMethods"]), ["password"]);
+    let again = app.login("a@x.test").await;
+    assert_eq!(app.with(&again.token, "POST", "/auth/logout", None).await.status, 200);
+    let (secret, _) = enrol(&app, &me).await;
+    assert_eq!(app.get(&me.token, "/__test/protected/user").await.status, 200, "with the same token");
+    let ada = Enrolled { who: me.clone(), email: "a@x.test".to_owned(), secret, recovery: Vec::new() };
+    let fresh = app.login_with(&ada).await;
+    app.with(&fresh.token, "DELETE", "/auth/mfa", None).await.refused(403, "mfa_required");
+    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.refused(403, "mfa_required");
+    by_mail(&app, &post, &fresh).await;
+    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.status, 200, "one is left");
+}
+
+async fn auth_56_a_phone_alone_is_not_enough(store: Store) {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = app_with(&store, &post, |auth| phone.on(auth).configure(|config| config.auth.mfa.required = true)).await;
+    let me = app.register("a@x.test").await;
+    assert_eq!(with_phone(&app, &phone, &me).await.status, 200);
+    app.get(&me.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
+    let asked = app.challenged("a@x.test").await;
+    let signed_in = app.verify(&asked, &phone.code(2).await.1).await;
+    assert_eq!(signed_in.json()["mfaSetupRequired"], json!(true));
+    enrol(&app, &me).await;
+    assert_eq!(app.get(&me.token, "/__test/protected/user").await.status, 200);
+    let fresh = signed_in.signed_in();
+    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.refused(403, "mfa_required");
+    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None).await.status, 200);
+}
+
+async fn auth_57_trusted_devices(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.trust_device_seconds = 3600)).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    let verify = async |device: Option<&str>| {
+        app.advance(30).await;
+        let body = json!({ "mfaToken": app.challenged("a@x.test").await, "code": code_at(&app, &ada.secret, 0), "trustDevice": true });
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(device.map(|token| ("x-device-token", token)));
+        let done = app.raw("POST", "/auth/mfa/verify", &headers, &body.to_string()).await;
+        assert_eq!(done.status, 200, "{done:?}");
+        done
+    };
+    let on = async |device: &str, password: &str| {
+        let headers = [("content-type", "application/json"), ("x-device-token", device)];
+        let body = json!({ "email": "a@x.test", "password": password }).to_string();
+        let reply = app.raw("POST", "/auth/login", &headers, &body).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply
+    };
+    let asks = |reply: &Reply| reply.json()["mfaRequired"] == json!(true);
+    let first = verify(None).await;
+    let device = first.text("deviceToken");
+    let trusted = on(&device, GOOD).await;
+    assert!(!asks(&trusted) && trusted.text("deviceToken").is_empty(), "{trusted:?}");
+    // It is one factor all the same.
+    app.get(&trusted.signed_in().token, "/__test/protected/mfa").await.refused(403, "mfa_required");
+    app.get(&trusted.signed_in().token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    // Another device, another user's, and one that is only recognised.
+    assert!(asks(&app.try_login("a@x.test").await));
+    let bob = enrolled(&app, "b@x.test").await;
+    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let body = json!({ "email": "b@x.test", "password": GOOD }).to_string();
+    assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
+    let recognised = app.verify(&app.challenged("b@x.test").await, &bob.recovery[0]).await.text("deviceToken");
+    let headers = [("content-type", "application/json"), ("x-device-token", recognised.as_str())];
+    assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
+    // Its time ends.
+    app.advance(3600).await;
+    assert!(asks(&on(&device, GOOD).await));
+    // So does the trust: with the password, with a factor, when one leaves everywhere, and with a suspension.
+    let password = "amber-walrus-17-dune";
+    let me = verify(Some(&device)).await.signed_in();
+    assert!(!asks(&on(&device, GOOD).await));
+    assert_eq!(app.send(&me, "POST", "/auth/set-password", json!({ "password": password, "currentPassword": GOOD })).await.status, 200);
+    assert!(asks(&on(&device, password).await));
+    assert_eq!(app.send(&me, "POST", "/auth/set-password", json!({ "password": GOOD, "currentPassword": password })).await.status, 200);
+    assert!(asks(&on(&device, GOOD).await), "the former password does not bring it back");
+    let me = verify(Some(&device)).await.signed_in();
+    by_mail(&app, &post, &me).await;
+    assert!(asks(&on(&device, GOOD).await));
+    let me = verify(Some(&device)).await.signed_in();
+    assert_eq!(app.with(&me.token, "POST", "/auth/sessions/revoke-others", None).await.status, 200);
+    assert!(asks(&on(&device, GOOD).await));
+    verify(Some(&device)).await;
+    assert!(!asks(&on(&device, GOOD).await));
+    app.change(&me.id, json!({ "suspended": true })).await;
+    app.change(&me.id, json!({ "suspended": false })).await;
+    assert!(asks(&on(&device, GOOD).await));
+}
+
+/// Fifty calls at once; how they ended.
+async fn fifty(app: &Arc<Server>, path: &'static str, bodies: Vec<serde_json::Value>) -> Vec<Reply> {
+    let calls = bodies.into_iter().map(|body| {
+        let app = Arc::clone(app);
+        tokio::spawn(async move { app.post(path, body).await })
+    });
+    let mut out = Vec::new();
+    for call in calls.collect::<Vec<_>>() {
+        out.push(call.await.unwrap());
+    }
+    out
+}
+
+fn succeeded(replies: &[Reply]) -> usize {
+    assert!(replies.iter().all(|reply| matches!(reply.status, 200 | 401 | 429)), "{replies:?}");
+    replies.iter().filter(|reply| reply.status == 200).count()
+}
+
+/// An app that counts no failures, so that nothing but the factors themselves decides.
+async fn unlimited(store: &Store, post: &Post) -> Arc<Server> {
+    let app = app_with(store, post, |auth| {
+        auth.configure(|config| {
+            config.auth.rate_limit.enabled = false;
+            config.auth.mfa.max_attempts = 10;
+        })
+    });
+    Arc::new(app.await)
+}
+
+async fn fifty_answers_make_one_session(store: Store) {
+    let post = Post::default();
+    let app = unlimited(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    // Recovery codes are right each by itself: only the challenge itself can let one alone through.
+    let token = app.challenged("a@x.test").await;
+    let bodies = (0..50).map(|n| json!({ "mfaToken": token, "code": ada.recovery[n % 10] })).collect();
+    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
+    // What was refused is unused.
+    assert_eq!(app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
+}
+
+async fn one_code_opens_one_of_fifty_challenges(store: Store) {
+    let post = Post::default();
+    let app = unlimited(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    app.advance(30).await;
+    let code = code_at(&app, &ada.secret, 0);
+    let mut bodies = Vec::new();
+    for _ in 0..12 {
+        bodies.push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": code }));
+    }
+    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
+}
+
+async fn a_recovery_code_works_once_of_fifty(store: Store) {
+    let post = Post::default();
+    let app = unlimited(&store, &post).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    let mut bodies = Vec::new();
+    for _ in 0..12 {
+        bodies.push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": ada.recovery[0] }));
+    }
+    assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
+    assert_eq!(post.all("recovery_code_used", 1).await.len(), 1);
+    assert_eq!(app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
+}
+
+async fn fifty_guesses_have_five_tries(store: Store) {
+    let post = Post::default();
+    let app = Arc::new(app(&store, &post).await);
+    let ada = enrolled(&app, "a@x.test").await;
+    app.advance(30).await;
+    let (token, code) = (app.challenged("a@x.test").await, code_at(&app, &ada.secret, 0));
+    let bodies = (0..50).map(|_| json!({ "mfaToken": token, "code": wrong(&code) })).collect();
+    let replies = fifty(&app, "/auth/mfa/verify", bodies).await;
+    assert_eq!(succeeded(&replies), 0);
+    assert_eq!(replies.iter().filter(|reply| reply.text("code") == "invalid_code").count(), 5);
+    let dead = app.verify(&token, &code).await;
+    assert!(matches!(dead.text("code").as_str(), "invalid_challenge" | "rate_limited"), "{dead:?}");
+}
+
+async fn two_set_ups_at_once_leave_one_set_of_codes(store: Store) {
+    let post = Post::default();
+    let app = unlimited(&store, &post).await;
+    let me = app.register("a@x.test").await;
+    let secret = app.with(&me.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+    let mail = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let (code, mailed) = (code_at(&app, &secret, 0), post.code(1).await);
+    let totp = app.send(&me, "POST", "/auth/mfa/verify-setup", json!({ "code": code }));
+    let email = app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", json!({ "setupToken": mail, "code": mailed }));
+    let (totp, email) = tokio::join!(totp, email);
+    // One may have been overtaken: it is told so, and has changed nothing.
+    let done: Vec<&Reply> = [&totp, &email].into_iter().filter(|reply| reply.status == 200).collect();
+    assert!(!done.is_empty() && [&totp, &email].iter().all(|reply| matches!(reply.status, 200 | 409)), "{totp:?} {email:?}");
+    let shown: usize = done.iter().map(|reply| texts(&reply.json()["recoveryCodes"]).len()).sum();
+    let methods = app.get(&me.token, "/auth/mfa/methods").await.json();
+    assert_eq!((shown, methods["recoveryCodesLeft"].clone()), (10, json!(10)));
+    assert_eq!(methods["methods"].as_array().unwrap().len(), done.len());
+}
