@@ -43,6 +43,18 @@ pub fn fold(text: &str) -> String {
     out
 }
 
+/// Whether the folded form of `text` holds `folded`, which is folded already. Most texts are ASCII, and for those nothing is allocated.
+pub(crate) fn contains_folded(text: &str, folded: &str) -> bool {
+    if !text.is_ascii() {
+        return fold(text).contains(folded);
+    }
+    let Some((first, rest)) = folded.as_bytes().split_first() else { return true };
+    let bytes = text.as_bytes();
+    // A folded ASCII letter is a small one; what is beyond ASCII is in no such text.
+    let begins = |at: usize| bytes[at].to_ascii_lowercase() == *first && bytes[at + 1..][..rest.len()].eq_ignore_ascii_case(rest);
+    (0..(bytes.len() + 1).saturating_sub(folded.len())).any(begins)
+}
+
 // Upper case first, then lower: the detour through the capital unites forms that share one (ς and σ, ſ and s).
 fn fold_char(c: char) -> char {
     match c {

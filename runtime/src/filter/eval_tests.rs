@@ -382,3 +382,14 @@ fn folding_agrees_with_the_unicode_tables() {
     }
     assert!(seen > 2500, "only {seen} cased characters were compared");
 }
+
+#[test]
+fn a_text_holds_what_its_folded_form_holds() {
+    let texts = ["", "a", "Ab", "aB a", "Straße", "STRASSE", "\u{212a}elvin", "kK", "ΟΔΟΣ", "a\0B", "%_"];
+    let parts: Vec<String> = texts.iter().map(|text| fold(text)).chain(["b".to_owned(), "ba".to_owned(), "ß".to_owned()]).collect();
+    for text in texts {
+        for part in &parts {
+            assert_eq!(contains_folded(text, part), fold(text).contains(part), "{part:?} in {text:?}");
+        }
+    }
+}

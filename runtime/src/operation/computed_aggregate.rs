@@ -22,13 +22,15 @@ pub struct ComputedAggregate {
     pub matches: &'static [AssignSpec],
     /// The field that is written.
     pub field: usize,
+    /// Of several calls for one record, the last has seen what the others saw.
+    pub atomic: bool,
 }
 
 #[doc(hidden)]
 impl ComputedAggregate {
     /// Computes one value over the records of `source` that match.
     pub const fn new(source: &'static EntityDesc, filter: FilterSpec, compute: &'static [Output]) -> Self {
-        Self { source, filter, compute, object: false, target: None, matches: &[], field: 0 }
+        Self { source, filter, compute, object: false, target: None, matches: &[], field: 0, atomic: false }
     }
 
     /// Writes it to a field of the record that matches.
@@ -41,6 +43,12 @@ impl ComputedAggregate {
     #[must_use]
     pub const fn target(self, target: &'static EntityDesc) -> Self {
         Self { target: Some(target), ..self }
+    }
+
+    /// Of several calls for one record, the last has seen what the others saw.
+    #[must_use]
+    pub const fn atomic(self) -> Self {
+        Self { atomic: true, ..self }
     }
 
     /// Writes an object of all members.
@@ -60,7 +68,7 @@ impl Kind for ComputedAggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Takes the record, computes, writes.
+        // Takes the record, computes, writes; or all of it at once, and where that refuses, it is found out why.
         Some(3)
     }
 
@@ -99,12 +107,12 @@ mod run {
     use std::sync::Arc;
 
     use super::ComputedAggregate;
-    use crate::entity::Kind;
+    use crate::entity::{Bound, EntityDesc, Kind, Relation};
     use crate::filter::Filter;
     use crate::operation::OpSpec;
     use crate::operation::bind;
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
-    use crate::store::{Compute, Function, Rows};
+    use crate::store::{Compute, Figure, Function, Rows};
     use crate::validate::MAX_INTEGER;
     use crate::{Cx, Error, Problem, Result, Value};
 
@@ -139,11 +147,50 @@ mod run {
             target.refuse_ambiguous(call.cx, self.kind.matches)?;
             let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
             let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+            if let Some(rows) = self.at_once(call, &source, (target, route), &filter, &matches).await? {
+                return Ok(Outcome::Record(rows));
+            }
             // What is written would be out of date if records came between looking and writing.
             call.cx
                 .transaction(async |cx| self.write_in(cx, call, &source, target, route, filter, matches).await)
                 .await
                 .map(Outcome::Record)
+        }
+
+        /// One statement, where the store can do it and nothing but bounds could refuse the number. Nothing when it wrote nothing: there is
+        /// no such record, or the number is out of bounds.
+        async fn at_once(
+            &self,
+            call: &Call<'_>,
+            source: &Table,
+            (target, route): (&Table, &'static str),
+            filter: &Filter,
+            matches: &Filter,
+        ) -> Result<Option<Rows>> {
+            let ([compute], false, Some(within)) = (&*self.compute, self.kind.object, bounds(target.desc, self.kind.field)) else {
+                return Ok(None);
+            };
+            if !target.computes(self.kind.atomic) {
+                return Ok(None);
+            }
+            let figure = Figure {
+                source: source.desc,
+                filter: filter.clone(),
+                compute: Compute { filter: bind::resolve(compute.filter.clone(), call.cx, &call.args)?, ..compute.clone() },
+                within,
+                optional: target.desc.fields[self.kind.field].optional,
+            };
+            let form = self.form(call, target);
+            let rows = target.write_figure(call.cx, (route, matches.clone()), self.kind.field, source, figure, &form).await?;
+            Ok((rows.count > 0).then_some(rows))
+        }
+
+        /// Records of another entity are shown as that entity shows them.
+        fn form(&self, call: &Call<'_>, target: &Table) -> Form {
+            match call.form {
+                Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
+                form => form.clone(),
+            }
         }
 
         #[allow(clippy::too_many_arguments)] // two tables with what each is asked
@@ -165,10 +212,7 @@ mod run {
             let row = source.aggregate(cx, "list", filter, Vec::new(), compute, 1).await?.pop().unwrap_or_default();
             let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
             self.check(target, &value)?;
-            let form = match call.form {
-                Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
-                form => form.clone(),
-            };
+            let form = self.form(call, target);
             let rows = target.write_field(cx, route, key, self.kind.field, value, &form).await?;
             if rows.count == 0 { Err(Error::not_found()) } else { Ok(rows) }
         }
@@ -200,6 +244,36 @@ mod run {
                 _ => target.validator.check(self.kind.field, value, field.wire, &mut problems),
             }
             if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+        }
+    }
+
+    /// The least and the greatest number that a field holds; nothing for a field that asks for more than that.
+    fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
+        let of = desc.fields.get(field)?;
+        let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field);
+        if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
+            return None;
+        }
+        let (least, greatest) = of.rules.range;
+        match of.kind {
+            Kind::Integer => {
+                let or = |bound, all: i64| match bound {
+                    None => Some(all),
+                    Some(Bound::Int(n)) => Some(n),
+                    Some(Bound::Float(_)) => None,
+                };
+                let (least, greatest) = (or(least, -MAX_INTEGER)?, or(greatest, MAX_INTEGER)?);
+                Some((Value::Int(least.max(-MAX_INTEGER)), Value::Int(greatest.min(MAX_INTEGER))))
+            }
+            Kind::Number => {
+                let or = |bound, all: f64| match bound {
+                    None => Some(all),
+                    Some(Bound::Float(n)) => Some(n),
+                    Some(Bound::Int(_)) => None,
+                };
+                Some((Value::Float(or(least, f64::MIN)?), Value::Float(or(greatest, f64::MAX)?)))
+            }
+            _ => None,
         }
     }
 

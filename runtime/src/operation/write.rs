@@ -151,6 +151,8 @@ fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
             let id = slot(id);
             AssignValue::ChangeItem { key, id, members: members.iter().map(|(name, source)| (*name, slot(source))).collect() }
         }
+        // Its values are in slots already.
+        AssignValue::Figure(figure) => AssignValue::Figure(figure.clone()),
     };
     Assign { field, value }
 }

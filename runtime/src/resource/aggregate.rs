@@ -3,7 +3,7 @@
 use super::page::lift;
 use super::{Form, Table};
 use crate::filter::{Filter, Source};
-use crate::store::{Assign, AssignValue, Compute, Group, Plan, Rows};
+use crate::store::{Assign, AssignValue, Compute, Figure, Group, Plan, Rows, layout};
 use crate::{Cx, Error, Problem, Result, Value};
 
 impl Table {
@@ -77,6 +77,43 @@ impl Table {
             Plan::Update { filter: Filter::eq_arg(self.desc.primary, 0), set, pick: None }
         })?;
         let args = vec![key, value, Value::Date(cx.now())];
+        self.execute(cx, &statement, args, self.rows(form)).rows().await
+    }
+
+    /// Computes a number over records of `source` and writes it to the record that matches, in one statement. No row comes back when there
+    /// is no such record, or when the number is beyond what the field holds.
+    ///
+    /// The values in the filters of `figure` are in place, and become arguments here; `figure` is seen through the guard of `source`.
+    ///
+    /// # Errors
+    /// As the store says; 401 or 403 when a guard needs what the caller has not.
+    pub(crate) async fn write_figure(
+        &self,
+        cx: &Cx,
+        (route, matches): (&'static str, Filter),
+        field: usize,
+        source: &Self,
+        figure: Figure,
+        form: &Form,
+    ) -> Result<Rows> {
+        let (mut args, mut shape) = (Vec::new(), vec![b'n', field as u8]);
+        let matches = lift(matches, cx.now(), &mut args, &mut shape);
+        shape.extend_from_slice(source.desc.name.as_bytes());
+        shape.extend_from_slice(&[0xfc, figure.compute.field as u8, figure.compute.function as u8]);
+        let mut lifted = |filter| lift(filter, cx.now(), &mut args, &mut shape);
+        let guard = match source.condition(cx, "list")? {
+            Filter::All(list) => list,
+            condition => vec![condition],
+        };
+        // The store knows "not deleted" by its own words.
+        let guard = guard.into_iter().map(|c| if layout::is_live(source.desc, &c) { c } else { lifted(c) }).collect();
+        let filter = lifted(figure.filter).and(Filter::All(guard));
+        let compute = Compute { filter: lifted(figure.compute.filter), ..figure.compute };
+        args.push(Value::Date(cx.now()));
+        let statement = self.shape(route, &shape, || {
+            let figure = AssignValue::Figure(Box::new(Figure { filter, compute, ..figure }));
+            Plan::Update { filter: matches, set: self.touch(vec![Assign { field, value: figure }], args.len() - 1), pick: None }
+        })?;
         self.execute(cx, &statement, args, self.rows(form)).rows().await
     }
 

@@ -187,6 +187,11 @@ impl Statements {
         Arc::ptr_eq(&self.store, &other.store)
     }
 
+    /// Whether the store computes a number and writes it in one statement.
+    pub(super) fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+
     /// Whether calls differ in what they see.
     pub(super) fn is_guarded(&self) -> bool {
         self.guard.is_some()

@@ -161,6 +161,11 @@ impl Table {
         self.statements.shares_store(&other.statements)
     }
 
+    /// Whether the store computes a number and writes it in one statement.
+    pub(crate) fn computes(&self, last: bool) -> bool {
+        self.statements.computes(last)
+    }
+
     /// From now on permissions are judged by this. Only the first call does anything.
     pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));

@@ -37,7 +37,7 @@ pub use capabilities::{STORES, granted};
 pub use driver::{Driver, SqlRow, SqlTransaction};
 #[cfg(feature = "server")]
 pub use outbox::Outbox;
-pub use plan::{After, Assign, AssignValue, Compute, Function, Group, Order, Pick, Plan, Truncate};
+pub use plan::{After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate};
 pub use rows::{Note, Notes, Projection, Row, Rows};
 #[cfg(feature = "server")]
 pub use transaction::Transaction;
@@ -111,6 +111,13 @@ pub trait Store: Send + Sync + 'static {
     /// Whether a statement may take long, so that the store shares its means among callers: `rows` name them then.
     fn may_take_long(&self, statement: &Statement) -> bool {
         let _ = statement;
+        false
+    }
+
+    /// Whether one statement computes a number over other records and writes it ([`AssignValue::Figure`]). `last` asks whether of
+    /// several that write to one record the last has seen what the others saw.
+    fn computes(&self, last: bool) -> bool {
+        let _ = last;
         false
     }
 

@@ -1,5 +1,6 @@
 //! What a statement does, independent of the store.
 
+use crate::Value;
 use crate::entity::{EntityDesc, Kind};
 use crate::filter::{Filter, Source};
 
@@ -156,6 +157,18 @@ impl AssignValue {
                     note(source);
                 }
             }
+            Self::Figure(figure) => {
+                figure.filter.sources(note);
+                figure.compute.filter.sources(note);
+            }
+        }
+    }
+
+    /// The number over other records that is written, if it is one.
+    pub fn figure(&self) -> Option<&Figure> {
+        match self {
+            Self::Figure(figure) => Some(figure),
+            _ => None,
         }
     }
 }
@@ -194,6 +207,34 @@ pub enum AssignValue {
         /// Names on the wire and new values: JSON.
         members: Vec<(&'static str, Source)>,
     },
+    /// A number over records of an entity of the same store, as they are when the statement runs. A statement holds one at most, and
+    /// only for a store that [computes](super::Store::computes).
+    Figure(Box<Figure>),
+}
+
+/// A number over records that a record of another entity, or of the same, keeps.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Whose records.
+    pub source: &'static EntityDesc,
+    /// Which of them, in positions of that entity.
+    pub filter: Filter,
+    /// What is computed of them.
+    pub compute: Compute,
+    /// The least and the greatest that the field holds: with any other number nothing is written, and no row comes back.
+    pub within: (Value, Value),
+    /// Whether the field holds null.
+    pub optional: bool,
+}
+
+impl PartialEq for Figure {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.source, other.source)
+            && self.filter == other.filter
+            && self.compute == other.compute
+            && self.within == other.within
+            && self.optional == other.optional
+    }
 }
 
 /// A key that records are grouped by.

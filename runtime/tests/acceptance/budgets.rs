@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linchpin::store::Store;
 use serde_json::{Value as Json, json};
 
+use crate::computed::PAPERS;
 use crate::fixture::BLOG;
 use crate::relation_cost::Counting;
 use crate::server::Server;
@@ -67,10 +68,28 @@ async fn budgets(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Computing and writing is one statement; in memory a transaction, which is not counted here.
+async fn computed(store: Arc<dyn Store>, expected: usize) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let s = Server::memory_with(&PAPERS, |app| app.store(Arc::new(counting))).await;
+    assert_eq!(s.post("/papers", json!({"id": "p1", "slug": "one"})).await.status, 201);
+    assert_eq!(s.post("/remarks", json!({"paperId": "p1", "points": 7})).await.status, 201);
+    let before = statements.load(Ordering::SeqCst);
+    let reply = s.post("/papers/resum", json!({"paperId": "p1", "but": 0, "slug": "one"})).await;
+    assert_eq!((reply.status, &reply.json()["points"]), (200, &json!(7)));
+    assert_eq!(statements.load(Ordering::SeqCst) - before, expected);
+}
+
 mod memory {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn budgets() {
         super::budgets(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn computed() {
+        super::computed(std::sync::Arc::new(linchpin::store::memory::Memory::new()), 0).await;
     }
 }
 
@@ -83,6 +102,13 @@ mod sqlite {
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
         super::budgets(std::sync::Arc::new(store)).await;
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn computed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::computed(std::sync::Arc::new(store), 1).await;
+    }
 }
 
 #[cfg(feature = "postgres")]
@@ -93,5 +119,11 @@ mod postgres {
     async fn budgets() {
         let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
         super::budgets(std::sync::Arc::new(store)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn computed() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::computed(std::sync::Arc::new(store), 1).await;
     }
 }

@@ -37,6 +37,10 @@ impl Store for Counting {
         self.store.run(statement, args, rows)
     }
 
+    fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         self.store.begin()
     }

@@ -48,8 +48,7 @@ impl Kind for ComputedAggregate {
         let target = path(args, "target", scope.d);
         let of_source = scope.named(&source);
         let of_target = target.as_ref().and_then(|target| scope.named(target));
-        // Writing is one transaction in any case; the word is there for those who want to say so.
-        args.flag("atomic", scope.d);
+        let atomic = args.flag("atomic", scope.d).then(|| quote!(.atomic()));
         stores(args, of_source, of_target, scope);
         let (filter, measures) = scope.within(of_source, |scope| {
             let filter = args.expr("source_filter", "source_filter = (post_id == param(post_id))", scope.d).and_then(|expr| {
@@ -79,7 +78,7 @@ impl Kind for ComputedAggregate {
         Some(Plan {
             descriptor: quote! {
                 __lp::ComputedAggregate::new(<#source as __lp::Entity>::DESC, #filter, &[#(#outputs),*])
-                    .into(#field, #matches) #elsewhere #object
+                    .into(#field, #matches) #elsewhere #object #atomic
             },
             shape: Shape::Collection { segments: Vec::new() },
             method: Method::Post,

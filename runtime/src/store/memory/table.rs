@@ -469,6 +469,7 @@ fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
                 let members = members.iter().map(|(name, source)| Ok((*name, given(source)?))).collect::<Result<Vec<_>>>()?;
                 items::change(before, key, &given(id)?, &members)?
             }
+            AssignValue::Figure(_) => return Err(Error::internal("this store computes and writes in a transaction")),
         };
     }
     Ok(new.into())

@@ -4,9 +4,12 @@ use tokio_postgres::types::Type;
 
 use super::render::{Renderer, direction, literal, only, quote};
 use crate::entity::Kind;
-use crate::filter::Filter;
+use crate::filter::{Filter, Source};
 use crate::store::{Assign, AssignValue, Order, Pick, layout};
-use crate::{Error, Result};
+use crate::{Error, Result, Value};
+
+/// A name that no table or column has.
+const FIGURE: &str = "\"linchpin figure\"";
 
 impl Renderer<'_> {
     /// `INSERT`; the key comes back where the store may choose it.
@@ -47,6 +50,7 @@ impl Renderer<'_> {
         let texts = format!("COALESCE({column}, '{{}}'::text[])");
         let items = format!("COALESCE({column}, '[]'::jsonb)");
         Ok(match value {
+            AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
             AssignValue::Set(source) => self.source(source, kind)?,
             AssignValue::Add(source) => format!("COALESCE({column}, 0) + {}", self.source(source, kind)?),
             AssignValue::Push { value, dedupe } => {
@@ -69,6 +73,20 @@ impl Renderer<'_> {
                 rebuilt(&format!("CASE WHEN {own} THEN e.v || jsonb_build_object({}) ELSE e.v END", changed.join(", ")), &items, "")
             }
         })
+    }
+
+    /// What stands before, within and at the end of an update that writes a number over other records.
+    pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
+        let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?))) else { return Ok(None) };
+        let own = std::mem::replace(&mut self.entity, figure.source);
+        let select = self.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1);
+        self.entity = own;
+        let with = format!("WITH {FIGURE}({FIGURE}) AS MATERIALIZED ({}) ", select?);
+        let (kind, (least, most)) = (self.kind(field), &figure.within);
+        let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), kind.clone());
+        let within = format!("{FIGURE}.{FIGURE} BETWEEN {} AND {}", bound(least)?, bound(most)?);
+        let null = if figure.optional { format!("{FIGURE}.{FIGURE} IS NULL OR ") } else { String::new() };
+        Ok(Some([with, format!(" FROM {FIGURE}"), format!(" AND ({null}{within})")]))
     }
 
     pub(super) fn upsert(&mut self, keys: &[usize], guard: &Filter, set: &[Assign]) -> Result<String> {

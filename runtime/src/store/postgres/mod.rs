@@ -278,6 +278,11 @@ impl Store for PostgresStore {
         true
     }
 
+    // A statement that has waited for a record counts what was there when it began to wait.
+    fn computes(&self, last: bool) -> bool {
+        !last
+    }
+
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         let native = Box::new(Native::new(entity, &plan)?);
         Ok(Arc::new(Statement { entity, plan, native }))

@@ -1,9 +1,12 @@
 //! The writing parts of statements: assignments, the first of what matches, upserts.
 
 use super::render::{Form, Renderer, member, only, quote};
-use crate::filter::Filter;
+use crate::filter::{Filter, Source};
 use crate::store::{Assign, AssignValue, Order, Pick, layout};
-use crate::{Error, Result};
+use crate::{Error, Result, Value};
+
+/// A name that no table or column has.
+const FIGURE: &str = "\"linchpin figure\"";
 
 impl Renderer {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
@@ -35,6 +38,7 @@ impl Renderer {
                     let item = format!("CASE WHEN json_extract(value, {own}) = {id} THEN {changed}) ELSE json(value) END");
                     format!("(SELECT json_group_array({item} ORDER BY key) FROM json_each({list}))")
                 }
+                AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
                 AssignValue::Pull(source) => {
                     let value = self.source(source, Form::Plain)?;
                     format!("(SELECT json_group_array(value ORDER BY key) FROM json_each({list}) WHERE value <> {value})")
@@ -43,6 +47,20 @@ impl Renderer {
             parts.push(format!("{column} = {new}"));
         }
         Ok(parts.join(", "))
+    }
+
+    /// What stands before, within and at the end of an update that writes a number over other records.
+    pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
+        let Some(figure) = set.iter().find_map(|a| a.value.figure()) else { return Ok(None) };
+        let own = std::mem::replace(&mut self.entity, figure.source);
+        let select = self.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1);
+        self.entity = own;
+        let with = format!("WITH {FIGURE}({FIGURE}) AS ({}) ", select?);
+        let (least, most) = &figure.within;
+        let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), Form::Plain);
+        let within = format!("{FIGURE}.{FIGURE} BETWEEN {} AND {}", bound(least)?, bound(most)?);
+        let null = if figure.optional { format!("{FIGURE}.{FIGURE} IS NULL OR ") } else { String::new() };
+        Ok(Some([with, format!(" FROM {FIGURE}"), format!(" AND ({null}{within})")]))
     }
 
     pub(super) fn upsert(&mut self, keys: &[usize], guard: &Filter, set: &[Assign]) -> Result<String> {

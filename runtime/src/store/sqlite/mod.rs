@@ -78,9 +78,10 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at a time per core (2 to 8).
+    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at a time per core and one more (3 to 8):
+    /// no caller has all of these places, so one alone may keep every core busy, and another still finds one free.
     pub fn new(path: impl AsRef<Path>) -> Self {
-        let scans = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+        let scans = std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));
         Self { path: path.as_ref().to_owned(), durability: Durability::Full, queue: 4096, scans, scan_queue: 256 }
     }
 }
@@ -118,7 +119,7 @@ impl SqliteStore {
             Durability::Normal => SqliteSynchronous::Normal,
         };
         let connect = SqliteConnectOptions::new().filename(&path).synchronous(synchronous).busy_timeout(BUSY);
-        let pool = SqlitePoolOptions::new().max_connections(2).min_connections(0).test_before_acquire(false).connect_lazy_with(connect);
+        let pool = SqlitePoolOptions::new().max_connections(4).min_connections(0).test_before_acquire(false).connect_lazy_with(connect);
         let writer = writer::Writer::start(connection, file, options.queue).map_err(Error::unavailable)?;
         let scans = pool::Pool::new(path.clone(), options.scans, options.scan_queue);
         Ok(Self { readers: reader::Readers::new(path, scans), writer, pool, closed: tokio::sync::OnceCell::new() })
@@ -165,6 +166,11 @@ impl Store for SqliteStore {
 
     fn supports(&self, capability: &str) -> bool {
         granted("sqlite", capability)
+    }
+
+    // One thread writes, so whoever is last sees everything.
+    fn computes(&self, _last: bool) -> bool {
+        true
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {

@@ -19,6 +19,7 @@ use super::render::{Native, Runs};
 use super::row::SqliteRow;
 use super::{bind, error, short};
 use crate::entity::EntityDesc;
+use crate::filter::eval::contains_folded;
 use crate::store::{Reply, Rows, Statement, access};
 use crate::{Error, Result, Value};
 
@@ -130,11 +131,12 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     // range is bound, which is a third of a list of twenty.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_scalar_function("linchpin_fold", 1, flags, |cx| {
-        Ok(match cx.get_raw(0) {
-            rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok().map(crate::filter::eval::fold),
+    connection.create_scalar_function("linchpin_contains", 2, flags, |cx| {
+        let text = |i| match cx.get_raw(i) {
+            rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok(),
             _ => None,
-        })
+        };
+        Ok(text(0).zip(text(1)).map(|(text, folded)| contains_folded(text, folded)))
     })
 }
 

@@ -101,9 +101,10 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             (r.aggregate(filter, groups, compute, *limit)?, None, Runs::Apart)
         }
         Plan::Update { filter, set, pick } => {
+            let [with, from, within] = r.figure(set)?.unwrap_or_default();
             let set = r.assignments(set)?;
             let condition = r.picked(filter, pick.as_ref())?;
-            let plain = format!("UPDATE {table} SET {set} WHERE {condition}");
+            let plain = format!("{with}UPDATE {table} SET {set}{from} WHERE {condition}{within}");
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
         }
         Plan::Delete { filter, pick } => {
@@ -253,7 +254,7 @@ impl Renderer {
             Op::Nin => {
                 format!("({column} IS NULL OR {column} NOT IN (SELECT value FROM json_each({})))", self.source(one, Form::Plain)?)
             }
-            Op::Contains => format!("instr(linchpin_fold({column}), {}) > 0", self.source(one, Form::Folded)?),
+            Op::Contains => format!("linchpin_contains({column}, {})", self.source(one, Form::Folded)?),
             Op::Shorter => format!("json_array_length(COALESCE({column}, '[]')) < {}", self.source(one, Form::Plain)?),
             Op::Has => format!("EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {})", self.source(one, Form::Plain)?),
         })
