@@ -1,9 +1,13 @@
-//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a browser.
+//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a
+//! browser, an issuer that people sign in at.
 
 use std::process::{Command, Stdio};
 
+/// The folder of the issuer's script.
+const ISSUER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests/peers/oidc-provider");
+
 /// What is needed, how to tell that it is there, and how it is installed.
-const PEERS: [(&str, &[&str], &[&str]); 5] = [
+const PEERS: [(&str, &[&str], &[&str]); 7] = [
     ("openssl", &["openssl", "version"], &["apt-get", "install", "-y", "-q", "openssl"]),
     ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
     ("chromium", &["chromium", "--version"], &["apt-get", "install", "-y", "-q", "chromium"]),
@@ -13,6 +17,9 @@ const PEERS: [(&str, &[&str], &[&str]); 5] = [
         &["python3", "-c", "import jwt, cryptography; jwt.PyJWKSet"],
         &["python3", "-m", "pip", "install", "-q", "pyjwt", "cryptography"],
     ),
+    ("node", &["node", "--version"], &["apt-get", "install", "-y", "-q", "nodejs", "npm"]),
+    // In the versions of its lock file.
+    ("oidc-provider", &["npm", "ls", "--prefix", ISSUER], &["npm", "ci", "--prefix", ISSUER, "--no-audit", "--no-fund"]),
 ];
 
 /// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail one by one.

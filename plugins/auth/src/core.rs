@@ -22,6 +22,8 @@ use crate::keys::derive::Ring;
 use crate::keys::signing::Signing;
 use crate::limit::Limiter;
 use crate::limit::counter::Counter;
+use crate::oauth::Oauth;
+use crate::oauth::entity::{ProviderLink, ProviderLinkAdapter};
 use crate::password::{Breaches, Hasher, Policy};
 use crate::secret::{SecretText, same};
 use crate::session::bus::WAITING;
@@ -50,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) users: UserAdapter,
     pub(crate) sessions: SessionAdapter,
     pub(crate) audits: AuditAdapter,
+    pub(crate) links: ProviderLinkAdapter,
+    pub(crate) oauth: Oauth,
     pub(crate) checks: Arc<Checks>,
     pub(crate) parts: Parts,
     pub(crate) devices: Devices,
@@ -132,7 +136,7 @@ impl Core {
     /// # Errors
     /// When an adapter is missing, or there is no randomness.
     pub(crate) fn new(checked: Checked, env: Env, adapters: Adapters, own_csrf: Vec<String>) -> Result<Self> {
-        let Checked { config, ring, signing, argon2, limits } = checked;
+        let Checked { config, ring, signing, argon2, limits, providers } = checked;
         let ring = Arc::new(ring);
         let (users, sessions): (UserAdapter, SessionAdapter) = (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
@@ -172,6 +176,8 @@ impl Core {
             services: config.security.api_credentials.iter().map(service).collect(),
             audits: adapters.get::<Audit>()?,
             devices: Devices::new(adapters.get::<Device>()?, Arc::clone(&ring), env.clone()),
+            links: adapters.get::<ProviderLink>()?,
+            oauth: Oauth::new(providers)?,
             users,
             sessions,
             limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),

@@ -8,6 +8,7 @@ use crate::device::entity::{Device, OF_HOLDER};
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
 use crate::mfa::Way;
 use crate::mfa::entity::{CODES_OF, FACTORS_OF, Factor, OF_WAY, RecoveryCode, UNUSED, USE};
+use crate::oauth::entity::{LINKS_OF, OF_IDENTITY, ProviderLink};
 use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
 use crate::outbox::entity::Outbox;
 
@@ -218,6 +219,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
         entity(Outbox),
         entity(Device, [OF_HOLDER]),
+        entity(ProviderLink, [OF_IDENTITY, LINKS_OF]),
         entity(OneTime, [REDEEM, TRY, SEND, GIVEN]),
         entity(Factor, [OF_WAY, FACTORS_OF]),
         entity(RecoveryCode, [CODES_OF, UNUSED, USE])

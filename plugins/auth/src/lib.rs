@@ -17,6 +17,7 @@ mod keys;
 mod limit;
 mod mail;
 mod mfa;
+mod oauth;
 mod onetime;
 mod otp;
 mod outbox;
@@ -37,9 +38,10 @@ mod totp;
 mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, DeletionSection, EmailOtpSection, MagicLinkSection, MfaSection,
-    OnPasswordChange, PasskeySection, PasswordSection, RateLimitSection, RefreshSection, ResetSection, SameSite, Security, SessionSection,
-    SmsSection, StepUpSection, TotpSection, Transport, UserVerification, VerificationSection,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, DeletionSection, EmailOtpSection, Linking, MagicLinkSection, MfaSection,
+    OauthSection, OnPasswordChange, PasskeySection, PasswordSection, ProviderSection, RateLimitSection, RefreshSection, ResetSection,
+    ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport, UserVerification,
+    VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]

@@ -6,7 +6,7 @@ use linchpin::http::PluginRoute;
 use linchpin::{BoxFuture, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
 use parking_lot::Mutex;
 
-use crate::config::{AuthConfig, Checked, RefreshSection, Transport};
+use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transport};
 use crate::core::Core;
 use crate::entities::ENTITIES;
 use crate::env::{Clock, Env};
@@ -108,6 +108,19 @@ impl Auth {
     #[must_use]
     pub fn refresh_tokens(self) -> Self {
         self.configure(|config| config.auth.refresh = RefreshSection { enabled: true, ..config.auth.refresh.clone() })
+    }
+
+    /// A way to sign in by somebody else's word: a preset such as `google` or `github`, or any id with an issuer.
+    ///
+    /// ```
+    /// # use linchpin_auth::{Auth, ProviderSection};
+    /// let auth = Auth::new()
+    ///     .provider("github", ProviderSection::new("client-id").secret("client-secret".to_owned()))
+    ///     .provider("work", ProviderSection::new("client-id").issuer("https://login.example.com"));
+    /// ```
+    #[must_use]
+    pub fn provider(self, id: impl Into<String>, provider: ProviderSection) -> Self {
+        self.configure(|config| drop(config.auth.oauth.providers.insert(id.into(), provider)))
     }
 
     /// Code of the app that is asked and told.

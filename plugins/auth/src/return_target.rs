@@ -1,7 +1,5 @@
 //! Where somebody may be sent back to after signing in elsewhere: the one rule against open redirects.
 
-#![allow(dead_code)] // for sign-in by providers (contract 4.7), not built yet
-
 use linchpin::Result;
 use percent_encoding::percent_decode_str;
 use url::Url;

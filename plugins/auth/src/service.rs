@@ -125,7 +125,7 @@ impl AuthService {
         };
         let client = self.client();
         let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
-        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: "service" };
+        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: "service", link: None };
         core.create_account(&client, account).await.map(Account::from)
     }
 

@@ -175,6 +175,20 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
     Err(Error::new(Code::UnsupportedMediaType, "The body must be application/json"))
 }
 
+/// Checks that a body is declared as a form, if there is one.
+///
+/// # Errors
+/// `unsupported_media_type`.
+pub(super) fn check_form(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let essence = values.next().and_then(|value| value.to_str().ok()).map(|value| value.split(';').next().unwrap_or_default().trim());
+    let form = essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    if bytes.is_empty() || form && values.next().is_none() && !headers.contains_key(CONTENT_ENCODING) {
+        return Ok(());
+    }
+    Err(Error::new(Code::UnsupportedMediaType, "The body must be application/x-www-form-urlencoded"))
+}
+
 /// Whether a media type is JSON in UTF-8; parameters other than the charset do not count.
 fn is_json(value: &str) -> bool {
     let mut parts = value.split(';');

@@ -173,6 +173,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         // Every one of them judges its query, and most are called by those whose credential could not be checked.
         out.extend([Code::ValidationFailed, Code::UnknownParameter, Code::Unavailable]);
         out.extend(desc.body.iter().flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]));
+        out.extend(desc.form.then_some(Code::UnsupportedMediaType));
         return out;
     }
     out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnknownParameter, Code::UnsupportedMediaType, Code::Unavailable]);

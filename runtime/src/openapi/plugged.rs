@@ -11,6 +11,13 @@ use crate::operation::Shape;
 
 /// What it takes, under a name of its own.
 pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Option<Json> {
+    if desc.form {
+        let mut object = Object::new(desc.query.iter(), schema::bare);
+        object.required = desc.query.iter().filter(|f| !f.optional).map(|f| f.wire).collect();
+        object.closed = !desc.lenient;
+        let required = !object.required.is_empty();
+        return Some(json!({ "required": required, "content": { "application/x-www-form-urlencoded": { "schema": object.finish() } } }));
+    }
     desc.body?;
     let fields = desc.body_fields();
     let mut object = Object::new(fields.iter(), schema::input);
@@ -66,5 +73,5 @@ pub(super) fn query(desc: &RouteDesc) -> Vec<Json> {
         schema::describe(&mut out, field.doc);
         out
     };
-    desc.query.iter().map(parameter).collect()
+    if desc.form { Vec::new() } else { desc.query.iter().map(parameter).collect() }
 }

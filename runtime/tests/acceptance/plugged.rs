@@ -46,6 +46,13 @@ static AGAIN: Route<Nothing> = shared(Route::post("again", "greet/{who}/again"))
     .query(&[FieldDesc::new("often", "often", "often", Kind::Integer, true)])
     .answers(&[AnswerDesc::empty(204, "Done.")]);
 
+static FORM: Route<Nothing> = shared(Route::post("form", "form"))
+    .doc("Greets whom a form names.")
+    .public()
+    .form(&[FieldDesc::new("who", "who", "who", Kind::String, false), FieldDesc::new("often", "often", "often", Kind::Integer, true)])
+    .lenient()
+    .answers(&[AnswerDesc::of::<Greeting>(200, "The greeting.")]);
+
 struct Greeter;
 
 impl Plugin for Greeter {
@@ -75,6 +82,10 @@ impl Plugin for Greeter {
             AGAIN.bind("/hello", |call: PluginCall, _| async move {
                 assert_eq!((call.param(0), call.query::<i64>(0)?), ("a/b", Some(7)));
                 Answer::empty(204)
+            }),
+            FORM.bind("/hello", |call: PluginCall, _| async move {
+                let text = format!("{} {:?}", call.query::<String>(0)?.unwrap_or_default(), call.query::<i64>(1)?);
+                Answer::json(200, &Greeting { text, note: None })
             }),
         ]
     }
@@ -139,6 +150,38 @@ async fn answers_paths_and_queries() {
     assert_eq!((refused.code(), refused.header("x-mood")), ((409, "busy"), "bad".into()));
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
     assert_eq!(server.get("/hello/greet").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_form_is_read_as_parameters() {
+    let server = server().await;
+    let send = async |kind: &'static str, body: &'static str| {
+        server
+            .raw("POST", "/hello/form", if kind.is_empty() { &[] } else { Box::leak(Box::new([("content-type", kind)])) as &[_] }, body)
+            .await
+    };
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let text = async |body: &'static str| {
+        send("application/x-www-form-urlencoded; charset=utf-8", body).await.json()["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(text("who=a+b%26c&often=7&more=x&more=y").await, "a b&c Some(7)");
+    assert_eq!(text("who=%F0%9F%90%8B").await, "\u{1f40b} None");
+    send(FORM, "").await.problem("required", "who");
+    send("", "").await.problem("required", "who");
+    send(FORM, "who=a&who=b").await.problem("duplicate", "who");
+    send(FORM, "who=%ff").await.problem("format", "who");
+    send(FORM, "who=%2").await.problem("format", "who");
+    send(FORM, "who=a&often=x").await.problem("type", "often");
+    for kind in ["", "application/json", "text/plain", "multipart/form-data"] {
+        assert_eq!(send(kind, "who=a").await.code(), (415, "unsupported_media_type"), "{kind}");
+    }
+    let long = Box::leak(format!("who={}", "x".repeat(600)).into_boxed_str());
+    assert_eq!(send(FORM, long).await.code(), (413, "body_too_large"));
+    let document = server.get("/openapi.json").await.json();
+    let form = &document["paths"]["/hello/form"]["post"];
+    let schema = &form["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"];
+    assert_eq!((&schema["required"], &schema["properties"]["often"]["type"]), (&json!(["who"]), &json!("integer")), "{form}");
+    assert!(form["parameters"].is_null() && form["requestBody"]["required"] == true, "{form}");
 }
 
 #[tokio::test]

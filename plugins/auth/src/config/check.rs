@@ -7,6 +7,7 @@ use super::{AuthConfig, SameSite};
 use crate::keys::derive::Ring;
 use crate::keys::signing::{Algorithm, Signing};
 use crate::limit::Limits;
+use crate::oauth::Provider;
 
 /// Settings that fit together, and what is made of them.
 pub(crate) struct Checked {
@@ -16,6 +17,8 @@ pub(crate) struct Checked {
     pub(crate) argon2: Params,
     /// `None` when nothing is limited.
     pub(crate) limits: Option<Limits>,
+    /// Who else says who somebody is.
+    pub(crate) providers: Vec<Provider>,
 }
 
 /// Shortest secret, in bytes.
@@ -33,6 +36,7 @@ impl AuthConfig {
         super::flows::check(&mut self, environment, &mut wrong);
         super::passkeys::check(&mut self, environment, &mut wrong);
         super::mfa::check(&self, environment, &mut wrong);
+        let providers = super::oauth::check(&self, environment, &mut wrong);
         let (security, auth) = (&self.security, &self.auth);
 
         let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();
@@ -161,7 +165,7 @@ impl AuthConfig {
         match (ring, signing, argon2) {
             (Some(ring), Some(signing), Some(argon2)) if problems.is_empty() => {
                 let signing = signing.meant(security.issuer.clone(), security.audience.clone());
-                Ok(Checked { config: self, ring, signing, argon2, limits })
+                Ok(Checked { config: self, ring, signing, argon2, limits, providers })
             }
             _ => Err(Error::new(linchpin::Code::Internal, "The configuration of authentication is not valid").with_details(problems)),
         }
@@ -169,7 +173,7 @@ impl AuthConfig {
 }
 
 /// `https://app.example.com`, with a port perhaps, and nothing behind.
-fn is_origin(text: &str) -> bool {
+pub(super) fn is_origin(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text)
 }
 

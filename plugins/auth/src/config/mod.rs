@@ -3,6 +3,7 @@
 mod check;
 mod flows;
 mod mfa;
+mod oauth;
 mod passkeys;
 mod read;
 mod reader;
@@ -26,6 +27,7 @@ use crate::tenant::TenantResolver;
 pub(crate) use check::Checked;
 pub use flows::{DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
 pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
+pub use oauth::{Linking, OauthSection, ProviderSection, ResponseMode};
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
@@ -102,6 +104,8 @@ pub struct ApiCredential {
 pub struct AuthSection {
     /// `mount`
     pub mount: String,
+    /// `publicUrl`: where browsers reach the app, as `https://app.example.com`.
+    pub public_url: Option<String>,
     /// `roles`: all there are.
     pub roles: Vec<String>,
     /// `defaultRole`: of new accounts.
@@ -139,6 +143,8 @@ pub struct AuthSection {
     pub mfa: MfaSection,
     /// Says which tenant a user acts in; without it, none.
     pub tenants: Option<Arc<dyn TenantResolver>>,
+    /// `oauth`
+    pub oauth: OauthSection,
     /// `stepUp`
     pub step_up: StepUpSection,
     /// `rateLimit`
@@ -166,6 +172,7 @@ impl Default for AuthSection {
     fn default() -> Self {
         Self {
             mount: "/auth".to_owned(),
+            public_url: None,
             roles: Vec::new(),
             default_role: None,
             primary_field: PrimaryField::default(),
@@ -184,6 +191,7 @@ impl Default for AuthSection {
             templates: Templates::default(),
             app_name: "this service".to_owned(),
             tenants: None,
+            oauth: OauthSection::default(),
             step_up: StepUpSection::default(),
             rate_limit: RateLimitSection::default(),
             admin_role: None,

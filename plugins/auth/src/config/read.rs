@@ -97,6 +97,7 @@ impl AuthConfig {
         super::flows::read(&mut w, &mut out);
         super::passkeys::read(&mut w, &mut out);
         super::mfa::read(&mut w, &mut out);
+        super::oauth::read(&mut w, &mut out);
         out.problems = w.finish();
         out
     }

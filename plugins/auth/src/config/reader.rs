@@ -132,6 +132,21 @@ impl Written {
         }
     }
 
+    /// The names that stand below a key and in front of one of these: `google` of `auth.oauth.google.clientId`. In a variable, whose
+    /// name has no dashes, they stand as underscores.
+    pub(crate) fn below(&self, key: &str, last: &[&str]) -> BTreeSet<String> {
+        let inside = |full: &String| full.strip_prefix(key)?.strip_prefix('.')?.split_once('.').map(|(name, _)| name.to_owned());
+        let prefix = format!("{}_", variable(key));
+        let endings: Vec<String> = last.iter().map(|last| variable(&format!(".{last}")).split_off("LINCHPIN".len() + 1)).collect();
+        let named = |name: &String| {
+            let rest = name.strip_prefix(&prefix)?;
+            let found = endings.iter().find_map(|ending| rest.strip_suffix(ending.as_str()))?;
+            Some(found.to_ascii_lowercase().replace('_', "-"))
+        };
+        let names = self.keys.keys().filter_map(inside).chain(self.variables.keys().filter_map(named));
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
     /// Notes a mistake.
     pub(crate) fn wrong<T>(&mut self, key: impl Into<String>, message: impl Into<String>) -> Option<T> {
         self.problems.push(Problem::new(key, "invalid", message));
@@ -162,7 +177,7 @@ fn variable(key: &str) -> String {
     let mut out = "LINCHPIN_".to_owned();
     for c in key.chars() {
         match c {
-            '.' => out.push('_'),
+            '.' | '-' => out.push('_'),
             c if c.is_ascii_uppercase() => {
                 out.push('_');
                 out.push(c);
@@ -219,5 +234,16 @@ mod tests {
         assert_eq!(written.list("auth.roles"), Some(vec!["a".to_owned(), "b".to_owned()]));
         let problems = written.finish();
         assert_eq!((problems.len(), problems[0].path.as_str()), (1, "LINCHPIN_AUTH_ROLL"));
+    }
+
+    #[test]
+    fn names_below_a_key_are_found_in_both_forms() {
+        let file =
+            Written::file(&json!({ "auth": { "oauth": { "linking": "never", "google": { "clientId": "x" }, "my-idp": { "oops": 1 } } } }));
+        assert_eq!(file.below("auth.oauth", &["clientId"]).into_iter().collect::<Vec<_>>(), ["google", "my-idp"]);
+        let variables = ["POST_REDIRECT", "GOOGLE_CLIENT_ID", "GOOGLE_SCOPES", "MY_IDP_CLIENT_ID", "_CLIENT_ID"];
+        let mut environment = Written::environment(variables.map(|name| (format!("LINCHPIN_AUTH_OAUTH_{name}"), "x".to_owned())));
+        assert_eq!(environment.below("auth.oauth", &["clientId", "scopes"]).into_iter().collect::<Vec<_>>(), ["google", "my-idp"]);
+        assert_eq!(environment.text("auth.oauth.my-idp.clientId").as_deref(), Some("x"));
     }
 }

@@ -18,8 +18,8 @@ impl Core {
         let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, patch, happened, async |cx, user| {
-            // Whoever has a link to sign in is told why they cannot; it ends before it could work again.
-            let signs_in = |purpose: Purpose| matches!(purpose, Purpose::MagicLink | Purpose::VerifyAndLogin);
+            // Whoever has a link to sign in, or is back from a provider, is told why they cannot; it ends before it could work again.
+            let signs_in = |purpose: Purpose| matches!(purpose, Purpose::MagicLink | Purpose::VerifyAndLogin | Purpose::OauthCode);
             let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| !signs_in(*purpose)).collect();
             self.parts.tokens.void(cx, id, &at_once).await?;
             self.end_sessions(cx, client, id).await?;

@@ -90,9 +90,9 @@ impl Core {
         let auth = &self.config.auth;
         let by_mail = auth.password_reset.enabled == Some(true) || auth.magic_link.enabled;
         match user {
-            Some(user) if user.email.is_none() || !by_mail => {
-                Ok(self.devices.any(cx, &user.id).await? || self.signs_in_by_passkey(cx, &user.id).await?)
-            }
+            Some(user) if user.email.is_none() || !by_mail => Ok(self.devices.any(cx, &user.id).await?
+                || self.signs_in_by_passkey(cx, &user.id).await?
+                || self.signs_in_by_provider(cx, &user.id).await?),
             _ => Ok(true),
         }
     }

@@ -7,6 +7,7 @@ use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserCreate};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::Identifier;
+use crate::oauth::Identity;
 
 /// What an account is made of.
 pub(crate) struct NewAccount {
@@ -17,13 +18,15 @@ pub(crate) struct NewAccount {
     pub(crate) roles: Vec<String>,
     /// `password` and so on.
     pub(crate) method: &'static str,
+    /// The provider that its owner signed up with, and whom it knows them as.
+    pub(crate) link: Option<(String, Identity)>,
 }
 
 impl NewAccount {
     /// By somebody who signs up with a password.
     pub(crate) fn signed_up(core: &Core, identifier: Identifier, email: Option<Identifier>, hash: String) -> Self {
         let roles = core.config.auth.default_role.iter().cloned().collect();
-        Self { identifier, email, email_verified_at: None, password_hash: Some(hash), roles, method: "password" }
+        Self { identifier, email, email_verified_at: None, password_hash: Some(hash), roles, method: "password", link: None }
     }
 }
 
@@ -33,7 +36,7 @@ impl Core {
     /// # Errors
     /// `conflict` under the name that clients know the field by.
     pub(crate) async fn create_account(&self, client: &Client, new: NewAccount) -> Result<User> {
-        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method } = new;
+        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link } = new;
         self.make_room(client, &identifier, email.as_ref()).await?;
         let new = UserCreate {
             identifier: identifier.normalised,
@@ -61,6 +64,9 @@ impl Core {
         let made = cx.transaction(async |cx| {
             let user = self.users.create(cx, new).await?;
             self.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": method }))).await?;
+            if let Some((provider, identity)) = &link {
+                self.store_link(cx, client, provider, identity, &user.id).await?;
+            }
             if self.config.auth.email_verification.enabled && user.email_verified_at.is_none() {
                 self.send_verification(cx, &user).await?;
             }

@@ -171,6 +171,7 @@ impl Core {
         for code in parts.codes.codes_of(cx, id.to_owned(), all()).await?.items {
             parts.codes.delete(cx, code.id, None).await?;
         }
+        self.remove_links(cx, id).await?;
         for passkey in self.passkeys.of(cx, id).await? {
             self.passkeys.credentials.delete(cx, passkey.id, None).await?;
         }
@@ -212,7 +213,7 @@ impl Core {
 
 /// The entities whose records [`Core::erase`] removes.
 #[cfg(test)]
-const ERASED: [&str; 6] = ["OneTime", "Device", "PasswordHistory", "Factor", "RecoveryCode", "Credential"];
+const ERASED: [&str; 7] = ["OneTime", "Device", "PasswordHistory", "Factor", "RecoveryCode", "Credential", "ProviderLink"];
 
 /// Removes what is due while an app runs.
 #[derive(Debug)]

@@ -33,6 +33,10 @@ pub(crate) enum Purpose {
     WebauthnRegister,
     /// Waits for a passkey that signs in.
     PasskeyLogin,
+    /// Brings somebody back from a provider.
+    OauthState,
+    /// Is redeemed for the session of somebody who is back.
+    OauthCode,
 }
 
 impl Purpose {
@@ -52,6 +56,8 @@ impl Purpose {
         Self::Reauth,
         Self::WebauthnRegister,
         Self::PasskeyLogin,
+        Self::OauthState,
+        Self::OauthCode,
     ];
 }
 

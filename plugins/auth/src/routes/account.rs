@@ -186,7 +186,7 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
-    let reply = Reply::json(200, &UserView { tenant_id: client.tenant, ..view(&core, &user, Some(&known)) })?;
+    let reply = Reply::json(200, &whole_view(&core, &client, &user, Some(&known)).await?)?;
     // A client that has lost its CSRF token gets another one here.
     match core.cookies.token(&call.headers) {
         Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
@@ -215,7 +215,7 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
-    Reply::json(200, &UserView { tenant_id: client.tenant, ..view(&core, &user, Some(&known)) })
+    Reply::json(200, &whole_view(&core, &client, &user, Some(&known)).await?)
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {
@@ -245,6 +245,12 @@ fn depth(value: &Value) -> usize {
 pub(super) fn caller(call: &PluginCall) -> Result<Known> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
     known(actor).cloned().ok_or_else(Error::unauthorized)
+}
+
+/// The same with the providers that its owner signs in with.
+pub(super) async fn whole_view(core: &Core, client: &Client, user: &User, known: Option<&Known>) -> Result<UserView> {
+    let tenant_id = known.and(client.tenant.clone());
+    Ok(UserView { providers: core.providers_of(&client.cx(), &user.id).await?, tenant_id, ..view(core, user, known) })
 }
 
 /// An account, as the holder of a session sees it, or somebody else.

@@ -8,7 +8,7 @@ use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Re
 use linchpin::prelude::*;
 use linchpin::{Code, Error, Problem, Result, Timestamp};
 
-use super::account::{caller, view};
+use super::account::{caller, whole_view};
 use super::sessions::shown;
 use super::shapes::{
     ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Ok as Done, Revoked, Roles, SessionList, SuspendInput,
@@ -171,9 +171,13 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     if let Some(role) = call.query::<String>(4)? {
         query = query.filter(holds(user::roles, role));
     }
-    let page = core.users.list(&core.client(&call).cx(), query).await?;
-    let items = page.items.into_iter().map(|user| AdminUser::new(view(&core, &user, None), user));
-    Reply::json(200, &AdminUserPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+    let client = core.client(&call);
+    let page = core.users.list(&client.cx(), query).await?;
+    let mut items = Vec::with_capacity(page.items.len());
+    for user in page.items {
+        items.push(AdminUser::new(whole_view(&core, &client, &user, None).await?, user));
+    }
+    Reply::json(200, &AdminUserPage { items, next_cursor: page.next_cursor, has_more: page.has_more })
 }
 
 /// A list that holds an element.

@@ -183,6 +183,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
+    core.remove_links(cx, &user.id).await?;
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
     Ok(proved)
 }

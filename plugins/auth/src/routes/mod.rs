@@ -10,6 +10,7 @@ mod mfa;
 mod mfa_login;
 mod mfa_sent;
 pub(crate) mod mfa_shapes;
+mod oauth;
 mod passkeys;
 mod password;
 mod proof;
@@ -271,6 +272,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out.extend(mfa::routes(config, place));
     out.extend(deletion::routes(config, place));
     out.extend(email::routes(config, place));
+    out.extend(oauth::routes(config, place));
     out.extend(admin::routes(config, place));
     out.extend(passkeys::routes(config, place));
     if config.security.algorithm != crate::keys::signing::Algorithm::Hs256 {
@@ -297,7 +299,9 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
         "mfa/verify",
         "mfa/resend",
     ]
-    .iter()
+    .into_iter()
+    .map(str::to_owned)
+    .chain(oauth::judging_themselves(config))
     .map(|path| format!("{}/{path}", config.auth.mount))
     .collect()
 }

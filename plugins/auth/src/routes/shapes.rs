@@ -273,6 +273,33 @@ pub(crate) struct Renewed {
     pub(crate) expires_at: Timestamp,
 }
 
+/// A provider that one can sign in with.
+#[derive(Embedded)]
+pub(crate) struct ProviderView {
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+/// All of them.
+#[derive(Embedded)]
+pub(crate) struct ProviderList {
+    pub(crate) providers: Vec<ProviderView>,
+}
+
+/// Where somebody is to go.
+#[derive(Embedded)]
+pub(crate) struct SendTo {
+    pub(crate) url: String,
+}
+
+/// A code that somebody came back from a provider with.
+#[derive(Embedded)]
+pub(crate) struct ExchangeInput {
+    pub(crate) code: String,
+    /// Of the `codeChallenge` that it began with, if it did.
+    pub(crate) code_verifier: Option<String>,
+}
+
 /// What has happened to the caller's account.
 #[derive(Embedded)]
 pub(crate) struct ActivityView {

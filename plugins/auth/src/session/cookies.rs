@@ -12,6 +12,8 @@ use crate::config::{AuthConfig, SameSite};
 const CSRF: &str = "csrf_token";
 /// Goes before the cookie of the same purpose.
 const DEVICE: HeaderName = HeaderName::from_static("x-device-token");
+/// How long somebody may be at a provider, in seconds.
+const FLOW: i64 = 600;
 
 /// The cookies of an app.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct Cookies {
     refresh: Cookie,
     csrf: Cookie,
     device: Cookie,
+    flow: Cookie,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +95,7 @@ impl Cookies {
             refresh: Cookie::new("refresh_token", config, mount, SameSite::Strict, true, true),
             device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
+            flow: Cookie::new("oauth_flow", config, mount, SameSite::Lax, true, true),
         }
     }
 
@@ -126,6 +130,20 @@ impl Cookies {
     /// Lets a browser be recognised. It stays when a session ends.
     pub(crate) fn set_device(&self, reply: Reply, token: &str, max_age: u64) -> Reply {
         match self.device.set(token, i64::try_from(max_age).ok()).filter(|_| self.enabled) {
+            Some(value) => reply.and_header(SET_COOKIE, value),
+            None => reply,
+        }
+    }
+
+    /// What a browser was given that was sent to a provider. It is no credential of a session, and there whatever the transport is:
+    /// nothing else says that who comes back is who was sent away.
+    pub(crate) fn flow<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+        self.flow.read(headers)
+    }
+
+    /// Marks a browser that is sent to a provider.
+    pub(crate) fn set_flow(&self, reply: Reply, value: &str) -> Reply {
+        match self.flow.set(value, Some(FLOW)) {
             Some(value) => reply.and_header(SET_COOKIE, value),
             None => reply,
         }

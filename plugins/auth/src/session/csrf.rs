@@ -76,9 +76,11 @@ impl Csrf {
     }
 
     fn is_ours(&self, origin: &str, headers: &HeaderMap) -> bool {
-        if self.allowed.iter().any(|allowed| allowed == origin) {
-            return true;
-        }
+        self.allowed.iter().any(|allowed| allowed == origin) || Self::is_server(origin, headers)
+    }
+
+    /// Whether an origin is the server's own.
+    fn is_server(origin: &str, headers: &HeaderMap) -> bool {
         // Whoever ends TLS is in front of us: the scheme is not ours to compare.
         let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
         match (authority, once(headers, &HOST)) {
@@ -109,6 +111,22 @@ impl Csrf {
             _ => true,
         };
         if foreign { Err(failed()) } else { Ok(()) }
+    }
+
+    /// Lets a browser follow a link that changes something, if a page of the server itself has it, or its user typed it.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`: also for what no browser sent.
+    pub(crate) fn is_own_navigation(&self, headers: &HeaderMap, cookies: &Cookies) -> Result<()> {
+        let own = match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
+            (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin") || site.eq_ignore_ascii_case("none"),
+            (Once::Absent, Once::Text(referer)) => {
+                Url::parse(referer).is_ok_and(|url| Self::is_server(&url.origin().ascii_serialization(), headers))
+            }
+            _ => false,
+        };
+        let by_cookie = matches!(super::credential::of(headers, cookies), super::credential::Credential::Cookie(_));
+        if by_cookie && (own || !self.enabled) { Ok(()) } else { Err(failed()) }
     }
 
     /// Judges what [`Csrf::presented`] found, for the session of this `sid`.

@@ -155,6 +155,12 @@ impl Server {
         self.clock.now().millis().div_euclid(1000)
     }
 
+    /// Sets the clock to the present: what other programs sign says when.
+    pub async fn to_the_present(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        self.advance(i64::try_from(now).unwrap() - self.now_seconds()).await;
+    }
+
     pub async fn advance(&self, seconds: i64) {
         let reply = self.post("/__test/clock", json!({ "advanceSeconds": seconds })).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -174,6 +180,11 @@ impl Server {
     /// A read that may be answered 503.
     pub async fn get_any(&self, token: &str, path: &str) -> Reply {
         self.any("GET", path, &[("authorization", &format!("Bearer {token}"))], "").await
+    }
+
+    /// A call that may be answered 503.
+    pub async fn unchecked(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.any(method, path, headers, body).await
     }
 
     async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {

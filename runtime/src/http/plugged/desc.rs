@@ -33,6 +33,10 @@ pub struct RouteDesc {
     pub partial: bool,
     /// Parameters of the query; all may be left out unless they are not optional.
     pub query: &'static [FieldDesc],
+    /// Whether they come as a form in the body, and not in the query.
+    pub form: bool,
+    /// Whether parameters that are not declared are passed over, and not refused.
+    pub lenient: bool,
     /// What it answers when it succeeds.
     pub answers: &'static [AnswerDesc],
     /// What it can refuse a call with beside what every route can.
@@ -123,6 +127,8 @@ impl<I: RouteInput> Route<I> {
             body: I::BODY,
             partial: I::PARTIAL,
             query: &[],
+            form: false,
+            lenient: false,
             answers: &[],
             errors: &[],
             headers: &[],
@@ -210,6 +216,21 @@ impl<I: RouteInput> Route<I> {
     #[must_use]
     pub const fn query(mut self, query: &'static [FieldDesc]) -> Self {
         self.desc.query = query;
+        self
+    }
+
+    /// Its parameters come as a form, `application/x-www-form-urlencoded`, in the body and not in the query.
+    #[must_use]
+    pub const fn form(mut self, fields: &'static [FieldDesc]) -> Self {
+        self.desc.query = fields;
+        self.desc.form = true;
+        self
+    }
+
+    /// Passes over parameters that it does not declare: for routes whose callers follow a protocol that adds some.
+    #[must_use]
+    pub const fn lenient(mut self) -> Self {
+        self.desc.lenient = true;
         self
     }
 

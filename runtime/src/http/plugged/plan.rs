@@ -10,7 +10,7 @@ use super::PluginCall;
 use super::desc::{PluginHandler, RouteDesc};
 use crate::http::request_id::RequestId;
 use crate::http::router::Params;
-use crate::http::{input, path, query};
+use crate::http::{body, input, path, query};
 use crate::resource::Adapters;
 use crate::validate::{Validator, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
@@ -31,7 +31,7 @@ impl PluggedPlan {
 
     /// Whether it has a body to read.
     pub(in crate::http) fn takes_body(&self) -> bool {
-        self.rules.is_some()
+        self.rules.is_some() || self.desc.form
     }
 
     /// Answers a call whose body has been read.
@@ -47,7 +47,7 @@ impl PluggedPlan {
         body: &[u8],
     ) -> Result<Response<Body>> {
         let mut problems = Vec::new();
-        let query = self.query(parts, &mut problems)?;
+        let query = self.parameters(parts, body, &mut problems)?;
         let body = self.body(&cx, parts, body, &mut problems)?;
         if !problems.is_empty() {
             return Err(Error::validation(problems));
@@ -67,21 +67,34 @@ impl PluggedPlan {
         Ok((self.run)(call, body).await?.into_response())
     }
 
-    fn query(&self, parts: &Parts, problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
+    /// The parameters, of the query or of a form in the body.
+    fn parameters(&self, parts: &Parts, body: &[u8], problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
+        if !self.desc.form {
+            return self.read(&query::pairs(parts.uri.query()), query::path, problems);
+        }
+        body::check_form(&parts.headers, body)?;
+        // What is no text is no parameter that anybody declared.
+        let form = String::from_utf8_lossy(body);
+        self.read(&query::pairs(Some(&form)), str::to_owned, problems)
+    }
+
+    fn read(&self, pairs: &[query::Pair<'_>], at: fn(&str) -> String, problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
         let fields = self.desc.query;
-        let pairs = query::pairs(parts.uri.query());
-        query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)))?;
+        if !self.desc.lenient {
+            query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)))?;
+        }
         let mut out = vec![None; fields.len()];
         for (i, field) in fields.iter().enumerate() {
+            let path = at(field.wire);
             let mut given = pairs.iter().filter(|pair| pair.key == field.wire);
             match (given.next(), given.next()) {
-                (_, Some(twice)) => problems.push(Problem::new(twice.path(), "duplicate", "must be given once")),
-                (Some(pair), None) => {
-                    out[i] =
-                        query::text(pair, problems).map(str::to_owned).and_then(|text| query::scalar(field, &text, &pair.path(), problems));
-                }
+                (_, Some(_)) => problems.push(Problem::new(path, "duplicate", "must be given once")),
+                (Some(pair), None) => match pair.value.as_deref() {
+                    Some(text) => out[i] = query::scalar(field, text, &path, problems),
+                    None => problems.push(Problem::new(path, "format", "must be percent-encoded UTF-8")),
+                },
                 (None, None) if field.optional => {}
-                (None, None) => problems.push(Problem::new(query::path(field.wire), "required", "is required")),
+                (None, None) => problems.push(Problem::new(path, "required", "is required")),
             }
         }
         Ok(out)

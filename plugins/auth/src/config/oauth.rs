@@ -1,0 +1,199 @@
+//! `oauth`: who else says who somebody is, and what their word is worth here.
+
+use std::collections::BTreeMap;
+
+use linchpin::Environment;
+
+use super::AuthConfig;
+use super::reader::Written;
+use crate::oauth::{Provider, preset};
+use crate::return_target::ReturnTarget;
+use crate::secret::SecretText;
+
+/// `oauth`
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OauthSection {
+    /// `oauth.<id>`: each way to sign in, by the id that stands in its paths. An id of a preset (`google`, `github` and so on) needs
+    /// little more than a client; any other is an OpenID Connect issuer.
+    pub providers: BTreeMap<String, ProviderSection>,
+    /// `oauth.postRedirect`: where people land who did not say where they want to.
+    pub post_redirect: String,
+    /// `oauth.allowedRedirectOrigins`: where they may land beside this app.
+    pub allowed_redirect_origins: Vec<String>,
+    /// `oauth.linking`: what happens when an account with the same email address is there already.
+    pub linking: Linking,
+    /// `oauth.allowSignUp`: whether whoever has no account gets one.
+    pub allow_sign_up: bool,
+}
+
+impl Default for OauthSection {
+    fn default() -> Self {
+        Self {
+            providers: BTreeMap::new(),
+            post_redirect: "/".to_owned(),
+            allowed_redirect_origins: Vec::new(),
+            linking: Linking::default(),
+            allow_sign_up: true,
+        }
+    }
+}
+
+/// What happens when a provider names an address that an account has: `oauth.linking`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Linking {
+    /// Its owner signs in as before and links the provider by themselves.
+    #[default]
+    Never,
+    /// The provider is linked to it, when both sides have verified the address and the provider is trusted with it.
+    Verified,
+}
+
+/// How a provider sends people back: `responseMode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResponseMode {
+    /// In the query of a redirect.
+    #[default]
+    Query,
+    /// As a form that the browser posts.
+    FormPost,
+}
+
+/// `oauth.<id>`
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ProviderSection {
+    /// `clientId`
+    pub client_id: String,
+    /// `clientSecret`
+    pub client_secret: Option<SecretText>,
+    /// `redirectUri`: where the provider sends people back to; `auth.publicUrl` and the path of the callback unless it is set.
+    pub redirect_uri: Option<String>,
+    /// `scopes`, in place of the preset's.
+    pub scopes: Option<Vec<String>>,
+    /// `trustEmail`: whether an address that it has verified is as good as verified here.
+    pub trust_email: Option<bool>,
+    /// `name`: what people know it by.
+    pub name: Option<String>,
+    /// `issuer`, of a provider without a preset.
+    pub issuer: Option<String>,
+    /// `responseMode`, of a provider without a preset.
+    pub response_mode: Option<ResponseMode>,
+    /// `tenant`, of `microsoft`.
+    pub tenant: Option<String>,
+    /// `teamId`, of `apple`.
+    pub team_id: Option<String>,
+    /// `keyId`, of `apple`.
+    pub key_id: Option<String>,
+    /// `privateKey`, of `apple`: the downloaded key, in PEM.
+    pub private_key: Option<SecretText>,
+    /// `baseUrl`, of `gitlab`.
+    pub base_url: Option<String>,
+    /// A server of tests that stands in for those of a preset: its address takes the place of theirs.
+    #[cfg(feature = "test-util")]
+    pub stand_in: Option<String>,
+}
+
+impl ProviderSection {
+    /// A provider at which the app is known by this id.
+    pub fn new(client_id: impl Into<String>) -> Self {
+        Self { client_id: client_id.into(), ..Self::default() }
+    }
+
+    /// With the secret that proves it is the app.
+    #[must_use]
+    pub fn secret(self, secret: impl Into<SecretText>) -> Self {
+        Self { client_secret: Some(secret.into()), ..self }
+    }
+
+    /// At an OpenID Connect issuer.
+    #[must_use]
+    pub fn issuer(self, issuer: impl Into<String>) -> Self {
+        Self { issuer: Some(issuer.into()), ..self }
+    }
+}
+
+/// The keys of a provider.
+const KEYS: [&str; 13] = [
+    "clientId",
+    "clientSecret",
+    "redirectUri",
+    "scopes",
+    "trustEmail",
+    "name",
+    "issuer",
+    "responseMode",
+    "tenant",
+    "teamId",
+    "keyId",
+    "privateKey",
+    "baseUrl",
+];
+
+/// Reads the keys of this part.
+pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
+    let auth = &mut out.auth;
+    auth.public_url = w.text("auth.publicUrl");
+    let oauth = &mut auth.oauth;
+    if let Some(target) = w.text("auth.oauth.postRedirect") {
+        oauth.post_redirect = target;
+    }
+    if let Some(origins) = w.list("auth.oauth.allowedRedirectOrigins") {
+        oauth.allowed_redirect_origins = origins;
+    }
+    w.choice("auth.oauth.linking", &[("never", Linking::Never), ("verified", Linking::Verified)], &mut oauth.linking);
+    w.flag("auth.oauth.allowSignUp", &mut oauth.allow_sign_up);
+    for id in w.below("auth.oauth", &KEYS) {
+        let key = |name: &str| format!("auth.oauth.{id}.{name}");
+        let mut provider = ProviderSection {
+            client_id: w.text(&key("clientId")).unwrap_or_default(),
+            client_secret: w.text(&key("clientSecret")).map(SecretText::new),
+            redirect_uri: w.text(&key("redirectUri")),
+            scopes: w.list(&key("scopes")),
+            trust_email: w.flag_if_written(&key("trustEmail")),
+            name: w.text(&key("name")),
+            issuer: w.text(&key("issuer")),
+            tenant: w.text(&key("tenant")),
+            team_id: w.text(&key("teamId")),
+            key_id: w.text(&key("keyId")),
+            private_key: w.text(&key("privateKey")).map(SecretText::new),
+            base_url: w.text(&key("baseUrl")),
+            ..ProviderSection::default()
+        };
+        let mut mode = None;
+        w.choice(&key("responseMode"), &[("query", Some(ResponseMode::Query)), ("form_post", Some(ResponseMode::FormPost))], &mut mode);
+        provider.response_mode = mode;
+        oauth.providers.insert(id, provider);
+    }
+}
+
+/// Judges them, and makes of each provider what is worked with.
+pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
+    let (auth, production) = (&config.auth, environment == Environment::Production);
+    let oauth = &auth.oauth;
+    if auth.public_url.as_deref().is_some_and(|url| !is_base(url, production)) {
+        wrong("auth.publicUrl", "must be the https address that browsers reach the app at, without a query");
+    }
+    for origin in &oauth.allowed_redirect_origins {
+        if !super::check::is_origin(origin) {
+            wrong("auth.oauth.allowedRedirectOrigins", &format!("`{origin}` is no exact origin such as https://app.example.com"));
+        }
+    }
+    if ReturnTarget::parse(&oauth.post_redirect, &oauth.allowed_redirect_origins).is_err() {
+        wrong("auth.oauth.postRedirect", "must be a path, or an address of one of auth.oauth.allowedRedirectOrigins");
+    }
+    let mut out = Vec::new();
+    for (id, section) in &oauth.providers {
+        let callback = auth.public_url.as_deref().map(|base| format!("{}{}/{id}/callback", base.trim_end_matches('/'), auth.mount));
+        let told = |key: &str, what: &str| wrong(&format!("auth.oauth.{id}{}{key}", if key.is_empty() { "" } else { "." }), what);
+        out.extend(preset::resolve(id, section, callback, production, told));
+    }
+    out
+}
+
+/// `https://app.example.com` or `https://example.com/app`.
+fn is_base(text: &str, production: bool) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        crate::oauth::is_safe(&url, !production) && url.query().is_none() && url.fragment().is_none() && url.username().is_empty()
+    })
+}

@@ -1,0 +1,470 @@
+//! Sign-in by providers: somebody is sent away, comes back with a code, and gets one of ours, which is worth a session once.
+//!
+//! What is refused before it is sure that this browser was sent away is an error; from then on it is told at the return target, by a
+//! code and never in a provider's words.
+
+use std::time::Duration;
+
+use linchpin::http::Reply;
+use linchpin::{Code, Cx, Error, PageArgs, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::proof::Proof;
+use super::{NewAccount, Proved};
+use crate::config::Linking;
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::error::{EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, LAST_CREDENTIAL, overtaken, refuse};
+use crate::hooks::{SignIn, SignUp};
+use crate::identity::PrimaryField;
+use crate::identity::normalise::{self, Identifier};
+use crate::limit::{Bucket, Hit};
+use crate::mail::MailKind;
+use crate::oauth::entity::{ProviderLink, ProviderLinkCreate};
+use crate::oauth::{Answer, Authorization, Connection, Failure, Identity, Provider, proves};
+use crate::onetime::{Purpose, Terms, hash};
+use crate::return_target::ReturnTarget;
+use crate::secret::same;
+
+/// How long somebody may be away.
+const AWAY: Duration = Duration::from_secs(600);
+/// How long the code is worth a session.
+const REDEEMABLE: Duration = Duration::from_secs(60);
+/// How often an account is looked for that somebody else is just making.
+const TRIES: usize = 3;
+
+const METHOD: &str = "oauth";
+
+/// What is kept of somebody who was sent away, sealed.
+#[derive(Serialize, Deserialize)]
+struct Trip {
+    provider: String,
+    target: String,
+    nonce: String,
+    verifier: String,
+    /// Of the app's own client, which proves at the exchange that it began.
+    challenge: Option<String>,
+    /// SHA-256 of the cookie of the browser.
+    browser: String,
+    link: Option<LinkFor>,
+}
+
+/// The account that a provider is to be linked to, and the session in which that was asked for.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct LinkFor {
+    pub(crate) user: String,
+    pub(crate) session: String,
+}
+
+/// What is kept with a code of ours, sealed.
+#[derive(Serialize, Deserialize)]
+struct Redeemable {
+    challenge: Option<String>,
+    browser: String,
+}
+
+/// Somebody who is to be sent away.
+pub(crate) struct Departure<'a> {
+    pub(crate) target: &'a ReturnTarget,
+    pub(crate) challenge: Option<String>,
+    /// The cookie of the browser.
+    pub(crate) browser: &'a str,
+    pub(crate) link: Option<LinkFor>,
+}
+
+/// What somebody came back with.
+pub(crate) struct Return {
+    pub(crate) code: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) issuer: Option<String>,
+    pub(crate) error: Option<String>,
+    /// The cookie of the browser.
+    pub(crate) browser: Option<String>,
+}
+
+/// Why it ended without a code: what `?error=` says.
+struct Refused(&'static str);
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        tracing::error!(error = ?error, "a sign-in by a provider failed");
+        Self("server_error")
+    }
+}
+
+impl Core {
+    /// Where to send somebody who wants to sign in, or to link a provider. `None` when the provider cannot be asked.
+    ///
+    /// # Errors
+    /// When nothing can be kept of it.
+    pub(crate) async fn send_away(&self, client: &Client, connection: &Connection, departure: Departure<'_>) -> Result<Option<String>> {
+        let (nonce, verifier) = (self.random_text::<32>()?, self.random_text::<32>()?);
+        let owner = departure.link.as_ref().map_or_else(String::new, |link| link.user.clone());
+        let trip = Trip {
+            provider: connection.provider.id.clone(),
+            target: departure.target.as_str().to_owned(),
+            nonce,
+            verifier,
+            challenge: departure.challenge,
+            browser: hash(departure.browser),
+            link: departure.link,
+        };
+        let terms = Terms { only_newest: false, ..Terms::link(AWAY) };
+        let state = self.parts.tokens.issue(&client.cx(), Purpose::OauthState, &owner, &trip, terms).await?;
+        let asked = Authorization { state: state.expose(), nonce: &trip.nonce, verifier: &trip.verifier };
+        match connection.authorization(&asked, client.now).await {
+            Ok(url) => Ok(Some(url)),
+            Err(failure) => {
+                log(client, &connection.provider, failure);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where to send somebody who came back.
+    ///
+    /// # Errors
+    /// 400 `invalid_state` when nobody of this browser was sent there and not come back yet, or the session is over in which they were.
+    pub(crate) async fn come_back(&self, client: &Client, connection: &Connection, back: &Return) -> Result<String> {
+        let trip = self.trip(client, connection, back).await?;
+        let target = ReturnTarget::parse(&trip.target, &self.config.auth.oauth.allowed_redirect_origins)?;
+        Ok(match self.arrive(client, connection, back, &trip).await {
+            Ok((name, value)) => target.with(name, &value),
+            Err(Refused(code)) => target.with("error", code),
+        })
+    }
+
+    /// The trip that somebody is back from. It is over before anybody is asked about it.
+    async fn trip(&self, client: &Client, connection: &Connection, back: &Return) -> Result<Trip> {
+        let invalid = || refuse(INVALID_STATE);
+        let cx = client.cx();
+        let (state, browser) = back.state.as_deref().zip(back.browser.as_deref()).ok_or_else(invalid)?;
+        let found = self.parts.tokens.find(&cx, Purpose::OauthState, state).await?.ok_or_else(invalid)?;
+        let trip: Trip = self.parts.tokens.payload(&found)?;
+        let own = same(hash(browser).as_bytes(), trip.browser.as_bytes());
+        if !own || trip.provider != connection.provider.id || !self.parts.tokens.take(&cx, &found).await? {
+            return Err(invalid());
+        }
+        match &trip.link {
+            Some(link) if !self.is_live(&cx, client, link).await? => Err(invalid()),
+            _ => Ok(trip),
+        }
+    }
+
+    /// Whether the session is still there in which a link was asked for, and its user may still ask.
+    async fn is_live(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
+        let session = self.sessions.get(cx, link.session.as_str()).await?;
+        let live = session.is_some_and(|session| session.user_id == link.user && session.expires_at.is_some_and(|end| client.now < end));
+        let user = if live { self.users.get(cx, link.user.as_str()).await? } else { None };
+        Ok(user.is_some_and(|user| user.suspended_at.is_none() && user.deletion_due_at.is_none()))
+    }
+
+    async fn arrive(
+        &self,
+        client: &Client,
+        connection: &Connection,
+        back: &Return,
+        trip: &Trip,
+    ) -> Result<(&'static str, String), Refused> {
+        let provider = &connection.provider;
+        let failed = |failure| {
+            log(client, provider, failure);
+            Refused("provider_error")
+        };
+        if let Some(error) = &back.error {
+            connection.answered(back.issuer.as_deref(), client.now).await.map_err(failed)?;
+            return Err(Refused(if error == "access_denied" { "access_denied" } else { "provider_error" }));
+        }
+        let code = back.code.as_deref().ok_or(Failure("there is no code in the answer")).map_err(failed)?;
+        let answer = Answer { code, issuer: back.issuer.as_deref(), verifier: &trip.verifier, nonce: &trip.nonce };
+        let identity = connection.identity(&answer, client.now).await.map_err(failed)?;
+        if let Some(link) = &trip.link {
+            self.link(client, provider, identity, link).await?;
+            return Ok(("linked", provider.id.clone()));
+        }
+        let user = self.known_by(client, provider, &identity).await?;
+        let cx = client.cx();
+        let kept = Redeemable { challenge: trip.challenge.clone(), browser: trip.browser.clone() };
+        let terms = Terms { only_newest: false, ..Terms::link(REDEEMABLE) };
+        let code = self.parts.tokens.issue(&cx, Purpose::OauthCode, &user.id, &kept, terms).await?;
+        Ok(("code", code.expose().to_owned()))
+    }
+
+    /// The account of somebody a provider knows: the one that is linked, or one that is linked now, or a new one.
+    async fn known_by(&self, client: &Client, provider: &Provider, identity: &Identity) -> Result<User, Refused> {
+        let cx = client.cx();
+        for _ in 0..TRIES {
+            if let Some(link) = self.link_of(&cx, identity).await? {
+                match self.users.get(&cx, link.user_id.as_str()).await? {
+                    // Whose account is gone is somebody new.
+                    Some(user) if Self::is_gone(&user, client) => self.purge(&user).await?,
+                    Some(user) => return self.may_enter(client, user).await,
+                    None => self.remove_link(&cx, &link).await?,
+                }
+            }
+            let email = address(identity)?;
+            let owner = self.users.by_email(&cx, email.normalised.clone()).await?;
+            if let Some(user) = owner.filter(|user| !Self::is_gone(user, client)) {
+                // Another browser of theirs may have been here since the first look.
+                if self.link_of(&cx, identity).await?.is_some() {
+                    continue;
+                }
+                if !self.may_join(provider, &user) {
+                    self.warn_owner(client, &user).await?;
+                    return Err(Refused("account_exists"));
+                }
+                match self.add_link(client, provider, identity, &user).await {
+                    Ok(()) => return self.may_enter(client, user).await,
+                    // Somebody else has just done so, or the account has another one of this provider.
+                    Err(error) if error.code() == Code::Conflict => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            match self.sign_up(client, provider, identity, email).await {
+                Ok(user) if self.must_verify(&user) => return Err(Refused("email_not_verified")),
+                Ok(user) => return Ok(user),
+                Err(Some(refused)) => return Err(refused),
+                Err(None) => {}
+            }
+        }
+        Err(Refused("account_exists"))
+    }
+
+    async fn link_of(&self, cx: &Cx, identity: &Identity) -> Result<Option<ProviderLink>> {
+        self.links.of_identity(cx, identity.issuer.clone(), identity.subject.clone()).await
+    }
+
+    /// Lets somebody on whose account is there.
+    async fn may_enter(&self, client: &Client, user: User) -> Result<User, Refused> {
+        if user.suspended_at.is_some() {
+            return Err(Refused("account_suspended"));
+        }
+        if self.must_verify(&user) {
+            return Err(Refused("email_not_verified"));
+        }
+        let sign_in = SignIn { identifier: None, method: METHOD, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
+        self.hooks.ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await.map_err(asked)?;
+        Ok(user)
+    }
+
+    /// Whether a provider's word is enough to enter an account that has the same address.
+    fn may_join(&self, provider: &Provider, user: &User) -> bool {
+        self.config.auth.oauth.linking == Linking::Verified
+            && provider.trust_email
+            && user.email_verified_at.is_some()
+            && user.suspended_at.is_none()
+    }
+
+    /// Tells the owner of an account that somebody tried to sign up with its address.
+    async fn warn_owner(&self, client: &Client, user: &User) -> Result<()> {
+        let often = [Hit { bucket: Bucket::Link, of: &[&user.id, "existing_account"] }];
+        match self.limiter.take(&often).await {
+            Ok(_) => self.parts.notice(&client.cx(), client, user, MailKind::ExistingAccount).await,
+            // Somebody keeps trying: they have been told.
+            Err(error) if error.code() == Code::RateLimited => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an account with its link; `Err(None)` when there is one meanwhile.
+    async fn sign_up(&self, client: &Client, provider: &Provider, identity: &Identity, email: Identifier) -> Result<User, Option<Refused>> {
+        // What other accounts are known by is not a provider's to say.
+        if !self.config.auth.oauth.allow_sign_up || self.config.auth.primary_field != PrimaryField::Email {
+            return Err(Some(Refused("sign_up_disabled")));
+        }
+        let hook_cx = self.hook_cx(client);
+        let mut sign_up = SignUp { identifier: email.normalised.clone(), method: METHOD, user_id: None };
+        let allowed = self.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await;
+        allowed.map_err(|error| Some(asked(error)))?;
+        let account = NewAccount {
+            identifier: email.clone(),
+            email: Some(email),
+            email_verified_at: (provider.trust_email && identity.vouched).then_some(client.now),
+            password_hash: None,
+            roles: self.config.auth.default_role.iter().cloned().collect(),
+            method: METHOD,
+            link: Some((provider.id.clone(), identity.clone())),
+        };
+        match self.create_account(client, account).await {
+            Ok(user) => {
+                sign_up.user_id = Some(user.id.clone());
+                self.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+                Ok(user)
+            }
+            Err(error) if error.code() == Code::Conflict => Err(None),
+            Err(error) => Err(Some(error.into())),
+        }
+    }
+
+    /// Links a provider to the account that asked for it.
+    async fn link(&self, client: &Client, provider: &Provider, identity: Identity, link: &LinkFor) -> Result<(), Refused> {
+        let cx = client.cx();
+        let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(Refused("server_error"))?;
+        self.may_link(&user).map_err(|_| Refused("email_not_verified"))?;
+        match self.link_of(&cx, &identity).await? {
+            Some(known) if known.user_id == user.id => return Ok(()),
+            Some(_) => return Err(Refused("already_linked")),
+            None => {}
+        }
+        match self.add_link(client, provider, &identity, &user).await {
+            Err(error) if error.code() == Code::Conflict => Err(Refused("already_linked")),
+            done => Ok(done?),
+        }
+    }
+
+    /// Whether an account may get a further way to sign in: where addresses are verified, its own has to be.
+    ///
+    /// # Errors
+    /// 403 `email_not_verified`.
+    pub(crate) fn may_link(&self, user: &User) -> Result<()> {
+        let unproved = self.config.auth.email_verification.enabled && user.email_verified_at.is_none();
+        if unproved { Err(refuse(EMAIL_NOT_VERIFIED)) } else { Ok(()) }
+    }
+
+    async fn add_link(&self, client: &Client, provider: &Provider, identity: &Identity, user: &User) -> Result<()> {
+        let added = client
+            .cx()
+            .transaction(async |cx| {
+                self.store_link(cx, client, &provider.id, identity, &user.id).await?;
+                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await
+            })
+            .await;
+        self.checks.forget(&user.id);
+        added
+    }
+
+    /// Writes down that a provider knows the owner of an account.
+    ///
+    /// # Errors
+    /// `conflict` when it knows them as somebody else's, or the account has one of this provider.
+    pub(crate) async fn store_link(&self, cx: &Cx, client: &Client, provider: &str, identity: &Identity, user: &str) -> Result<()> {
+        let new = ProviderLinkCreate {
+            provider: provider.to_owned(),
+            issuer: identity.issuer.clone(),
+            subject: identity.subject.clone(),
+            user_id: user.to_owned(),
+            created_at: client.now,
+        };
+        self.links.create(cx, new).await?;
+        self.audit(cx, client, Happened::to("auth:oauth.linked", user).details(json!({ "provider": provider }))).await
+    }
+
+    /// The links of an account.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn links_of(&self, cx: &Cx, user: &str) -> Result<Vec<ProviderLink>> {
+        Ok(self.links.links_of(cx, user.to_owned(), PageArgs::default()).await?.items)
+    }
+
+    /// The ids of the providers that the owner of an account signs in with.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn providers_of(&self, cx: &Cx, user: &str) -> Result<Vec<String>> {
+        if self.oauth.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut ids: Vec<String> = self.links_of(cx, user).await?.into_iter().map(|link| link.provider).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Whether the owner of an account can sign in by a provider.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn signs_in_by_provider(&self, cx: &Cx, user: &str) -> Result<bool> {
+        Ok(!self.oauth.is_empty() && self.links_of(cx, user).await?.iter().any(|link| self.oauth.get(&link.provider).is_some()))
+    }
+
+    /// Ends the link of an account to a provider, unless nothing else signs its owner in.
+    ///
+    /// # Errors
+    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed since it was read.
+    pub(crate) async fn unlink(&self, client: &Client, user: &User, provider: &Provider, proof: Proof) -> Result<()> {
+        let cx = client.cx();
+        let links = self.links_of(&cx, &user.id).await?;
+        let link = links.iter().find(|link| link.provider == provider.id).ok_or_else(Error::not_found)?;
+        let another = links.iter().any(|other| other.id != link.id && self.oauth.get(&other.provider).is_some());
+        if !another && !self.takes_password(user) && !self.signs_in_by_passkey(&cx, &user.id).await? {
+            return Err(refuse(LAST_CREDENTIAL));
+        }
+        let unlinked = cx
+            .transaction(async |cx| {
+                proof.spend(self, cx, client, user).await?;
+                // Under the account's version: of two ways in that are removed at once, one is looked at again.
+                let seen = UserPatch { mfa_version: Some(user.mfa_version), ..UserPatch::default() };
+                self.users.update(cx, user.id.as_str(), seen, Some(user.version)).await.map_err(overtaken)?;
+                self.remove_link(cx, link).await?;
+                self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await?;
+                self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": provider.id }))).await?;
+                self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", provider.name.as_str())]).await
+            })
+            .await;
+        self.checks.forget(&user.id);
+        unlinked
+    }
+
+    /// Ends every link of an account, and what they have been good for.
+    ///
+    /// # Errors
+    /// When the store cannot say that they have ended.
+    pub(crate) async fn remove_links(&self, cx: &Cx, user: &str) -> Result<()> {
+        for link in self.links_of(cx, user).await? {
+            self.remove_link(cx, &link).await?;
+        }
+        self.parts.tokens.void(cx, user, &[Purpose::OauthState, Purpose::OauthCode]).await
+    }
+
+    async fn remove_link(&self, cx: &Cx, link: &ProviderLink) -> Result<()> {
+        match self.links.delete(cx, link.id.as_str(), None).await {
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Redeems a code of ours for a session. Whatever comes of it, the code is spent.
+    ///
+    /// # Errors
+    /// 401 `invalid_code`; those of [`Core::complete_primary`].
+    pub(crate) async fn redeem(&self, client: &Client, code: &str, verifier: Option<&str>, browser: Option<&str>) -> Result<Reply> {
+        let invalid = || refuse(INVALID_CODE);
+        let cx = client.cx();
+        let found = self.parts.tokens.find(&cx, Purpose::OauthCode, code).await?.ok_or_else(invalid)?;
+        if !self.parts.tokens.take(&cx, &found).await? {
+            return Err(invalid());
+        }
+        let kept: Redeemable = self.parts.tokens.payload(&found)?;
+        let own = match &kept.challenge {
+            Some(challenge) => verifier.is_some_and(|verifier| proves(verifier, challenge)),
+            None => browser.is_some_and(|browser| same(hash(browser).as_bytes(), kept.browser.as_bytes())),
+        };
+        let user = if own { self.users.get(&cx, found.user_id.as_str()).await? } else { None };
+        let user = user.ok_or_else(invalid)?;
+        // RFC 8176 has no name for the word of somebody else; this one is what others call it.
+        self.complete_primary(client, Proved { user, method: METHOD, amr: &["fed"], aal: 1, status: 200 }).await
+    }
+}
+
+/// The address that a provider vouches for.
+fn address(identity: &Identity) -> Result<Identifier, Refused> {
+    let email = identity.email.as_deref().ok_or(Refused("email_required"))?;
+    if !identity.vouched {
+        return Err(Refused("email_not_verified"));
+    }
+    normalise::email(email).map_err(|_| Refused("email_required"))
+}
+
+/// A hook's refusal. Its words are not put into an address.
+fn asked(error: Error) -> Refused {
+    match error.code() {
+        Code::Internal | Code::Unavailable | HOOK_TIMEOUT => error.into(),
+        _ => Refused("hook_rejected"),
+    }
+}
+
+fn log(client: &Client, provider: &Provider, failure: Failure) {
+    tracing::warn!(provider = provider.id, request_id = client.request_id, reason = failure.0, "a provider could not say who somebody is");
+}

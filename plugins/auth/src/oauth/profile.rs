@@ -1,0 +1,103 @@
+//! Who somebody is, in each provider's own words.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::discovery::Metadata;
+use super::id_token::Claims;
+use super::preset::{Plain, Profile};
+use super::wire::Wire;
+use super::{Dialect, Failure, Identity, Provider};
+use crate::secret::SecretText;
+
+/// Longest name of a person at a provider: what OpenID Connect allows.
+const LONGEST: usize = 255;
+/// Microsoft's claim that the domain of an address is its tenant's.
+const EDOV: &str = "xms_edov";
+
+/// By OpenID Connect: the token, and where it names no address, the document about its owner.
+pub(super) async fn oidc(
+    wire: &Wire,
+    metadata: &Metadata,
+    dialect: &Dialect,
+    mut claims: Claims,
+    token: &SecretText,
+) -> Result<Identity, Failure> {
+    let subject = subject(claims.get("sub"))?;
+    if let (None, Some(userinfo)) = (claims.get("email"), &metadata.userinfo) {
+        let more: Claims = wire.read(userinfo, Some(token)).await?;
+        if self::subject(more.get("sub"))? != subject {
+            return Err(Failure("the provider speaks of somebody else"));
+        }
+        // Whether an address is theirs is said beside it, or not at all.
+        claims.retain(|name, _| name != "email_verified" && name != EDOV);
+        claims.extend(["email", "email_verified"].into_iter().filter_map(|name| Some((name.to_owned(), more.get(name)?.clone()))));
+    }
+    let issuer = claims.get("iss").and_then(Value::as_str).unwrap_or_default().to_owned();
+    // Microsoft lets tenants write any address; it says by another claim which ones the tenant's domain vouches for.
+    let vouched = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) { EDOV } else { "email_verified" });
+    let vouched = matches!(vouched, Some(Value::Bool(true)))
+        || vouched.is_some_and(|value| matches!(value.as_str(), Some("true" | "1")) || value.as_i64() == Some(1));
+    let email = claims.get("email").and_then(Value::as_str).map(str::to_owned);
+    Ok(Identity { issuer, subject, email, vouched })
+}
+
+/// By the provider's own interface.
+pub(super) async fn plain(wire: &Wire, provider: &Provider, plain: &Plain, token: &SecretText) -> Result<Identity, Failure> {
+    let at = |path: &str| format!("{}{path}", plain.api);
+    let me: Value = match plain.profile {
+        Profile::GitHub => wire.read(&at("/user"), Some(token)).await?,
+        Profile::Discord => wire.read(&at("/users/@me"), Some(token)).await?,
+        Profile::Facebook => wire.read(&at("/me?fields=id%2Cemail"), Some(token)).await?,
+        Profile::Twitter if provider.scopes.iter().any(|scope| scope == "users.email") => {
+            wire.read(&at("/users/me?user.fields=confirmed_email"), Some(token)).await?
+        }
+        Profile::Twitter => wire.read(&at("/users/me"), Some(token)).await?,
+        Profile::Bitbucket => wire.read(&at("/user"), Some(token)).await?,
+    };
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let (name, email, vouched) = match plain.profile {
+        Profile::GitHub => {
+            let emails: Vec<Address> = wire.read(&at("/user/emails"), Some(token)).await?;
+            let primary = emails.into_iter().find(|address| address.primary && address.verified);
+            let vouched = primary.is_some();
+            (&me["id"], primary.map(|address| address.email), vouched)
+        }
+        Profile::Discord => (&me["id"], text(&me["email"]), me["verified"] == true),
+        // An address that is not confirmed is left out there.
+        Profile::Facebook => (&me["id"], text(&me["email"]), true),
+        Profile::Twitter => (&me["data"]["id"], text(&me["data"]["confirmed_email"]), true),
+        Profile::Bitbucket => {
+            let emails: Pages = wire.read(&at("/user/emails"), Some(token)).await?;
+            let primary = emails.values.into_iter().find(|address| address.primary && address.verified);
+            let vouched = primary.is_some();
+            (&me["uuid"], primary.map(|address| address.email), vouched)
+        }
+    };
+    Ok(Identity { issuer: provider.id.clone(), subject: subject(Some(name))?, vouched: vouched && email.is_some(), email })
+}
+
+/// An address as GitHub and Bitbucket list them.
+#[derive(Deserialize)]
+struct Address {
+    email: String,
+    #[serde(alias = "is_primary")]
+    primary: bool,
+    #[serde(alias = "is_confirmed")]
+    verified: bool,
+}
+
+#[derive(Deserialize)]
+struct Pages {
+    values: Vec<Address>,
+}
+
+fn subject(value: Option<&Value>) -> Result<String, Failure> {
+    let subject = match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) if number.is_u64() => number.to_string(),
+        _ => return Err(Failure("the provider does not say who it is")),
+    };
+    let plain = !subject.is_empty() && subject.len() <= LONGEST && subject.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    if plain { Ok(subject) } else { Err(Failure("the provider does not say who it is")) }
+}

@@ -1,0 +1,268 @@
+//! Sign-in by providers. Each has paths of its own below the mount.
+
+use std::sync::Arc;
+
+use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, Method};
+use linchpin::entity::{FieldDesc, Kind};
+use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route, RouteInput};
+use linchpin::{Code, Error, Problem, Result, axum};
+
+use super::account::caller;
+use super::mailed::by_ip;
+use super::mfa_shapes::proof_input;
+use super::shapes::{Authenticated, ExchangeInput, Ok as Done, ProviderList, ProviderView, SendTo};
+use super::{DONE, Place, at, route};
+use crate::config::AuthConfig;
+use crate::core::{Client, Core};
+use crate::error::{
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
+    INVALID_CREDENTIALS, INVALID_REDIRECT, INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse,
+};
+use crate::flow::Need;
+use crate::flow::oauth::{Departure, LinkFor, Return};
+use crate::limit::{Bucket, Hit};
+use crate::oauth::Connection;
+use crate::oauth::preset::is_id;
+use crate::return_target::ReturnTarget;
+use crate::secret::SecretText;
+use crate::session::credential::Once;
+
+const fn text(wire: &'static str) -> FieldDesc {
+    FieldDesc::new(wire, wire, wire, Kind::String, true)
+}
+
+const TARGET: &[FieldDesc] = &[text("returnTo"), text("return_to"), text("codeChallenge")];
+const LINK_TARGET: &[FieldDesc] = &[text("returnTo"), text("return_to")];
+const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("error")];
+
+const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the provider.")];
+const TO_PROVIDER_BY_POST: &[AnswerDesc] =
+    &[AnswerDesc::of::<SendTo>(200, "Where the provider is, for who accepts JSON."), AnswerDesc::empty(303, "To the provider.")];
+const BACK: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the return target, with `code`, `linked` or `error` in its query.")];
+const BACK_BY_POST: &[AnswerDesc] = &[AnswerDesc::empty(303, "To the same path, with the answer in its query.")];
+const START_REFUSED: &[Code] = &[INVALID_REDIRECT, CSRF_FAILED, Code::RateLimited];
+const LINK_REFUSED: &[Code] =
+    &[INVALID_REDIRECT, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED, Code::RateLimited];
+
+const UNLINK_REFUSED: &[Code] = &[
+    INVALID_CREDENTIALS,
+    INVALID_CODE,
+    INVALID_CHALLENGE,
+    STEP_UP_REQUIRED,
+    FACTOR_NOT_ALLOWED,
+    LAST_CREDENTIAL,
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    CSRF_FAILED,
+    Code::NotFound,
+    Code::Conflict,
+    Code::RateLimited,
+];
+
+proof_input! {
+    /// Who no longer signs in by a provider.
+    UnlinkInput {}
+}
+
+static PROVIDERS: Route<Nothing> = route(Route::get("providers", "providers"))
+    .doc("The providers that one can sign in with.")
+    .public()
+    .answers(&[AnswerDesc::of::<ProviderList>(200, "Each by its id.")]);
+static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oauth/exchange"))
+    .doc("Signs in with the code that somebody came back from a provider with.\n\nIt works once, within a minute: with the verifier of `codeChallenge`, or in the browser that was sent away.")
+    .public()
+    .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
+    .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
+
+/// A route at a provider's own path. Names and paths of routes live as long as the process; these are made once, when it starts.
+fn own<I: RouteInput>(make: fn(&'static str, &'static str) -> Route<I>, name: &str, id: &str, tail: &str) -> Route<I> {
+    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    route(make(leak(format!("{name}_{}", id.replace('-', "_"))), leak(format!("{id}{tail}"))))
+}
+
+fn kept<I: RouteInput>(route: Route<I>) -> &'static Route<I> {
+    Box::leak(Box::new(route))
+}
+
+/// Those that the settings ask for.
+pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
+    let mount = config.auth.mount.as_str();
+    let mut out = Vec::new();
+    // What is no id is told when the settings are judged.
+    for id in config.auth.oauth.providers.keys().filter(|id| is_id(id)) {
+        let bound = |route: Route<Nothing>, run: Run| {
+            let id: Arc<str> = Arc::from(id.as_str());
+            kept(route).bind(mount, at(place, move |core, call, _| run(core, call, Arc::clone(&id))))
+        };
+        let begin = own(Route::get, "oauth_start", id, "").doc("Sends a browser to the provider to sign in.").public();
+        out.push(bound(begin.query(TARGET).answers(TO_PROVIDER).errors(START_REFUSED), |core, call, id| Box::pin(start(core, call, id))));
+        let begin = own(Route::post, "oauth_begin", id, "").doc("Says where to sign in at the provider.").public();
+        let begin = begin.query(TARGET).answers(TO_PROVIDER_BY_POST).errors(START_REFUSED);
+        out.push(bound(begin, |core, call, id| Box::pin(start(core, call, id))));
+        let back = own(Route::get, "oauth_callback", id, "/callback").doc("Takes a browser back from the provider.").public();
+        let back = back.query(ANSWER).lenient().errors(&[INVALID_STATE, INVALID_REDIRECT, Code::RateLimited]);
+        let back = back.answers(BACK);
+        out.push(bound(back, |core, call, id| Box::pin(callback(core, call, id))));
+        let form = own(Route::post, "oauth_form_post", id, "/callback").doc("Takes a browser back that posts the provider's answer.");
+        let form = form.public().form(ANSWER).lenient().answers(BACK_BY_POST);
+        out.push(bound(form, |core, call, id| Box::pin(form_post(core, call, id))));
+        let link = own(Route::get, "oauth_link", id, "/link").doc("Sends a browser to the provider to link it to the caller's account.");
+        let link = link.auth("userAuth").query(LINK_TARGET).answers(TO_PROVIDER).errors(LINK_REFUSED);
+        out.push(bound(link, |core, call, id| Box::pin(self::link(core, call, id))));
+        let link = own(Route::post, "oauth_begin_link", id, "/link").doc("Says where to link the provider to the caller's account.");
+        let link = link.auth("userAuth").query(LINK_TARGET).answers(TO_PROVIDER_BY_POST).errors(LINK_REFUSED);
+        out.push(bound(link, |core, call, id| Box::pin(self::link(core, call, id))));
+        let end = own(Route::delete, "oauth_unlink", id, "/link").doc("Ends the link of the caller's account to the provider.");
+        let end: &'static Route<UnlinkInput> = kept(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
+        let id: Arc<str> = Arc::from(id.as_str());
+        out.push(end.bind(mount, at(place, move |core, call, input| unlink(core, call, input, Arc::clone(&id)))));
+    }
+    if !out.is_empty() {
+        out.push(PROVIDERS.bind(mount, at(place, |core, _, _| async move { providers(&core) })));
+        out.push(EXCHANGE.bind(mount, at(place, exchange)));
+    }
+    out
+}
+
+/// What stands behind a route of a provider.
+type Run = fn(Arc<Core>, PluginCall, Arc<str>) -> linchpin::BoxFuture<'static, Result<Reply>>;
+
+/// Paths of those that make sessions, or take a browser that brings nothing but its cookies.
+pub(super) fn judging_themselves(config: &AuthConfig) -> impl Iterator<Item = String> {
+    let ids = config.auth.oauth.providers.keys().filter(|id| is_id(id));
+    ids.flat_map(|id| [id.clone(), format!("{id}/callback")]).chain(["oauth/exchange".to_owned()])
+}
+
+fn providers(core: &Core) -> Result<Reply> {
+    let providers = core.oauth.all().map(|provider| ProviderView { id: provider.id.clone(), name: provider.name.clone() }).collect();
+    Reply::json(200, &ProviderList { providers })
+}
+
+async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
+    if call.method != Method::GET {
+        core.csrf.may_sign_in(&call.headers)?;
+    }
+    let client = core.client(&call);
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    by_ip(&core, &client, Bucket::OauthStart).await?;
+    let challenge = call.query::<String>(2)?;
+    if challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
+        return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
+    }
+    depart(&core, &client, &call, connection, challenge, None).await
+}
+
+async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    if call.method == Method::GET {
+        core.csrf.is_own_navigation(&call.headers, &core.cookies)?;
+    }
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    if !core.suffices(&client, &known, &user, Need::Recent) {
+        return Err(refuse(STEP_UP_REQUIRED));
+    }
+    core.may_link(&user)?;
+    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
+    depart(&core, &client, &call, connection, None, Some(LinkFor { user: user.id, session: known.handle })).await
+}
+
+async fn unlink(core: Arc<Core>, call: PluginCall, mut input: UnlinkInput, id: Arc<str>) -> Result<Reply> {
+    let known = caller(&call)?;
+    let client = core.client(&call);
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    core.unlink(&client, &user, &connection.provider, proof).await?;
+    Reply::json(200, &Done { ok: true })
+}
+
+async fn depart(
+    core: &Core,
+    client: &Client,
+    call: &PluginCall,
+    connection: &Connection,
+    challenge: Option<String>,
+    link: Option<LinkFor>,
+) -> Result<Reply> {
+    let oauth = &core.config.auth.oauth;
+    let asked = call.query::<String>(0)?.or(call.query::<String>(1)?).unwrap_or_else(|| oauth.post_redirect.clone());
+    let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
+    let browser = match flow_cookie(core, &call.headers) {
+        Some(known) => known,
+        None => core.random_text::<32>()?,
+    };
+    let departure = Departure { target: &target, challenge, browser: &browser, link };
+    let url = core.send_away(client, connection, departure).await?;
+    let reply = match url {
+        Some(url) if call.method != Method::GET && accepts_json(&call.headers) => Reply::json(200, &SendTo { url })?,
+        None if call.method != Method::GET && accepts_json(&call.headers) => {
+            return Err(Error::unavailable("the provider cannot be asked where to sign in"));
+        }
+        Some(url) => redirect(call, &url)?,
+        None => redirect(call, &target.with("error", "provider_error"))?,
+    };
+    Ok(core.cookies.set_flow(reply, &browser))
+}
+
+/// 302 for who reads, 303 for who posts.
+fn redirect(call: &PluginCall, to: &str) -> Result<Reply> {
+    let status = if call.method == Method::GET { 302 } else { 303 };
+    Ok(Reply::empty(status)?.header(LOCATION, HeaderValue::try_from(to).map_err(Error::internal)?))
+}
+
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let kinds = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    kinds.into_iter().any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// 32 bytes as `base64url`: what our random values and the hashes of SHA-256 look like.
+fn is_hash(text: &str) -> bool {
+    text.len() == 43 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+/// What a browser was given when it was sent away.
+fn flow_cookie(core: &Core, headers: &HeaderMap) -> Option<String> {
+    match core.cookies.flow(headers) {
+        Once::Text(value) if is_hash(value) => Some(value.to_owned()),
+        _ => None,
+    }
+}
+
+async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
+    let client = core.client(&call);
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    by_ip(&core, &client, Bucket::OauthCallback).await?;
+    let [code, state, issuer, error] = answer(&call)?;
+    let back = Return { code, state, issuer, error, browser: flow_cookie(&core, &call.headers) };
+    let to = core.come_back(&client, connection, &back).await?;
+    redirect(&call, &to)
+}
+
+/// A browser posts a form from the provider's page without the cookies that say which one it is: it is sent to fetch the same.
+async fn form_post(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (field, value) in ANSWER.iter().zip(answer(&call)?) {
+        if let Some(value) = value {
+            query.append_pair(field.wire, &value);
+        }
+    }
+    redirect(&call, &format!("{}?{}", connection.provider.callback, query.finish()))
+}
+
+fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {
+    Ok([call.query(0)?, call.query(1)?, call.query(2)?, call.query(3)?])
+}
+
+async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Result<Reply> {
+    core.csrf.may_sign_in(&call.headers)?;
+    let client = core.client(&call);
+    by_ip(&core, &client, Bucket::OauthExchange).await?;
+    let (code, verifier) = (SecretText::from(input.code), input.code_verifier.map(SecretText::from));
+    let browser = flow_cookie(&core, &call.headers);
+    core.redeem(&client, code.expose(), verifier.as_ref().map(SecretText::expose), browser.as_deref()).await
+}

@@ -1,0 +1,538 @@
+//! AUTH-61 to AUTH-68: sign-in by providers, with npm `oidc-provider` as the issuer.
+
+use linchpin_auth::{Auth, Linking, ResponseMode};
+use serde_json::json;
+
+use crate::cases;
+use crate::issuer::{APP, Away, Browser, MARK, Peer, decode, enter, landed, parameter};
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+cases!(
+    auth_61_start,
+    auth_62_full_flow,
+    auth_62_native_client,
+    auth_62_code_ages,
+    auth_63_state,
+    auth_64_existing_account,
+    auth_64_linking_verified,
+    auth_65_link,
+    auth_65_unlink,
+    auth_66_return_target,
+    auth_67_first_password,
+    auth_67_second_factor,
+    deleted_accounts,
+    auth_68_key_rotation,
+    every_algorithm_and_way_to_prove_the_client,
+    form_post,
+);
+
+/// An app with the shared peer, at the instant that the peer's clock shows.
+pub async fn app(store: &Store) -> Server {
+    app_with(store, |auth| auth).await
+}
+
+pub async fn app_with(store: &Store, change: impl FnOnce(Auth) -> Auth) -> Server {
+    let app = store.app_with(|auth| change(Peer::shared().on(auth))).await;
+    app.to_the_present().await;
+    app
+}
+
+async fn auth_61_start(store: Store) {
+    let app = app(&store).await;
+    let peer = Peer::shared();
+    let providers = app.raw("GET", "/auth/providers", &[], "").await;
+    assert_eq!((providers.status, providers.json()), (200, json!({ "providers": [{ "id": "peer", "name": "peer" }] })));
+    let start = app.raw("GET", "/auth/peer", &[], "").await;
+    assert_eq!(start.status, 302);
+    let away = Away::of(&start);
+    assert!(away.url.starts_with(&format!("{}/auth?", peer.issuer)), "{}", away.url);
+    let expected = [
+        ("response_type", "code"),
+        ("client_id", "app"),
+        ("redirect_uri", "https://app.test/auth/peer/callback"),
+        ("scope", "openid email profile"),
+        ("code_challenge_method", "S256"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(away.asked(name), value, "{name}");
+    }
+    assert!(["state", "nonce", "code_challenge"].iter().all(|name| away.asked(name).len() == 43), "{}", away.url);
+    let cookie = start.cookie(MARK).unwrap();
+    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/auth", "Max-Age=600"] {
+        assert!(cookie.contains(attribute), "{attribute} in {cookie}");
+    }
+    let post = app.raw("POST", "/auth/peer", &[], "").await;
+    assert_eq!(post.status, 303);
+    assert_ne!(Away::of(&post).asked("state"), away.asked("state"));
+    let json = app.raw("POST", "/auth/peer?returnTo=/x", &[("accept", "application/json"), ("origin", "https://evil.test")], "").await;
+    json.refused(403, "csrf_failed");
+    let json = app.raw("POST", "/auth/peer?returnTo=/x", &[("accept", "text/html, application/json;q=0.9")], "").await;
+    assert!(json.status == 200 && json.text("url").starts_with(&peer.issuer) && json.cookie(MARK).is_some(), "{json:?}");
+    for (method, path) in [("GET", "/auth/nobody"), ("POST", "/auth/nobody"), ("GET", "/auth/nobody/callback?state=x")] {
+        app.raw(method, path, &[], "").await.refused(404, "not_found");
+    }
+    app.raw("GET", "/auth/peer?next=/x", &[], "").await.refused(400, "unknown_parameter");
+    app.raw("GET", "/auth/peer?codeChallenge=short", &[], "").await.problem("format", "query:codeChallenge");
+    // A cookie of ours stays over several flows; one that is none of ours does not.
+    let second = Away::again(&app, "/auth/peer", Some(&away)).await;
+    assert_eq!(second.cookie, away.cookie);
+    let made_up = app.raw("GET", "/auth/peer", &[("cookie", "__Secure-oauth_flow=x")], "").await;
+    assert_ne!(Away::of(&made_up).cookie, "x");
+}
+
+async fn auth_62_full_flow(store: Store) {
+    let app = app(&store).await;
+    let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
+    let callback = Browser::new().sign_in(&away.url, "ada").await;
+    let back = away.back(&app, &callback).await;
+    let code = landed(&back, "code");
+    assert!(back.header("location").starts_with("/app?code=") && code.len() == 43);
+    assert!(back.headers.get("set-cookie").is_none(), "{back:?}");
+    let done = away.exchange(&app, &code).await;
+    assert_eq!(
+        (done.status, done.json()["email"].clone(), done.json()["emailVerified"].clone()),
+        (200, json!("ada@peer.test"), json!(false))
+    );
+    assert!(done.cookie("__Host-token").is_some());
+    away.exchange(&app, &code).await.refused(401, "invalid_code");
+    let me = app.me(&done.text("token")).await.json();
+    assert_eq!((&me["providers"], &me["hasPassword"], &me["roles"]), (&json!(["peer"]), &json!(false), &json!(["member"])));
+    let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
+    assert_eq!(sessions["sessions"][0]["amr"], json!(["fed"]));
+    // The same person again is the same account.
+    let again = enter(&app, "peer", "ada").await;
+    assert_eq!(again.text("userId"), done.text("userId"));
+    let other = enter(&app, "peer", "bob").await;
+    assert_ne!(other.text("userId"), done.text("userId"));
+    let events = app.get(&again.text("token"), "/auth/activity").await.json();
+    let names: Vec<&str> = events["items"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    for event in ["auth:user.created", "auth:oauth.linked", "auth:login", "auth:session.created"] {
+        assert!(names.contains(&event), "{event} in {names:?}");
+    }
+}
+
+/// A client that has no cookies proves by its verifier that it began.
+async fn auth_62_native_client(store: Store) {
+    let app = app(&store).await;
+    // RFC 7636, appendix B.
+    let (verifier, challenge) = ("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    let go = async || {
+        let away = Away::from(&app, &format!("/auth/peer?codeChallenge={challenge}")).await;
+        // What goes to the provider is a challenge of the app's own.
+        assert_ne!(away.asked("code_challenge"), challenge);
+        let callback = Browser::new().sign_in(&away.url, "nat").await;
+        let code = landed(&away.back(&app, &callback).await, "code");
+        (away, code)
+    };
+    let (_, code) = go().await;
+    let done = app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    // A wrong verifier spends the code, and the cookie does not stand in for it.
+    for wrong in ["", "wrong", challenge, &"x".repeat(43), &"x".repeat(129), &"\u{e9}".repeat(43)] {
+        let (_, code) = go().await;
+        app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": wrong })).await.refused(401, "invalid_code");
+        app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await.refused(401, "invalid_code");
+        app.advance(6).await;
+    }
+    let (away, code) = go().await;
+    away.exchange(&app, &code).await.refused(401, "invalid_code");
+    app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await.refused(401, "invalid_code");
+    app.post("/auth/oauth/exchange", json!({ "codeVerifier": verifier })).await.problem("required", "code");
+}
+
+async fn auth_62_code_ages(store: Store) {
+    let app = app(&store).await;
+    let go = async || {
+        let away = Away::from(&app, "/auth/peer").await;
+        let callback = Browser::new().sign_in(&away.url, "old").await;
+        let code = landed(&away.back(&app, &callback).await, "code");
+        (away, code)
+    };
+    let ((away, code), (late, late_code)) = (go().await, go().await);
+    app.advance(59).await;
+    assert_eq!(away.exchange(&app, &code).await.status, 200);
+    app.advance(2).await;
+    late.exchange(&app, &late_code).await.refused(401, "invalid_code");
+    // In another browser, and in none: refused, and spent.
+    let (own, code) = go().await;
+    let other = Away::from(&app, "/auth/peer").await;
+    other.exchange(&app, &code).await.refused(401, "invalid_code");
+    own.exchange(&app, &code).await.refused(401, "invalid_code");
+    let (own, code) = go().await;
+    app.post("/auth/oauth/exchange", json!({ "code": code })).await.refused(401, "invalid_code");
+    own.exchange(&app, &code).await.refused(401, "invalid_code");
+    for code in ["", "x", &"x".repeat(5000)] {
+        own.exchange(&app, code).await.refused(401, "invalid_code");
+    }
+}
+
+async fn auth_63_state(store: Store) {
+    let app = store.app_with(|auth| Peer::shared().with(Peer::shared().on(auth), "other", |other| other)).await;
+    app.to_the_present().await;
+    let refused = |reply: &Reply| {
+        reply.refused(400, "invalid_state");
+        assert!(reply.headers.get("location").is_none());
+    };
+    let away = Away::from(&app, "/auth/peer").await;
+    for query in ["", "?code=x", "?state=", "?code=x&state=unknown", &format!("?code=x&state={}", "x".repeat(3000))] {
+        refused(&away.back(&app, &format!("/auth/peer/callback{query}")).await);
+    }
+    let callback = Browser::new().sign_in(&away.url, "sid").await;
+    let path = callback.strip_prefix(APP).unwrap();
+    // Another browser, none at all, and the path of another provider: none of them has it, and none of them spends it.
+    refused(&Away::from(&app, "/auth/peer").await.back(&app, path).await);
+    refused(&app.raw("GET", path, &[], "").await);
+    refused(&away.back(&app, &path.replace("/auth/peer/", "/auth/other/")).await);
+    let twice = format!("{MARK}={}; {MARK}={}", away.cookie, away.cookie);
+    refused(&app.raw("GET", path, &[("cookie", &twice)], "").await);
+    assert_eq!(landed(&away.back(&app, path).await, "code").len(), 43);
+    refused(&away.back(&app, path).await);
+    let late = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&late.url, "sid").await;
+    app.advance(601).await;
+    refused(&late.back(&app, &callback).await);
+    // Whoever does not want to says so.
+    let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
+    let callback = Browser::new().deny(&away.url).await;
+    assert_eq!(parameter(&callback, "error").as_deref(), Some("access_denied"));
+    let back = away.back(&app, &callback).await;
+    assert_eq!(back.header("location"), "/app?error=access_denied");
+    refused(&away.back(&app, &callback).await);
+}
+
+async fn auth_64_existing_account(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let id = format!("ex{}", fresh());
+    let email = format!("{id}@x.test");
+    peer.account(&id, Some(&email), true).await;
+    let app = app_with(&store, |auth| post.on(auth)).await;
+    let owner = app.register(&email).await;
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=account_exists");
+    assert_eq!(app.me(&owner.token).await.json()["providers"], json!([]));
+    assert_eq!(post.all("existing_account", 1).await[0].to, email);
+    // Nothing was left behind: the account goes on as before.
+    assert_eq!(app.login(&email).await.id, owner.id);
+    // What the provider does not vouch for is not used, whether there is an account or not.
+    peer.account(&id, Some(&email), false).await;
+    for _ in 0..2 {
+        let away = Away::from(&app, "/auth/peer").await;
+        let callback = Browser::new().sign_in(&away.url, &id).await;
+        assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_not_verified");
+        peer.account(&id, Some(&format!("new-{email}")), false).await;
+    }
+    peer.account(&id, None, false).await;
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_required");
+}
+
+async fn auth_64_linking_verified(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let (id, plain) = (format!("li{}", fresh()), format!("pl{}", fresh()));
+    let email = format!("{id}@peer.test");
+    let app = store
+        .app_with(|auth| {
+            let auth = peer.with(post.on(auth), "peer", |mut provider| {
+                provider.trust_email = Some(true);
+                provider
+            });
+            peer.with(auth, "other", |provider| provider).configure(|config| config.auth.oauth.linking = Linking::Verified)
+        })
+        .await;
+    app.to_the_present().await;
+    let owner = app.register(&email).await;
+    let arrive = async |provider: &str, login: &str| {
+        let away = Away::from(&app, &format!("/auth/{provider}")).await;
+        let callback = Browser::new().sign_in(&away.url, login).await;
+        away.back(&app, &callback).await
+    };
+    // Not while nobody has proved the address here, and not by a provider that is not trusted with it.
+    assert_eq!(landed(&arrive("peer", &id).await, "error"), "account_exists");
+    app.change(&owner.id, json!({ "emailVerified": true })).await;
+    assert_eq!(landed(&arrive("other", &id).await, "error"), "account_exists");
+    peer.account(&id, Some(&email), false).await;
+    assert_eq!(landed(&arrive("peer", &id).await, "error"), "email_not_verified");
+    peer.account(&id, Some(&email), true).await;
+    let done = enter(&app, "peer", &id).await;
+    assert_eq!((done.status, done.text("userId")), (200, owner.id.clone()));
+    assert_eq!(app.me(&owner.token).await.json()["providers"], json!(["peer"]));
+    let mail = &post.all("provider_linked", 1).await[0];
+    assert!(mail.to == email && mail.text.contains("with peer"), "{mail:?}");
+    assert_eq!(post.count("provider_linked"), 1);
+    // A trusted provider's word makes a new account's address as good as proved.
+    assert_eq!(enter(&app, "peer", &plain).await.json()["emailVerified"], json!(true));
+}
+
+async fn auth_65_link(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, |auth| post.on(auth)).await;
+    let ada = app.register("ada@x.test").await;
+    let (first, second) = (format!("l1{}", fresh()), format!("l2{}", fresh()));
+    let link = async |token: &str| app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None).await;
+    app.raw("POST", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    let away = Away::of(&link(&ada.token).await);
+    let callback = Browser::new().sign_in(&away.url, &first).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/settings?linked=peer");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["peer"]));
+    assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
+    // Once more says the same and does nothing; another person of the same provider does not fit beside the first.
+    let again = async |token: &str, login: &str| {
+        let away = Away::of(&link(token).await);
+        let callback = Browser::new().sign_in(&away.url, login).await;
+        away.back(&app, &callback).await.header("location")
+    };
+    assert_eq!(again(&ada.token, &first).await, "/settings?linked=peer");
+    assert_eq!(again(&ada.token, &second).await, "/settings?error=already_linked");
+    let bob = app.register("bob@x.test").await;
+    assert_eq!(again(&bob.token, &first).await, "/settings?error=already_linked");
+    assert_eq!(app.me(&bob.token).await.json()["providers"], json!([]));
+    assert_eq!(post.count("provider_linked"), 1);
+    // It signs in to the account that it was linked to, whose address is another one.
+    assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
+    // The session in which it was asked for has ended, or its user has.
+    let away = Away::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&away.url, &second).await;
+    assert_eq!(app.with(&bob.token, "POST", "/auth/logout", None).await.status, 200);
+    away.back(&app, &callback).await.refused(400, "invalid_state");
+    let bob = app.login("bob@x.test").await;
+    let away = Away::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&away.url, &second).await;
+    app.change(&bob.id, json!({ "suspended": true })).await;
+    away.back(&app, &callback).await.refused(400, "invalid_state");
+    app.change(&bob.id, json!({ "suspended": false })).await;
+    // A sign-in that is not recent does not do.
+    app.advance(901).await;
+    link(&ada.token).await.refused(403, "step_up_required");
+}
+
+async fn auth_65_unlink(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let app = store.app_with(|auth| peer.with(peer.with(post.on(auth), "peer", |peer| peer), "other", |other| other)).await;
+    app.to_the_present().await;
+    let id = format!("un{}", fresh());
+    let unlink = async |token: &str, provider: &str, body: serde_json::Value| {
+        app.with(token, "DELETE", &format!("/auth/{provider}/link"), Some(body)).await
+    };
+    // By nothing but the provider: signing in a moment ago is proof, and the only way in stays.
+    let only = enter(&app, "peer", &id).await.text("token");
+    unlink(&only, "other", json!({})).await.refused(404, "not_found");
+    unlink(&only, "peer", json!({})).await.refused(409, "last_credential");
+    app.advance(301).await;
+    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
+    assert_eq!(set_password(&app, &only).await.status, 200);
+    // With a password, that is what proves.
+    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
+    unlink(&only, "peer", json!({ "password": "wrong-wrong-wrong" })).await.refused(401, "invalid_credentials");
+    unlink(&only, "peer", json!({ "passwords": GOOD })).await.problem("unknown_field", "passwords");
+    app.raw("DELETE", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    assert_eq!(app.me(&only).await.json()["providers"], json!(["peer"]));
+    let done = unlink(&only, "peer", json!({ "password": GOOD })).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!(app.me(&only).await.json()["providers"], json!([]));
+    let mail = &post.all("provider_unlinked", 1).await[0];
+    assert!(mail.to == format!("{id}@peer.test") && mail.text.contains("with peer"), "{mail:?}");
+    unlink(&only, "peer", json!({ "password": GOOD })).await.refused(404, "not_found");
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(landed(&away.back(&app, &callback).await, "error"), "account_exists");
+    let events = app.get(&only, "/auth/activity").await.json();
+    assert!(events["items"].as_array().unwrap().iter().any(|event| event["event"] == "auth:oauth.unlinked"), "{events}");
+}
+
+async fn auth_66_return_target(store: Store) {
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| {
+            config.auth.oauth.allowed_redirect_origins = vec!["https://front.test".to_owned()];
+            config.auth.oauth.post_redirect = "/home".to_owned();
+        })
+    })
+    .await;
+    let arrive = async |query: &str| {
+        let away = Away::from(&app, &format!("/auth/peer{query}")).await;
+        let callback = Browser::new().sign_in(&away.url, "ret").await;
+        away.back(&app, &callback).await.header("location")
+    };
+    for (query, expected) in [
+        ("", "/home?code="),
+        ("?returnTo=/app", "/app?code="),
+        ("?return_to=%2Fapp%3Fx%3D1%23top", "/app?x=1&code="),
+        ("?returnTo=https%3A%2F%2Ffront.test%2Fin", "https://front.test/in?code="),
+    ] {
+        let to = arrive(query).await;
+        assert!(to.starts_with(expected), "{to}");
+    }
+    for target in [
+        "https%3A%2F%2Fevil.test%2F",
+        "%2F%2Fevil.test",
+        "%2F%5Cevil.test",
+        "%5C%5Cevil.test",
+        "%2F%252Fevil.test",
+        "%2F%255Cevil.test",
+        "%2F%09%2Fevil.test",
+        "%2Fx%0D%0ASet-Cookie%3A%20a%3Db",
+        "https%3A%2F%2Ffront.test.evil.test",
+        "https%3A%2F%2Ffront.test%40evil.test",
+        "https%3A%2F%2Ffront.test%5C%40evil.test",
+        "javascript%3Aalert(1)",
+        "data%3Atext%2Fhtml%2Cx",
+        "%20%2F%2Fevil.test",
+        "app",
+        "",
+    ] {
+        for (method, name) in [("GET", "returnTo"), ("POST", "returnTo"), ("GET", "return_to")] {
+            let reply = app.raw(method, &format!("/auth/peer?{name}={target}"), &[], "").await;
+            reply.refused(400, "invalid_redirect");
+            app.advance(3).await;
+            assert!(reply.headers.get("location").is_none(), "{reply:?}");
+        }
+    }
+}
+
+/// The part of AUTH-67 that is about passwords.
+async fn auth_67_first_password(store: Store) {
+    let app = app(&store).await;
+    let (id, late) = (format!("pw{}", fresh()), format!("pw{}", fresh()));
+    let done = enter(&app, "peer", &id).await;
+    let late = enter(&app, "peer", &late).await.text("token");
+    app.post("/auth/login", json!({ "email": format!("{id}@peer.test"), "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.advance(900).await;
+    assert_eq!(set_password(&app, &done.text("token")).await.status, 200);
+    assert_eq!(app.login(&format!("{id}@peer.test")).await.id, done.text("userId"));
+    app.advance(1).await;
+    set_password(&app, &late).await.refused(403, "step_up_required");
+}
+
+/// The part of AUTH-67 that is about second factors.
+async fn auth_67_second_factor(store: Store) {
+    let app = app_with(&store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let id = format!("mf{}", fresh());
+    let first = enter(&app, "peer", &id).await.signed_in();
+    let (secret, _) = crate::factor::enrol(&app, &first).await;
+    app.advance(30).await;
+    let challenged = enter(&app, "peer", &id).await;
+    let body = challenged.json();
+    assert_eq!((challenged.status, &body["token"], &body["mfaRequired"]), (200, &json!(""), &json!(true)), "{body}");
+    assert_eq!((&body["mfaMethods"], challenged.headers.get("set-cookie")), (&json!(["totp"]), None));
+    let code = crate::factor::code_at(&app, &secret, 0);
+    let done = app.post("/auth/mfa/verify", json!({ "mfaToken": body["mfaToken"], "code": code })).await;
+    assert_eq!((done.status, done.text("userId")), (200, first.id));
+    let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
+    let own = sessions["sessions"].as_array().unwrap().iter().find(|session| session["current"] == true).unwrap();
+    assert_eq!(own["amr"], json!(["fed", "otp", "mfa"]));
+}
+
+/// Whoever deleted their account is somebody new to the provider's app, and nothing of the link is left.
+async fn deleted_accounts(store: Store) {
+    let app = app_with(&store, |auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)).await;
+    let id = format!("de{}", fresh());
+    let first = enter(&app, "peer", &id).await;
+    let gone = app.with(&first.text("token"), "DELETE", "/auth/me", Some(json!({}))).await;
+    assert_eq!(gone.status, 202, "{gone:?}");
+    // Until then they sign in to what is left of it.
+    let again = enter(&app, "peer", &id).await;
+    assert_eq!((again.text("userId"), again.json()["deletionScheduledFor"].is_string()), (first.text("userId"), true));
+    app.with(&again.text("token"), "POST", "/auth/peer/link", None).await.refused(403, "deletion_scheduled");
+    app.advance(121).await;
+    let new = enter(&app, "peer", &id).await;
+    assert_eq!(new.status, 200, "{new:?}");
+    assert_ne!(new.text("userId"), first.text("userId"));
+    assert_eq!(app.me(&new.text("token")).await.json()["providers"], json!(["peer"]));
+}
+
+async fn set_password(app: &Server, token: &str) -> Reply {
+    app.with(token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await
+}
+
+async fn auth_68_key_rotation(store: Store) {
+    let peer = Peer::start();
+    let app = store.app_with(|auth| peer.on(auth)).await;
+    app.to_the_present().await;
+    assert_eq!(enter(&app, "peer", "ada").await.status, 200);
+    peer.rotate().await;
+    assert_eq!(enter(&app, "peer", "ada").await.status, 200);
+    // A second time within the minute: nobody who makes up key ids has us fetch keys for each.
+    peer.rotate().await;
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, "ada").await;
+    assert_eq!(landed(&away.back(&app, &callback).await, "error"), "provider_error");
+}
+
+async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
+    let peer = Peer::shared();
+    let client = |id: &'static str| {
+        move |mut provider: linchpin_auth::ProviderSection| {
+            provider.client_id = id.to_owned();
+            provider.client_secret = provider.client_secret.filter(|_| id != "public");
+            provider.redirect_uri = Some("https://app.test/auth/peer/callback".to_owned());
+            provider
+        }
+    };
+    let app =
+        store.app_with(|auth| ["public", "ps", "es", "ed", "hs"].into_iter().fold(auth, |auth, id| peer.with(auth, id, client(id)))).await;
+    app.to_the_present().await;
+    for id in ["public", "ps", "es", "ed", "hs"] {
+        let away = Away::from(&app, &format!("/auth/{id}")).await;
+        let callback = Browser::new().sign_in(&away.url, "alg").await.replace("/auth/peer/", &format!("/auth/{id}/"));
+        let back = away.back(&app, &callback).await;
+        // A token under the client's secret proves nothing: who has the secret could have made it.
+        if id == "hs" {
+            assert_eq!(landed(&back, "error"), "provider_error");
+        } else {
+            // They are one issuer, and so one person.
+            assert_eq!(away.exchange(&app, &landed(&back, "code")).await.status, 200, "{id}");
+        }
+    }
+}
+
+async fn form_post(store: Store) {
+    let app = store
+        .app_with(|auth| {
+            Peer::shared().with(auth, "peer", |mut provider| {
+                provider.response_mode = Some(ResponseMode::FormPost);
+                provider
+            })
+        })
+        .await;
+    app.to_the_present().await;
+    let away = Away::from(&app, "/auth/peer").await;
+    assert_eq!(away.asked("response_mode"), "form_post");
+    let page = Browser::new().walk(&away.url, Some("form")).await.unwrap();
+    let text = String::from_utf8_lossy(&page.body).into_owned();
+    assert!(text.contains("action=\"https://app.test/auth/peer/callback\""), "{text}");
+    let inputs: Vec<String> = text
+        .split("<input")
+        .skip(1)
+        .map(|input| {
+            ["name", "value"]
+                .map(|name| {
+                    input.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().replace(':', "%3A").replace('/', "%2F")
+                })
+                .join("=")
+        })
+        .collect();
+    let form = format!("{}&id_token=x&user=%7B%7D", inputs.join("&"));
+    // From the provider's page, without the cookie.
+    let sent = [("content-type", "application/x-www-form-urlencoded"), ("origin", "null"), ("sec-fetch-site", "cross-site")];
+    let bounced = app.raw("POST", "/auth/peer/callback", &sent, &form).await;
+    let to = bounced.header("location");
+    assert!(
+        bounced.status == 303 && to.starts_with("https://app.test/auth/peer/callback?code=") && !to.contains("id_token"),
+        "{bounced:?}"
+    );
+    assert_eq!(decode(&parameter(&to, "iss").unwrap()), Peer::shared().issuer);
+    let code = landed(&away.back(&app, &to).await, "code");
+    assert_eq!(away.exchange(&app, &code).await.status, 200);
+    app.raw("POST", "/auth/peer/callback", &[("content-type", "application/json")], "{}").await.refused(415, "unsupported_media_type");
+}
+
+/// A number that no other case has: the peer is shared.
+pub fn fresh() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+}
