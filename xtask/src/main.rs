@@ -12,7 +12,7 @@ mod postgres;
 /// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
 const FEATURES: [&str; 2] = [
     "--features",
-    "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
+    "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
 const HELP: &str = "\
@@ -23,6 +23,7 @@ cargo xtask bench           the generated server beside hand-written ones: --rou
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
+cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account
 cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets

@@ -5,6 +5,7 @@ use linchpin::prelude::*;
 use serde_json::Value as Json;
 
 use crate::device::entity::{Device, OF_HOLDER};
+use crate::keys::uses::DataKeyUse;
 use crate::limit::counter::{Counter, END_EMPTY, GIVE_BACK, TAKE};
 use crate::mfa::Way;
 use crate::mfa::entity::{CODES_OF, FACTORS_OF, Factor, OF_WAY, RecoveryCode, UNUSED, USE};
@@ -218,6 +219,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(Credential, [PASSKEYS_OF]),
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
         entity(Outbox),
+        entity(DataKeyUse),
         entity(Device, [OF_HOLDER]),
         entity(ProviderLink, [OF_IDENTITY, LINKS_OF]),
         entity(OneTime, [REDEEM, TRY, SEND, GIVEN]),

@@ -38,7 +38,7 @@ mod totp;
 mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, DeletionSection, EmailOtpSection, Linking, MagicLinkSection, MfaSection,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, DataKey, DeletionSection, EmailOtpSection, Linking, MagicLinkSection, MfaSection,
     OauthSection, OnPasswordChange, PasskeySection, PasswordSection, ProviderSection, RateLimitSection, RefreshSection, ResetSection,
     ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport, UserVerification,
     VerificationSection,
@@ -46,6 +46,7 @@ pub use config::{
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
+pub use flow::{Rekeyed, rekey};
 pub use hooks::{AccountDeletion, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
 pub use identity::{PrimaryField, TrustProxy};
 pub use keys::signing::{Algorithm, SigningKey};

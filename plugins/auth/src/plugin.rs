@@ -191,6 +191,7 @@ impl Plugin for Auth {
                 cx.registrar().roles(auth.roles.iter().cloned());
             }
             if let Some(core) = self.core.get() {
+                core.check_data_keys().await?;
                 let courier = Arc::new(Courier(Arc::clone(core)));
                 *self.worker.lock() = Some(core.parts.outbox.work(courier));
                 *self.purge.lock() = Some(Purge::work(Arc::clone(core)));

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use linchpin::{Error, Result, Timestamp};
+use linchpin::{Error, Problem, Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
-use crate::flow::{NewAccount, Reason};
+use crate::flow::{NewAccount, Reason, Rekeyed};
 use crate::identity::PrimaryField;
 use crate::identity::normalise;
 use crate::secret::SecretText;
@@ -47,6 +47,9 @@ pub struct NewUser {
     pub email_verified: bool,
     /// A password, under the rules for those of sign-ups.
     pub password: Option<SecretText>,
+    /// The hash of a password that another program made, where there is a [`LegacyVerifier`](crate::LegacyVerifier) for it, or an
+    /// Argon2 hash as a PHC string. It is replaced when its owner first signs in.
+    pub password_hash: Option<SecretText>,
     /// What its owner may do; the default role unless it is said here.
     pub roles: Option<Vec<String>>,
 }
@@ -54,7 +57,7 @@ pub struct NewUser {
 impl NewUser {
     /// An account with nothing but an identifier.
     pub fn new(identifier: impl Into<String>) -> Self {
-        Self { identifier: identifier.into(), email: None, email_verified: false, password: None, roles: None }
+        Self { identifier: identifier.into(), email: None, email_verified: false, password: None, password_hash: None, roles: None }
     }
 }
 
@@ -121,7 +124,13 @@ impl AuthService {
                 core.breaches.check(&password).await?;
                 Some(core.hasher.hash(password).await?)
             }
-            None => None,
+            None => match &new.password_hash {
+                Some(hash) if !core.hasher.can_read(hash.expose()) => {
+                    let problem = Problem::new("passwordHash", "format", "is no hash that this app can check passwords with");
+                    return Err(Error::invalid(problem));
+                }
+                imported => imported.as_ref().map(|hash| hash.expose().to_owned()),
+            },
         };
         let client = self.client();
         let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
@@ -178,6 +187,14 @@ impl AuthService {
     /// When the store cannot say that they have ended.
     pub async fn revoke_sessions(&self, id: &str) -> Result<i64> {
         self.core.end_all(&self.client(), id, None, Reason::Revoked).await
+    }
+
+    /// Writes what is encrypted under a former key of `security.dataKeys`, or of a former secret, anew under the newest.
+    ///
+    /// # Errors
+    /// When the store cannot, or something cannot be read. It may be begun again.
+    pub async fn rekey(&self) -> Result<Rekeyed> {
+        self.core.rekey().await
     }
 
     /// Lets a session count as one that has just proved who its user is, for tests of what asks for that.

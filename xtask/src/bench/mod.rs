@@ -21,6 +21,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         instructions::run(asked("--write"))
     } else if asked("--compile") {
         compile::run(asked("--write"))
+    } else if asked("--auth") {
+        auth()
     } else if asked("--large") {
         large()
     } else {
@@ -31,6 +33,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Pages, a batch and numbers on a table of one million rows, beside the SQL a person would write.
 fn large() -> Result<(), String> {
     crate::step("large tables", crate::cargo(&["run", "--release", "--package", "linchpin-benches", "--bin", "bench-large"]))
+}
+
+/// What authentication costs, and what its times give away.
+fn auth() -> Result<(), String> {
+    let bin = ["run", "--release", "--package", "linchpin-benches", "--features", "auth", "--bin", "bench-auth"];
+    crate::step("authentication", crate::cargo(&bin))
 }
 
 /// Puts a table between its markers in `benches/README.md`.

@@ -59,6 +59,7 @@ impl AuthConfig {
                 wrong("security.signing.keys", "`kid` must be 1 to 64 letters, digits, dashes or underscores");
             }
         }
+        super::data_keys::check(&security.data_keys, &mut wrong);
         let ring = Ring::new(&keys);
         let signing = match (security.algorithm, &ring) {
             (_, None) => None,

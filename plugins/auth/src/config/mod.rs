@@ -1,6 +1,7 @@
 //! Settings: what they are by default, how they are written, and what is wrong with them.
 
 mod check;
+mod data_keys;
 mod flows;
 mod mfa;
 mod oauth;
@@ -25,6 +26,7 @@ use crate::session::bus::InvalidationBus;
 use crate::tenant::TenantResolver;
 
 pub(crate) use check::Checked;
+pub use data_keys::DataKey;
 pub use flows::{DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
 pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
 pub use oauth::{Linking, OauthSection, ProviderSection, ResponseMode};
@@ -58,6 +60,8 @@ pub struct Security {
     pub issuer: Option<String>,
     /// `signing.audience`
     pub audience: Option<String>,
+    /// `dataKeys`: for data at rest, newest first; derived from the secrets when there are none here.
+    pub data_keys: Vec<DataKey>,
     /// `trustProxy`
     pub trust_proxy: TrustProxy,
     /// `allowedOrigins`: besides the server's own.
@@ -78,6 +82,7 @@ impl Default for Security {
             keys: Vec::new(),
             issuer: None,
             audience: None,
+            data_keys: Vec::new(),
             trust_proxy: TrustProxy::default(),
             allowed_origins: Vec::new(),
             csrf: true,

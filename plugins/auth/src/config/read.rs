@@ -118,6 +118,7 @@ fn security(w: &mut Written, out: &mut AuthConfig) {
     }
     security.issuer = w.text("security.signing.issuer");
     security.audience = w.text("security.signing.audience");
+    super::data_keys::read(w, security);
     if let Some(trust) = w.text("security.trustProxy") {
         match TrustProxy::parse(&trust) {
             Ok(trust) => security.trust_proxy = trust,

@@ -18,6 +18,7 @@ pub(crate) mod passkeys;
 mod password;
 pub(crate) mod proof;
 mod reissue;
+mod rekey;
 mod renew;
 mod send;
 
@@ -42,6 +43,7 @@ pub(crate) use login::Proved;
 pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
 pub(crate) use proof::Need;
+pub use rekey::{Rekeyed, rekey};
 
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {

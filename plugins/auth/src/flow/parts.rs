@@ -40,7 +40,7 @@ impl Parts {
     /// # Errors
     /// When an adapter or a key is missing.
     pub(crate) fn new(config: &AuthConfig, ring: &Arc<Ring>, env: &Env, adapters: &Adapters) -> Result<Self> {
-        let keys = Arc::new(DataKeys::new(ring.data_keys()).ok_or_else(|| Error::internal("there is no key for data at rest"))?);
+        let keys = Arc::new(DataKeys::new(config.data_keys(ring)).ok_or_else(|| Error::internal("there is no key for data at rest"))?);
         Ok(Self {
             tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),
             outbox: OutboxQueue::new(adapters.get::<Outbox>()?, Arc::clone(&keys), env.clone()),

@@ -3,3 +3,4 @@
 pub(crate) mod data;
 pub(crate) mod derive;
 pub(crate) mod signing;
+pub(crate) mod uses;

@@ -56,6 +56,11 @@ impl OneTimes {
         Self { records, keys, env }
     }
 
+    /// The records behind them.
+    pub(crate) fn records(&self) -> &OneTimeAdapter {
+        &self.records
+    }
+
     /// Gives out a token. The payload is kept with it, encrypted.
     ///
     /// # Errors
@@ -215,7 +220,8 @@ fn counted(done: Result<OneTime>) -> Result<Option<OneTime>> {
     }
 }
 
-fn place(id: &str) -> Place<'_> {
+/// Where what belongs to a token is kept.
+pub(crate) fn place(id: &str) -> Place<'_> {
     Place { entity: "auth_one_times", id, field: "sealed" }
 }
 

@@ -86,6 +86,11 @@ impl OutboxQueue {
         Self { records, keys, env, wake: Arc::new(Notify::new()) }
     }
 
+    /// The records behind it.
+    pub(crate) fn records(&self) -> &OutboxAdapter {
+        &self.records
+    }
+
     /// Keeps a task until it is done or its time is over. In a transaction, it is part of it.
     ///
     /// # Errors
@@ -213,7 +218,8 @@ impl Worker {
     }
 }
 
-fn place(id: &str) -> Place<'_> {
+/// Where a task is kept.
+pub(crate) fn place(id: &str) -> Place<'_> {
     Place { entity: "auth_outbox", id, field: "sealed" }
 }
 

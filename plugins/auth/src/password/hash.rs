@@ -103,6 +103,13 @@ impl Hasher {
         self.run(move |inner| inner.verify(&password, stored.as_deref())).await
     }
 
+    /// Whether passwords can be checked with a hash.
+    pub(crate) fn can_read(&self, stored: &str) -> bool {
+        let legacy = self.0.legacy.iter().any(|legacy| legacy.recognises(stored));
+        let argon2 = || PasswordHash::new(stored).is_ok_and(|hash| Algorithm::new(hash.algorithm.as_str()).is_ok() && hash.hash.is_some());
+        legacy || argon2()
+    }
+
     /// Whether a password is one of these earlier ones, all tried in one place of the queue.
     ///
     /// # Errors

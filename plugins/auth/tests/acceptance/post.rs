@@ -49,6 +49,11 @@ impl Post {
         link.split_once("#token=").unwrap_or_else(|| panic!("no token behind # in {link}")).1.to_owned()
     }
 
+    /// Everything that has been mailed.
+    pub fn everything(&self) -> Vec<Mail> {
+        self.0.lock().unwrap().clone()
+    }
+
     /// How many there are of a kind now.
     pub fn count(&self, kind: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|mail| mail.kind.name() == kind).count()

@@ -86,6 +86,11 @@ impl Store {
         self.try_app_in(linchpin::Environment::Development, change).await
     }
 
+    /// An app whose every event goes to a sink.
+    pub async fn watched(&self, sink: impl linchpin::EventSink, change: impl FnOnce(Auth) -> Auth) -> Server {
+        self.start(linchpin::Environment::Development, change, |app| app.event_sink("case", sink)).await.unwrap()
+    }
+
     /// An app with a guard by path.
     pub async fn guarded(&self, pattern: &str, guard: linchpin::http::RouteGuard) -> linchpin::Result<Server> {
         self.start(linchpin::Environment::Development, |auth| auth, |app| app.guard(pattern, guard)).await
@@ -145,6 +150,11 @@ pub struct SignedIn {
 impl Server {
     pub async fn stop(self) {
         self.running.stop().await.unwrap();
+    }
+
+    /// What the app's start-up has provided.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Arc<T> {
+        self.running.adapters().provided::<T>().unwrap()
     }
 
     pub fn host(&self) -> String {

@@ -2,7 +2,7 @@
 
 use linchpin::{BoxFuture, Environment};
 use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::server::{GOOD, Store};
@@ -114,6 +114,159 @@ async fn described(store: Store) {
         assert!(operation["responses"]["200"].is_object() || operation["responses"]["201"].is_object(), "{operation}");
     }
     assert!(document["paths"].get("/auth/users").is_none() && document["components"]["schemas"].get("User").is_none());
+}
+
+/// Every key of the two tables of contract 2 that a file can hold, with a value of its kind. What takes code (mailers, hooks, checkers)
+/// is set in code.
+fn tables() -> Vec<(&'static str, Json)> {
+    let mut keys = vec![
+        ("security.signing.secret", json!([NEW, OLD])),
+        ("security.signing.algorithm", json!("HS256")),
+        ("security.signing.keys", json!([])),
+        ("security.signing.issuer", json!("https://me.test")),
+        ("security.signing.audience", json!("me")),
+        ("security.dataKeys", json!([])),
+        ("security.trustProxy", json!("1")),
+        ("security.allowedOrigins", json!(["https://app.test"])),
+        ("security.csrf.enabled", json!(true)),
+        ("security.csrf.exemptPaths", json!(["/hook"])),
+        ("security.apiCredentials", json!([])),
+        ("auth.mount", json!("/auth")),
+        ("auth.roles", json!(["member"])),
+        ("auth.defaultRole", json!("member")),
+        ("auth.primaryField", json!("email")),
+        ("auth.concealRegistration", json!(false)),
+        ("auth.password.enabled", json!(true)),
+        ("auth.password.minLength", json!(8)),
+        ("auth.password.maxLength", json!(128)),
+        ("auth.password.historyCount", json!(3)),
+        ("auth.password.breachOnError", json!("refuse")),
+        ("auth.password.argon2.m", json!(65_536)),
+        ("auth.password.argon2.t", json!(2)),
+        ("auth.password.argon2.p", json!(1)),
+        ("auth.session.transport", json!("both")),
+        ("auth.session.absoluteSeconds", json!(604_800)),
+        ("auth.session.idleSeconds", json!(0)),
+        ("auth.session.maxPerUser", json!(20)),
+        ("auth.session.cacheSeconds", json!(5)),
+        ("auth.session.onPasswordChange", json!("revokeOthers")),
+        ("auth.refreshTokens.enabled", json!(true)),
+        ("auth.refreshTokens.accessSeconds", json!(900)),
+        ("auth.refreshTokens.refreshSeconds", json!(2_592_000)),
+        ("auth.refreshTokens.graceSeconds", json!(10)),
+        ("auth.cookies.secure", json!(true)),
+        ("auth.cookies.sameSite", json!("lax")),
+        ("auth.cookies.domain", json!("me.test")),
+        ("auth.cookies.path", json!("/")),
+        ("auth.emailVerification.enabled", json!(true)),
+        ("auth.emailVerification.required", json!(false)),
+        ("auth.emailVerification.tokenSeconds", json!(86_400)),
+        ("auth.emailVerification.linkBaseUrl", json!("https://app.test/verify")),
+        ("auth.passwordReset.enabled", json!(true)),
+        ("auth.passwordReset.tokenSeconds", json!(1800)),
+        ("auth.passwordReset.linkBaseUrl", json!("https://app.test/reset")),
+        ("auth.magicLink.enabled", json!(true)),
+        ("auth.magicLink.tokenSeconds", json!(600)),
+        ("auth.magicLink.linkBaseUrl", json!("https://app.test/enter")),
+        ("auth.magicLink.allowSignUp", json!(true)),
+        ("auth.mfa.enabled", json!(true)),
+        ("auth.mfa.required", json!(false)),
+        ("auth.mfa.issuer", json!("Me")),
+        ("auth.mfa.challengeSeconds", json!(300)),
+        ("auth.mfa.maxAttempts", json!(5)),
+        ("auth.mfa.recoveryCodes", json!(10)),
+        ("auth.mfa.trustDeviceSeconds", json!(0)),
+        ("auth.mfa.totp.enabled", json!(true)),
+        ("auth.mfa.totp.algorithm", json!("SHA1")),
+        ("auth.mfa.totp.digits", json!(6)),
+        ("auth.mfa.totp.period", json!(30)),
+        ("auth.mfa.totp.window", json!(1)),
+        ("auth.mfa.emailOtp.enabled", json!(false)),
+        ("auth.mfa.emailOtp.digits", json!(6)),
+        ("auth.mfa.emailOtp.seconds", json!(300)),
+        ("auth.mfa.sms.enabled", json!(false)),
+        ("auth.mfa.sms.digits", json!(6)),
+        ("auth.mfa.sms.seconds", json!(300)),
+        ("auth.passkeys.enabled", json!(false)),
+        ("auth.passkeys.rpName", json!("Me")),
+        ("auth.passkeys.rpId", json!("me.test")),
+        ("auth.passkeys.origins", json!(["https://me.test"])),
+        ("auth.passkeys.primary", json!(true)),
+        ("auth.passkeys.userVerification", json!("required")),
+        ("auth.passkeys.timeoutMs", json!(60_000)),
+        ("auth.stepUp.maxAgeSeconds", json!(300)),
+        ("auth.stepUp.accountMaxAgeSeconds", json!(900)),
+        ("auth.accountDeletion.enabled", json!(true)),
+        ("auth.accountDeletion.graceSeconds", json!(604_800)),
+        ("auth.rateLimit.enabled", json!(true)),
+        ("auth.admin.role", json!("member")),
+        ("auth.audit.retentionSeconds", json!(31_536_000)),
+    ];
+    for bucket in BUCKETS {
+        keys.push((bucket, json!({ "max": 5, "windowSeconds": 60 })));
+    }
+    keys
+}
+
+/// Of contract 8.4.
+const BUCKETS: [&str; 28] = [
+    "auth.rateLimit.register",
+    "auth.rateLimit.login",
+    "auth.rateLimit.loginIp",
+    "auth.rateLimit.loginSpread",
+    "auth.rateLimit.loginIdentifier",
+    "auth.rateLimit.verifyEmail",
+    "auth.rateLimit.resetPassword",
+    "auth.rateLimit.magicVerify",
+    "auth.rateLimit.verifyAndLogin",
+    "auth.rateLimit.forgot",
+    "auth.rateLimit.resend",
+    "auth.rateLimit.magicRequest",
+    "auth.rateLimit.refresh",
+    "auth.rateLimit.proof",
+    "auth.rateLimit.reauth",
+    "auth.rateLimit.mfaVerifyUser",
+    "auth.rateLimit.mfaVerifyIp",
+    "auth.rateLimit.mfaResend",
+    "auth.rateLimit.mfaSetup",
+    "auth.rateLimit.mfaEnable",
+    "auth.rateLimit.smsSend",
+    "auth.rateLimit.passkeyOptions",
+    "auth.rateLimit.passkeyLogin",
+    "auth.rateLimit.oauthStart",
+    "auth.rateLimit.oauthCallback",
+    "auth.rateLimit.oauthExchange",
+    "auth.rateLimit.changeEmail",
+    "auth.rateLimit.deleteAccount",
+];
+
+/// A file with one value in it.
+fn file(key: &str, value: &Json) -> Json {
+    key.rsplit('.').fold(value.clone(), |inner, name| json!({ name: inner }))
+}
+
+/// Each key is read, by this name, from a file and from the environment.
+#[tokio::test]
+async fn every_setting_is_read() {
+    let start = async |config: AuthConfig| {
+        let app = linchpin::Config::new().signing_secret(NEW).port(0);
+        match linchpin::App::new(app).plugin(Auth::from_config(config)).start().await {
+            Ok(running) => {
+                running.stop().await.unwrap();
+                String::new()
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    for (key, value) in tables() {
+        let told = start(AuthConfig::from_json(&file(key, &value))).await;
+        assert!(!told.contains("is no setting"), "{key}: {told}");
+        // One of another kind is told under its key: it was looked at.
+        let odd = start(AuthConfig::from_json(&file(key, &json!({ "odd": { "odd": 1 } })))).await;
+        assert!(odd.contains(key), "{key} is not held to anything: {odd}");
+    }
+    let misspelt = start(AuthConfig::from_json(&json!({ "auth": { "session": { "idle": 5 } } }))).await;
+    assert!(misspelt.contains("auth.session.idle: is no setting"), "{misspelt}");
 }
 
 /// App and plugin read one environment; each says what is wrong with its own part of it.

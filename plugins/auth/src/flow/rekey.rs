@@ -1,0 +1,199 @@
+//! Data at rest under another key: whether any needs a key that is gone, and writing all of it anew under the newest.
+
+use linchpin::filter::Filter;
+use linchpin::prelude::*;
+use linchpin::{Adapters, Code, Cx};
+
+use super::factors::factor_place;
+use crate::core::{Client, Core};
+use crate::keys::data::Place;
+use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
+use crate::mfa::entity::{Factor, FactorPatch, factor, recovery_code};
+use crate::onetime::entity::{OneTime, OneTimePatch, one_time};
+use crate::onetime::place as token_place;
+use crate::outbox::entity::{Outbox, OutboxPatch, outbox};
+use crate::outbox::place as outbox_place;
+use crate::service::AuthService;
+
+/// Records that are written anew at a time.
+const PAGE: u32 = 100;
+
+/// What came of writing data at rest anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rekeyed {
+    /// So many values are under the newest key now.
+    pub rewritten: u64,
+    /// Former keys that something still needs. Of codes to recover an account only a trace is kept, which no other key can make:
+    /// they need theirs until they are used or made anew.
+    pub needed: Vec<String>,
+}
+
+/// What is under a key, in a field that is named twice: an envelope names its key in front.
+fn under<F: Field>(from: F, to: F, kid: &str, value: impl Fn(String) -> F::Ty) -> Filter {
+    let begin = format!("v1.{kid}.");
+    // The character behind a dot.
+    let end = format!("v1.{kid}/");
+    from.gte(value(begin)).and(to.lt(value(end)))
+}
+
+impl Core {
+    /// Notes the key that is used from now on, and looks whether anything needs one that is not configured any more. Only such keys
+    /// are asked for, by their names: no start reads every record.
+    ///
+    /// # Errors
+    /// When something does: it could not be read.
+    pub(crate) async fn check_data_keys(&self) -> Result<()> {
+        let cx = Client::own(self.now()).cx();
+        let uses = self.adapters.get::<DataKeyUse>()?;
+        let used = uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items;
+        for gone in used.iter().filter(|used| !self.parts.keys.knows(&used.id)) {
+            if self.is_needed(&cx, &gone.id).await? {
+                return Err(Error::new(
+                    Code::Internal,
+                    format!(
+                        "data at rest needs key `{}`, which is neither in `security.dataKeys` nor derived from a secret that is listed: put \
+                         it back behind the newest, and remove it after the data was written anew",
+                        gone.id
+                    ),
+                ));
+            }
+            unless(Code::NotFound, uses.delete(&cx, gone.id.as_str(), None).await)?;
+        }
+        let newest = self.parts.keys.kid();
+        if !used.iter().any(|used| used.id == newest) {
+            let new = DataKeyUseCreate { id: newest.to_owned(), since: cx.now() };
+            unless(Code::Conflict, uses.create(&cx, new).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is encrypted under a former key anew under the newest. It may be stopped and begun again.
+    ///
+    /// # Errors
+    /// When the store cannot, or something cannot be read.
+    pub(crate) async fn rekey(&self) -> Result<Rekeyed> {
+        let cx = Client::own(self.now()).cx();
+        let uses = self.adapters.get::<DataKeyUse>()?;
+        let mut done = Rekeyed::default();
+        let newest = self.parts.keys.kid();
+        for former in uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items.into_iter().filter(|used| used.id != newest) {
+            done.rewritten += self.rewrite_outbox(&cx, &former.id).await?;
+            done.rewritten += self.rewrite_tokens(&cx, &former.id).await?;
+            done.rewritten += self.rewrite_factors(&cx, &former.id).await?;
+            if self.is_needed(&cx, &former.id).await? {
+                done.needed.push(former.id);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether anything is under a key.
+    async fn is_needed(&self, cx: &Cx, kid: &str) -> Result<bool> {
+        let parts = &self.parts;
+        let codes = ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid, |text| text)).limit(1);
+        Ok(!parts.outbox.records().list(cx, mails(kid).limit(1)).await?.items.is_empty()
+            || !parts.tokens.records().list(cx, tokens(kid).limit(1)).await?.items.is_empty()
+            || !parts.factors.list(cx, factors(kid).limit(1)).await?.items.is_empty()
+            || !parts.codes.list(cx, codes).await?.items.is_empty())
+    }
+
+    async fn rewrite_outbox(&self, cx: &Cx, kid: &str) -> Result<u64> {
+        let (records, mut rewritten) = (self.parts.outbox.records(), 0);
+        loop {
+            let page = records.list(cx, mails(kid).limit(PAGE)).await?.items;
+            if page.is_empty() {
+                return Ok(rewritten);
+            }
+            for task in page {
+                let patch = OutboxPatch { sealed: Some(self.reseal(outbox_place(&task.id), &task.sealed)?), ..OutboxPatch::default() };
+                rewritten += taken(records.update(cx, task.id, patch, Some(task.version)).await)?;
+            }
+        }
+    }
+
+    async fn rewrite_tokens(&self, cx: &Cx, kid: &str) -> Result<u64> {
+        let (records, mut rewritten) = (self.parts.tokens.records(), 0);
+        loop {
+            let page = records.list(cx, tokens(kid).limit(PAGE)).await?.items;
+            if page.is_empty() {
+                return Ok(rewritten);
+            }
+            for token in page {
+                let Some(sealed) = &token.sealed else { continue };
+                let patch = OneTimePatch { sealed: Some(Some(self.reseal(token_place(&token.id), sealed)?)), ..OneTimePatch::default() };
+                // What a challenge sends meanwhile is written over: its owner asks for another code.
+                rewritten += taken(records.update(cx, token.id, patch, None).await)?;
+            }
+        }
+    }
+
+    async fn rewrite_factors(&self, cx: &Cx, kid: &str) -> Result<u64> {
+        let (records, mut rewritten) = (&self.parts.factors, 0);
+        loop {
+            let page = records.list(cx, factors(kid).limit(PAGE)).await?.items;
+            if page.is_empty() {
+                return Ok(rewritten);
+            }
+            for factor in page {
+                let patch = FactorPatch { sealed: Some(self.reseal(factor_place(&factor.id), &factor.sealed)?), ..FactorPatch::default() };
+                rewritten += taken(records.update(cx, factor.id, patch, Some(factor.version)).await)?;
+            }
+        }
+    }
+
+    /// The same value under the newest key.
+    fn reseal(&self, place: Place<'_>, sealed: &str) -> Result<String> {
+        let plain = self.parts.keys.open(place, sealed).map_err(Error::internal)?;
+        self.parts.keys.seal(&*self.env.rng, place, plain.expose())
+    }
+}
+
+fn mails(kid: &str) -> ListQuery<Outbox> {
+    ListQuery::new().filter(under(outbox::sealed, outbox::sealed, kid, |text| text))
+}
+
+fn tokens(kid: &str) -> ListQuery<OneTime> {
+    ListQuery::new().filter(under(one_time::sealed, one_time::sealed, kid, Some))
+}
+
+fn factors(kid: &str) -> ListQuery<Factor> {
+    ListQuery::new().filter(under(factor::sealed, factor::sealed, kid, |text| text))
+}
+
+/// One that was written; none when it has gone or was changed meanwhile, and is looked at again.
+fn taken<T>(done: Result<T>) -> Result<u64> {
+    match done {
+        Ok(_) => Ok(1),
+        Err(error) if matches!(error.code(), Code::NotFound | Code::PreconditionFailed) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn unless(code: Code, done: Result<()>) -> Result<()> {
+    match done {
+        Err(error) if error.code() == code => Ok(()),
+        done => done,
+    }
+}
+
+/// Writes all data at rest anew under the newest key: a command for the app's own command line.
+///
+/// ```no_run
+/// # use linchpin::prelude::*;
+/// # use linchpin_auth::Auth;
+/// # async fn start() -> linchpin::Result<()> {
+/// App::new(Config::from_env()?).plugin(Auth::new()).command("rekey", "encrypts stored secrets anew", linchpin_auth::rekey).run().await
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`AuthService::rekey`].
+pub async fn rekey(adapters: Adapters, _arguments: Vec<String>) -> Result<String> {
+    let done = adapters.provided::<AuthService>()?.rekey().await?;
+    let needed = match done.needed.as_slice() {
+        [] => "; no former key is needed any more".to_owned(),
+        keys => format!("; still needed, by codes to recover accounts: {}", keys.join(", ")),
+    };
+    Ok(format!("{} stored secrets are under the newest key{needed}\n", done.rewritten))
+}

@@ -1,0 +1,301 @@
+//! What is told and written down: every event of contract 15.1 that is about accounts, and no secret anywhere (AUTH-84).
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use linchpin::{BoxFuture, EntityEvent, EventSink, Result};
+use linchpin_auth::Auth;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(every_event_of_an_account, auth_84_nothing_secret_is_written, refusals_are_written_once);
+
+/// Every event of every entity.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<EntityEvent>>>);
+
+impl EventSink for Sink {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        self.0.lock().unwrap().extend_from_slice(events);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Sink {
+    /// What has happened to accounts, once this is among it.
+    async fn told(&self, last: &str) -> Vec<Json> {
+        for _ in 0..3000 {
+            let rows: Vec<Json> = self
+                .0
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|event| event.name == "auth.audits.created")
+                .map(|event| event.payload.clone())
+                .collect();
+            if rows.iter().any(|row| row["event"] == last) {
+                return rows;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{last} was never told of");
+    }
+}
+
+fn everything(auth: Auth, post: &Post) -> Auth {
+    post.on(auth).refresh_tokens().configure(|config| {
+        config.auth.admin_role = Some("admin".into());
+        config.auth.email_verification.enabled = true;
+        config.auth.magic_link.enabled = true;
+        config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into());
+    })
+}
+
+const WRONG: &str = "wrong-otter-91-lamp";
+const OTHER: &str = "amber-walrus-17-dune";
+
+async fn login(app: &Server, email: &str, password: &str) -> Reply {
+    app.post("/auth/login", json!({ "email": email, "password": password })).await
+}
+
+/// A life of an account with everything in it. The answers are handed to `seen`.
+async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
+    let root = app.admin("root@x.test").await;
+    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    seen(&made);
+    let mut ada = made.signed_in();
+    let device = made.text("deviceToken");
+    let token = post.token("verify_email", 2).await;
+    seen(&app.post("/auth/verify-email", json!({ "token": token })).await);
+    login(app, "ada@x.test", WRONG).await.refused(401, "invalid_credentials");
+    let again = login(app, "ada@x.test", GOOD).await;
+    seen(&again);
+    app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "displayName": "Ada" }))).await;
+    // A refresh token that comes twice.
+    let renewed = app.post("/auth/refresh", json!({ "refreshToken": again.text("refreshToken") })).await;
+    seen(&renewed);
+    app.advance(11).await;
+    app.post("/auth/refresh", json!({ "refreshToken": again.text("refreshToken") })).await.refused(401, "refresh_reused");
+    // Proof, wrong and right.
+    let step = |password: &str| json!({ "method": "password", "password": password });
+    app.with(&ada.token, "POST", "/auth/step-up", Some(step(WRONG))).await.refused(401, "invalid_credentials");
+    let stepped = app.with(&ada.token, "POST", "/auth/step-up", Some(step(GOOD))).await;
+    seen(&stepped);
+    ada.token = stepped.text("token");
+    // Another password, by its owner and by mail.
+    let set = json!({ "password": OTHER, "currentPassword": GOOD });
+    seen(&app.with(&ada.token, "POST", "/auth/set-password", Some(set)).await);
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    seen(&app.post("/auth/reset-password", json!({ "token": token, "password": GOOD })).await);
+    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let token = post.token("magic_link", 1).await;
+    let by_link = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    seen(&by_link);
+    // A page of somebody else's.
+    let (token, origin) = (format!("__Host-token={}", by_link.text("token")), "https://evil.test");
+    let forged = [("cookie", token.as_str()), ("origin", origin), ("content-type", "application/json")];
+    app.raw("PATCH", "/auth/me", &forged, "{}").await.refused(403, "csrf_failed");
+    // Another address.
+    let ada: SignedIn = by_link.signed_in();
+    app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "new@x.test", "password": GOOD }))).await;
+    let token = post.token("verify_new_email", 1).await;
+    seen(&app.post("/auth/verify-email", json!({ "token": token })).await);
+    // What administrators do.
+    for (method, path, body) in [
+        ("POST", "suspend", Some(json!({ "reason": "spam" }))),
+        ("POST", "unsuspend", None),
+        ("PUT", "roles", Some(json!({ "roles": ["member"] }))),
+    ] {
+        let path = format!("/auth/admin/users/{}/{path}", ada.id);
+        assert_eq!(app.with(&root.token, method, &path, body).await.status, 200, "{path}");
+    }
+    // Too often.
+    for _ in 0..10 {
+        login(app, "new@x.test", WRONG).await.refused(401, "invalid_credentials");
+    }
+    login(app, "new@x.test", WRONG).await.refused(429, "rate_limited");
+    app.advance(3600).await;
+    // The end.
+    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let body = json!({ "email": "new@x.test", "password": GOOD }).to_string();
+    let last = app.raw("POST", "/auth/login", &headers, &body).await;
+    seen(&last);
+    app.with(&last.text("token"), "POST", "/auth/logout", None).await;
+    let last = login(app, "new@x.test", GOOD).await.signed_in();
+    let delete = || app.with(&last.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD })));
+    assert_eq!(delete().await.status, 202);
+    let token = post.token("cancel_deletion", 1).await;
+    seen(&app.post("/auth/cancel-deletion", json!({ "token": token })).await);
+    assert_eq!(delete().await.status, 202);
+    app.advance(7 * 86_400).await;
+    assert_eq!(app.post("/auth/register", json!({ "email": "new@x.test", "password": GOOD })).await.status, 201);
+}
+
+/// The table of contract 15.1, but for what other cases tell of: second factors, passkeys, providers.
+const EVENTS: [&str; 21] = [
+    "auth:user.created",
+    "auth:user.updated",
+    "auth:user.deleted",
+    "auth:login",
+    "auth:login.failed",
+    "auth:login.throttled",
+    "auth:logout",
+    "auth:session.created",
+    "auth:session.revoked",
+    "auth:refresh.reused",
+    "auth:email.verified",
+    "auth:email.changed",
+    "auth:password.changed",
+    "auth:password.reset.requested",
+    "auth:password.reset",
+    "auth:step_up",
+    "auth:step_up.failed",
+    "auth:account.suspended",
+    "auth:account.unsuspended",
+    "auth:role.changed",
+    "auth:csrf.failed",
+];
+
+async fn every_event_of_an_account(store: Store) {
+    let (post, sink) = (Post::default(), Sink::default());
+    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    life(&app, &post, |_| ()).await;
+    let rows = sink.told("auth:user.deleted").await;
+    let named: BTreeSet<&str> = rows.iter().filter_map(|row| row["event"].as_str()).collect();
+    let scheduled = ["auth:account.deletion.scheduled", "auth:account.deletion.cancelled"];
+    for event in EVENTS.iter().chain(&scheduled) {
+        assert!(named.contains(event), "{event} in {named:?}");
+    }
+    for row in &rows {
+        for member in ["userId", "sessionId", "tenantId", "ip", "userAgent", "requestId", "at", "outcome"] {
+            assert!(row.get(member).is_some(), "{member} in {row}");
+        }
+    }
+    let row = |event: &str| rows.iter().find(|row| row["event"] == event).unwrap();
+    assert_eq!(row("auth:login.throttled")["details"], json!({ "method": "password", "reason": "login" }));
+    assert_eq!(row("auth:csrf.failed")["details"], json!({ "path": "/auth/me" }));
+    for event in ["auth:login.throttled", "auth:csrf.failed", "auth:user.created"] {
+        assert_eq!(row(event)["ip"], "127.0.0.1", "{event}");
+        assert!(row(event)["requestId"].as_str().is_some_and(|id| !id.is_empty()), "{event}");
+    }
+    assert!(row("auth:csrf.failed")["userId"].is_string() && row("auth:csrf.failed")["sessionId"].is_string());
+    assert!(row("auth:account.deletion.scheduled")["details"]["scheduledFor"].is_string());
+    // What is told when an account is gone says whose it was; what is kept does not.
+    let user = row("auth:account.deletion.scheduled")["userId"].clone();
+    assert_eq!(row("auth:user.deleted")["userId"], user);
+}
+
+/// All that is logged while tests run, of every library that says anything.
+fn logged() -> &'static Arc<Mutex<Vec<u8>>> {
+    static LOG: OnceLock<Arc<Mutex<Vec<u8>>>> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = Arc::clone(&log);
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+        subscriber.with_writer(move || Pen(Arc::clone(&into))).init();
+        log
+    })
+}
+
+struct Pen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Pen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn auth_84_nothing_secret_is_written(store: Store) {
+    let log = logged();
+    let (post, sink) = (Post::default(), Sink::default());
+    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    let mut secrets: BTreeSet<String> = [GOOD, OTHER, WRONG].into_iter().map(str::to_owned).collect();
+    life(&app, &post, |reply| {
+        for member in ["token", "refreshToken", "deviceToken"] {
+            secrets.insert(reply.text(member));
+        }
+        for cookie in reply.headers.get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            secrets.insert(pair.split_once('=').unwrap().1.to_owned());
+        }
+    })
+    .await;
+    let mails = post.everything();
+    let links: BTreeSet<String> = mails
+        .iter()
+        .filter_map(|mail| mail.vars.get("link"))
+        .filter_map(|link| link.split_once("#token="))
+        .map(|(_, token)| token.to_owned())
+        .collect();
+    assert!(links.len() >= 7, "{links:?}");
+    let typed = secrets.clone();
+    secrets.extend(links);
+    secrets.remove("");
+    assert!(secrets.len() >= 20, "{}", secrets.len());
+    let rows = sink.told("auth:user.deleted").await;
+    let events = format!("{:?}", sink.0.lock().unwrap());
+    let root = login(&app, "root@x.test", GOOD).await.signed_in();
+    app.prove(&root).await;
+    let kept = app.get(&root.token, "/auth/admin/audit?limit=100").await;
+    assert!(kept.status == 200 && rows.len() > 30, "{kept:?}");
+    let texts = [
+        ("events", events),
+        ("audit", String::from_utf8(kept.body.to_vec()).unwrap()),
+        ("log", String::from_utf8_lossy(&log.lock().unwrap()).into_owned()),
+    ];
+    assert!(texts[2].1.len() > 1000, "something is logged");
+    for (place, text) in &texts {
+        for secret in &secrets {
+            assert!(!text.contains(secret.as_str()), "{secret} in {place}: {}", around(text, secret));
+        }
+    }
+    // Mails hold what they are for, in a fragment, and nothing that was typed or given out.
+    for mail in &mails {
+        let text = format!("{} {} {}", mail.subject, mail.text, mail.html);
+        for secret in typed.iter().filter(|secret| !secret.is_empty()) {
+            assert!(!text.contains(secret.as_str()), "{secret} in {text}");
+        }
+    }
+}
+
+fn around<'a>(text: &'a str, secret: &str) -> &'a str {
+    let at = text.find(secret).unwrap_or(0);
+    let line = text[..at].rfind('\n').map_or(0, |start| start + 1);
+    &text[line..at]
+}
+
+/// Anybody can be refused any number of times; it is written down once for each window.
+async fn refusals_are_written_once(store: Store) {
+    let (post, sink) = (Post::default(), Sink::default());
+    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    let forged = [("origin", "https://evil.test"), ("content-type", "application/json")];
+    let body = json!({ "email": "nobody@x.test", "password": WRONG }).to_string();
+    let hammer = async || {
+        for _ in 0..5 {
+            app.raw("POST", "/auth/login", &forged, &body).await.refused(403, "csrf_failed");
+        }
+        for _ in 0..15 {
+            login(&app, "nobody@x.test", WRONG).await;
+        }
+    };
+    hammer().await;
+    app.advance(900).await;
+    hammer().await;
+    app.register("last@x.test").await;
+    let rows = sink.told("auth:user.created").await;
+    let count = |event: &str| rows.iter().filter(|row| row["event"] == event).count();
+    assert_eq!((count("auth:csrf.failed"), count("auth:login.throttled"), count("auth:login.failed")), (2, 2, 20));
+    let forged = rows.iter().find(|row| row["event"] == "auth:csrf.failed").unwrap();
+    assert_eq!((&forged["details"], &forged["userId"]), (&json!({ "path": "/auth/login" }), &json!(null)));
+}

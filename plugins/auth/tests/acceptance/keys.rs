@@ -1,0 +1,131 @@
+//! Keys for data at rest, and hashes of another program (contract 5.1, 8.2).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use linchpin_auth::{Auth, AuthConfig, AuthService, DataKey, LegacyVerifier, SecretText};
+use serde_json::json;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+cases!(data_is_written_anew, a_key_that_is_needed_is_missed, data_keys_are_judged, imported_hashes);
+
+fn keys(auth: Auth, names: &[&str]) -> Auth {
+    let key = |name: &&str| DataKey { kid: (*name).to_owned(), key: SecretText::new(STANDARD.encode([name.as_bytes()[0]; 32])) };
+    let keys = names.iter().map(key).collect();
+    auth.configure(|config| config.security.data_keys = keys)
+}
+
+/// With a mailed link that is good for a day.
+fn mailing(auth: Auth, post: &Post) -> Auth {
+    post.on(auth).configure(|config| config.auth.email_verification.enabled = true)
+}
+
+fn service(app: &Server) -> Arc<AuthService> {
+    app.provided::<AuthService>()
+}
+
+async fn data_is_written_anew(store: Store) {
+    if !store.keeps() {
+        return;
+    }
+    let post = Post::default();
+    // Derived from the secret, then the app's own, then another one.
+    let app = store.app_with(|auth| mailing(auth, &post)).await;
+    app.register("ada@x.test").await;
+    let token = post.token("verify_email", 1).await;
+    app.stop().await;
+    let app = store.app_with(|auth| mailing(keys(auth, &["a"]), &post)).await;
+    app.register("bob@x.test").await;
+    let second = post.token("verify_email", 2).await;
+    app.stop().await;
+    let app = store.app_with(|auth| mailing(keys(auth, &["b", "a"]), &post)).await;
+    let done = service(&app).rekey().await.unwrap();
+    assert!(done.rewritten >= 2 && done.needed.is_empty(), "{done:?}");
+    assert_eq!(service(&app).rekey().await.unwrap().rewritten, 0);
+    app.stop().await;
+    let app = store.app_with(|auth| mailing(keys(auth, &["b"]), &post)).await;
+    for token in [token, second] {
+        let done = app.post("/auth/verify-email", json!({ "token": token })).await;
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+}
+
+async fn a_key_that_is_needed_is_missed(store: Store) {
+    if !store.keeps() {
+        return;
+    }
+    let post = Post::default();
+    let app = store.app_with(|auth| mailing(keys(auth, &["a"]), &post)).await;
+    app.register("ada@x.test").await;
+    let token = post.token("verify_email", 1).await;
+    app.stop().await;
+    let started = store.try_app(|auth| mailing(keys(auth, &["b"]), &post)).await;
+    let error = started.err().expect("it starts without the key of a link that was mailed").to_string();
+    assert!(error.contains("`a`") && error.contains("security.dataKeys"), "{error}");
+    let app = store.app_with(|auth| mailing(keys(auth, &["b", "a"]), &post)).await;
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    app.advance(86_401).await;
+    app.stop().await;
+    // Nothing needs it any more.
+    store.app_with(|auth| mailing(keys(auth, &["b"]), &post)).await.stop().await;
+}
+
+async fn data_keys_are_judged(store: Store) {
+    let file = json!({ "security": { "dataKeys": [
+        { "kid": "", "key": STANDARD.encode([1; 32]) },
+        { "kid": "a", "key": STANDARD.encode([1; 31]) },
+        { "kid": "a", "key": "not base64 at all" },
+        { "kid": "b" },
+    ] } });
+    let error = match store.try_app(|_| Auth::from_config(AuthConfig::from_json(&file))).await {
+        Ok(_) => panic!("the app started"),
+        Err(error) => error.to_string(),
+    };
+    for what in ["security.dataKeys", "1 to 64 letters", "32 bytes in base64", "twice", "{ kid, key }"] {
+        assert!(error.contains(what), "{what} in {error}");
+    }
+    let written = json!({ "security": { "dataKeys": [{ "kid": "a", "key": STANDARD.encode([1; 32]) }] } });
+    let debug = format!("{:?}", AuthConfig::from_json(&written));
+    assert!(debug.contains("\"a\"") && !debug.contains(&STANDARD.encode([1; 32])), "{debug}");
+}
+
+/// What a program of before made of passwords, which nobody should.
+struct Reversed;
+
+impl LegacyVerifier for Reversed {
+    fn recognises(&self, stored: &str) -> bool {
+        stored.starts_with("reversed:")
+    }
+
+    fn verify(&self, password: &str, stored: &str) -> bool {
+        stored.strip_prefix("reversed:").is_some_and(|hash| hash.chars().rev().eq(password.chars()))
+    }
+}
+
+async fn status(app: &Server, password: &str) -> u16 {
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.status
+}
+
+async fn imported_hashes(store: Store) {
+    let hash = format!("reversed:{}", GOOD.chars().rev().collect::<String>());
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.legacy = vec![Arc::new(Reversed)])).await;
+    let mut new = linchpin_auth::NewUser::new("ada@x.test");
+    new.password_hash = Some(SecretText::new(hash));
+    service(&app).create_user(new).await.unwrap();
+    assert_eq!(status(&app, "wrong-otter-91-lamp").await, 401);
+    assert_eq!(status(&app, GOOD).await, 200);
+    let mut odd = linchpin_auth::NewUser::new("bob@x.test");
+    odd.password_hash = Some(SecretText::new("rot13:secret"));
+    assert_eq!(service(&app).create_user(odd).await.unwrap_err().code().as_str(), "validation_failed");
+    app.stop().await;
+    if store.keeps() {
+        // It was replaced: whoever knew the old kind is not needed any more.
+        let app = store.app().await;
+        assert_eq!(status(&app, GOOD).await, 200);
+        assert_eq!(status(&app, "wrong-otter-91-lamp").await, 401);
+    }
+}

@@ -1,0 +1,192 @@
+//! A server in a process of its own, and what is asked of it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use linchpin::axum::body::Bytes;
+use linchpin::axum::http::Request;
+use linchpin::prelude::*;
+use linchpin::store::Store;
+use linchpin::{BoxFuture, Running};
+use linchpin_auth::{Argon2Cost, Auth, Limit, Mail, Mailer};
+use serde_json::{Value as Json, json};
+use tokio::sync::watch;
+
+use crate::stopping::{Stop, Stopping, Then};
+
+/// Names the store of a child.
+const URL: &str = "LINCHPIN_CRASH_URL";
+
+pub const GOOD: &str = "violet-otter-91-lamp";
+pub const NEW: &str = "amber-walrus-17-dune";
+
+/// Mail arrives nowhere.
+struct Nowhere;
+
+impl Mailer for Nowhere {
+    fn send(&self, _: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The app, on a store. Its deletions are at once: those with a grace period write less.
+pub async fn app(store: Arc<dyn Store>) -> Running {
+    let auth = Auth::new().refresh_tokens().configure(|config| {
+        let auth = &mut config.auth;
+        auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+        auth.password.history_count = 2;
+        auth.refresh.grace_seconds = 60;
+        auth.account_deletion.grace_seconds = 0;
+        auth.mailer = Some(Arc::new(Nowhere));
+        // Counted as ever, but for this many from one address.
+        for bucket in ["register", "login", "loginIp", "refreshIp", "proof", "loginIdentifier", "loginSpread"] {
+            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 100_000, window_seconds: 3600 });
+        }
+    });
+    let config = Config::new().signing_secret("a-secret-of-tests-of-32-bytes-or-more").port(0);
+    App::new(config).plugin(auth).store(store).start().await.unwrap()
+}
+
+/// What a child does: it serves until it is killed, and stops at the write that it is told.
+pub async fn serve() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let stop = Stop::new(|| {
+        println!("STOPPED");
+        Then::Wait
+    });
+    let running = app(open(&url, &stop)).await;
+    println!("PORT {}", running.address().port());
+    let commands = std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            stop.after(line.parse().unwrap());
+            println!("ARMED");
+        }
+    });
+    // Until whoever started it is gone.
+    while !commands.is_finished() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn open(url: &str, stop: &Arc<Stop>) -> Arc<dyn Store> {
+    #[cfg(feature = "postgres")]
+    if url.starts_with("postgres") {
+        use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+        return Stopping::over(PostgresStore::open(PostgresOptions::new(url)).unwrap(), stop);
+    }
+    use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+    let path = url.strip_prefix("sqlite:").unwrap();
+    Stopping::over(SqliteStore::open(SqliteOptions::new(path)).unwrap(), stop)
+}
+
+/// Whoever answers at a port.
+#[derive(Clone)]
+pub struct Peer {
+    port: u16,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Json,
+}
+
+impl Answer {
+    pub fn text(&self, member: &str) -> String {
+        self.body[member].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Peer {
+    pub fn at(port: u16) -> Self {
+        Self { port, client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()) }
+    }
+
+    /// Asks; `None` when nobody answers any more.
+    pub async fn ask(&self, method: &str, path: &str, token: &str, body: Json) -> Option<Answer> {
+        let mut request = Request::builder().method(method).uri(format!("http://127.0.0.1:{}/auth/{path}", self.port));
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if !body.is_null() {
+            request = request.header("content-type", "application/json");
+        }
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.client.request(request.body(Full::new(Bytes::from(text))).unwrap()).await.ok()?;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.ok()?.to_bytes();
+        Some(Answer { status, body: serde_json::from_slice(&body).unwrap() })
+    }
+
+    pub async fn post(&self, path: &str, body: Json) -> Answer {
+        self.ask("POST", path, "", body).await.unwrap()
+    }
+
+    pub async fn register(&self, email: &str) -> Answer {
+        self.post("register", json!({ "email": email, "password": GOOD })).await
+    }
+
+    pub async fn login(&self, email: &str, password: &str) -> Answer {
+        self.post("login", json!({ "email": email, "password": password })).await
+    }
+
+    pub async fn me(&self, token: &str) -> u16 {
+        self.ask("GET", "me", token, Json::Null).await.unwrap().status
+    }
+}
+
+/// A child that is killed, for good and without a warning, when it is dropped.
+pub struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    /// How many lines it has printed of each kind.
+    said: watch::Receiver<(usize, usize)>,
+    pub peer: Peer,
+}
+
+impl Process {
+    pub fn start(url: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "serve", "--nocapture", "--test-threads=1"]).env(URL, url);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.by_ref().find_map(|line| line.rsplit_once("PORT ").and_then(|(_, port)| port.parse().ok()));
+        let (say, said) = watch::channel((0, 0));
+        std::thread::spawn(move || {
+            for line in lines {
+                say.send_modify(|(armed, stopped)| {
+                    *armed += usize::from(line.ends_with("ARMED"));
+                    *stopped += usize::from(line.ends_with("STOPPED"));
+                });
+            }
+        });
+        Self { child, stdin, said, peer: Peer::at(port.expect("the server started")) }
+    }
+
+    /// Lets it stop before the write that comes after so many points.
+    pub async fn stop_after(&mut self, points: i64) {
+        writeln!(self.stdin, "{points}").unwrap();
+        self.said.wait_for(|(armed, _)| *armed > 0).await.unwrap();
+    }
+
+    /// Until it has stopped.
+    pub async fn stopped(&mut self) {
+        self.said.wait_for(|(_, stopped)| *stopped > 0).await.unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGKILL: nothing of it is tidied up.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

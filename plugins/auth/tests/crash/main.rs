@@ -1,0 +1,219 @@
+//! A server that dies between any two writes leaves nothing half done, and locks nobody out.
+//!
+//! Each case runs one request again and again, and each time the server stops one write later than the time before: before a write,
+//! before a commit, behind a commit. There it is killed (on SQLite and Postgres), or its store is away from there on (in memory).
+//! Then whoever asked, who has had no answer, comes back.
+
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+
+mod child;
+mod stopping;
+
+use child::{Answer, GOOD, NEW, Peer, Process, app};
+use linchpin::store::memory::Memory;
+use serde_json::json;
+use stopping::{Stop, Stopping, Then};
+
+#[cfg(feature = "postgres")]
+#[path = "../../../../runtime/tests/support/postgres.rs"]
+mod postgres_server;
+
+/// The server that the others kill.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it is run by the others, in processes of their own"]
+async fn serve() {
+    child::serve().await;
+}
+
+/// What a case knows before its request: who is there.
+struct Before {
+    email: String,
+    token: String,
+    refresh: String,
+    /// Another session.
+    other: String,
+}
+
+/// Somebody who is signed in twice.
+async fn somebody(peer: &Peer, n: i64) -> Before {
+    let email = format!("user{n}@x.test");
+    let made = peer.register(&email).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let other = peer.login(&email, GOOD).await.text("token");
+    Before { token: made.text("token"), refresh: made.text("refreshToken"), other, email }
+}
+
+/// One request, and what must hold afterwards, whether it was answered or not.
+trait Case {
+    async fn before(peer: &Peer, n: i64) -> Before {
+        somebody(peer, n).await
+    }
+
+    async fn request(peer: &Peer, before: &Before) -> Option<Answer>;
+
+    /// The answer is `None` when there was none.
+    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>);
+}
+
+struct Registration;
+
+impl Case for Registration {
+    async fn before(_: &Peer, n: i64) -> Before {
+        Before { email: format!("user{n}@x.test"), token: String::new(), refresh: String::new(), other: String::new() }
+    }
+
+    async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
+        peer.ask("POST", "register", "", json!({ "email": before.email, "password": GOOD })).await
+    }
+
+    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+        let again = peer.register(&before.email).await;
+        match (answer.map(|answer| answer.status), again.status) {
+            (Some(201) | None, 409) | (None | Some(503), 201) => {}
+            // It was made, and only what comes after it failed.
+            (Some(503), 409) => {}
+            other => panic!("{other:?} {again:?}"),
+        }
+        let login = peer.login(&before.email, GOOD).await;
+        assert_eq!(login.status, 200, "whoever is registered signs in: {login:?}");
+        assert_eq!(peer.me(&login.text("token")).await, 200);
+    }
+}
+
+struct PasswordChange;
+
+impl Case for PasswordChange {
+    async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
+        peer.ask("POST", "set-password", &before.token, json!({ "password": NEW, "currentPassword": GOOD })).await
+    }
+
+    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+        let (old, new) = (peer.login(&before.email, GOOD).await.status, peer.login(&before.email, NEW).await.status);
+        assert!([(200, 401), (401, 200)].contains(&(old, new)), "one password is right: {old}, {new}");
+        let changed = new == 200;
+        assert!(changed || answer.as_ref().is_none_or(|answer| answer.status == 503), "{answer:?}");
+        let sessions = (peer.me(&before.token).await, peer.me(&before.other).await);
+        assert_eq!(sessions, (200, if changed { 401 } else { 200 }), "the other session ends with the old password");
+        if !changed {
+            let again = Self::request(peer, before).await.unwrap();
+            assert_eq!(again.status, 200, "{again:?}");
+        }
+    }
+}
+
+struct Deletion;
+
+impl Case for Deletion {
+    async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
+        peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD })).await
+    }
+
+    async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
+        let login = peer.login(&before.email, GOOD).await.status;
+        let sessions = (peer.me(&before.token).await, peer.me(&before.other).await);
+        match login {
+            200 => {
+                assert!(answer.as_ref().is_none_or(|answer| answer.status == 503), "{answer:?}");
+                assert_eq!(sessions, (200, 200), "nothing of it has happened");
+                let again = Self::request(peer, before).await.unwrap();
+                assert_eq!(again.status, 200, "{again:?}");
+            }
+            401 => assert_eq!(sessions, (401, 401), "all of it has"),
+            other => panic!("{other}"),
+        }
+        let new = peer.register(&before.email).await;
+        assert_eq!(new.status, 201, "the address is free: {new:?}");
+    }
+}
+
+struct Refresh;
+
+impl Case for Refresh {
+    async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
+        peer.ask("POST", "refresh", "", json!({ "refreshToken": before.refresh })).await
+    }
+
+    async fn judge(peer: &Peer, before: &Before, _: Option<Answer>) {
+        // Whoever had no answer tries again, and goes on.
+        let again = Self::request(peer, before).await.unwrap();
+        assert_eq!(again.status, 200, "{again:?}");
+        assert_eq!(peer.me(&again.text("token")).await, 200);
+        let next = peer.post("refresh", json!({ "refreshToken": again.text("refreshToken") })).await;
+        assert_eq!(next.status, 200, "{next:?}");
+    }
+}
+
+/// Kills a server at each point, until a request gets to its end before.
+async fn killed<C: Case>(url: &str) {
+    let mut process = Process::start(url);
+    let mut points = 0;
+    loop {
+        let peer = process.peer.clone();
+        let before = C::before(&peer, points).await;
+        process.stop_after(points).await;
+        let answer = tokio::select! {
+            biased;
+            () = process.stopped() => None,
+            answer = C::request(&peer, &before) => answer,
+        };
+        drop(process);
+        process = Process::start(url);
+        let done = answer.is_some();
+        C::judge(&process.peer, &before, answer).await;
+        if done {
+            break;
+        }
+        points += 1;
+    }
+    assert!(points >= 3, "it stopped at {points} points only");
+}
+
+/// Takes the store away at each point.
+async fn away<C: Case>() {
+    let stop = Stop::new(|| Then::Fail);
+    let running = app(Stopping::over(Memory::new(), &stop)).await;
+    let peer = Peer::at(running.address().port());
+    let mut points = 0;
+    loop {
+        let before = C::before(&peer, points).await;
+        stop.after(points);
+        let answer = C::request(&peer, &before).await;
+        let stopped = stop.has_stopped();
+        stop.never();
+        assert!(answer.as_ref().is_some_and(|answer| answer.status < 500 || answer.status == 503), "{answer:?}");
+        C::judge(&peer, &before, answer).await;
+        if !stopped {
+            break;
+        }
+        points += 1;
+    }
+    assert!(points >= 3, "it stopped at {points} points only");
+    running.stop().await.unwrap();
+}
+
+macro_rules! cases {
+    ($($name:ident: $case:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::away::<super::$case>().await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let folder = tempfile::tempdir().unwrap();
+                super::killed::<super::$case>(&format!("sqlite:{}", folder.path().join("crash.db").display())).await;
+            })*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::killed::<super::$case>(&crate::postgres_server::fresh_url()).await;
+            })*
+        }
+    };
+}
+
+cases!(registration: Registration, password_change: PasswordChange, deletion: Deletion, refresh: Refresh);

@@ -1,0 +1,162 @@
+//! A store that stops at a chosen write: it stays there until the process is killed, or refuses from there on.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use linchpin::entity::EntityDesc;
+use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::{BoxFuture, Error, Result, Value};
+
+/// When to stop, and how.
+pub struct Stop {
+    /// Points until then; below zero: it has stopped. `i64::MAX`: not at all.
+    left: AtomicI64,
+    /// Told once, on reaching the point; what it returns says how to go on.
+    reached: Box<dyn Fn() -> Then + Send + Sync>,
+}
+
+/// What happens at the point, and at all later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing, ever.
+    Wait,
+    /// The store is away.
+    Fail,
+}
+
+impl Stop {
+    pub fn new(reached: impl Fn() -> Then + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { left: AtomicI64::new(i64::MAX), reached: Box::new(reached) })
+    }
+
+    /// Stops before the write that comes after so many points.
+    pub fn after(&self, points: i64) {
+        self.left.store(points, Ordering::SeqCst);
+    }
+
+    /// Goes on as if nothing had been.
+    pub fn never(&self) {
+        self.left.store(i64::MAX, Ordering::SeqCst);
+    }
+
+    /// Whether it has stopped.
+    pub fn has_stopped(&self) -> bool {
+        self.left.load(Ordering::SeqCst) < 0
+    }
+
+    async fn point(&self) -> Result<()> {
+        if self.left.load(Ordering::SeqCst) == i64::MAX || self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        match (self.reached)() {
+            Then::Wait => std::future::pending().await,
+            Then::Fail => Err(Error::unavailable("the store is away")),
+        }
+    }
+}
+
+/// Any store, with such points before each write, before each commit and behind it.
+pub struct Stopping {
+    inner: Arc<dyn Store>,
+    stop: Arc<Stop>,
+}
+
+impl Stopping {
+    pub fn over(inner: impl Store, stop: &Arc<Stop>) -> Arc<dyn Store> {
+        Arc::new(Self { inner: Arc::new(inner), stop: Arc::clone(stop) })
+    }
+}
+
+fn writes(statement: &Statement) -> bool {
+    matches!(statement.plan, Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. })
+}
+
+impl Store for Stopping {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        self.inner.supports(capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.inner.prepare(entity, plan)
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if !writes(statement) {
+            return self.inner.run(statement, args, rows);
+        }
+        Reply::Later(Box::pin(async move {
+            self.stop.point().await?;
+            self.inner.run(statement, args, rows).await
+        }))
+    }
+
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        self.inner.may_take_long(statement)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async move {
+            let inner = self.inner.begin().await?;
+            Ok(Box::new(Within { inner, stop: Arc::clone(&self.stop) }) as Box<dyn Transaction>)
+        })
+    }
+
+    fn driver(&self) -> Driver {
+        self.inner.driver()
+    }
+
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        self.inner.outbox()
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        self.inner.install(entities)
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        self.inner.ready()
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.inner.close()
+    }
+}
+
+struct Within {
+    inner: Box<dyn Transaction>,
+    stop: Arc<Stop>,
+}
+
+impl Transaction for Within {
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+        Box::pin(async move {
+            if writes(statement) {
+                self.stop.point().await?;
+            }
+            self.inner.run(statement, args, rows).await
+        })
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let Self { inner, stop } = *self;
+            stop.point().await?;
+            inner.commit().await?;
+            // It has happened, and nobody has been told yet. Whoever waits here is killed; a store that is away answers no such thing.
+            match stop.point().await {
+                Err(_) => Ok(()),
+                done => done,
+            }
+        })
+    }
+
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.inner.rollback()
+    }
+}
