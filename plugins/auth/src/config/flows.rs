@@ -55,11 +55,13 @@ pub struct MagicLinkSection {
     pub token_seconds: u64,
     /// The page that takes the token; it stands behind `#token=`.
     pub link_base_url: Option<String>,
+    /// Whether an address without an account is mailed a link that makes one. It needs accounts known by email address.
+    pub allow_sign_up: bool,
 }
 
 impl Default for MagicLinkSection {
     fn default() -> Self {
-        Self { enabled: false, token_seconds: 600, link_base_url: None }
+        Self { enabled: false, token_seconds: 600, link_base_url: None, allow_sign_up: false }
     }
 }
 
@@ -109,6 +111,7 @@ pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
     w.flag("auth.magicLink.enabled", &mut magic.enabled);
     w.number_into("auth.magicLink.tokenSeconds", &mut magic.token_seconds);
     magic.link_base_url = w.text("auth.magicLink.linkBaseUrl");
+    w.flag("auth.magicLink.allowSignUp", &mut magic.allow_sign_up);
     let deletion = &mut auth.account_deletion;
     w.flag("auth.accountDeletion.enabled", &mut deletion.enabled);
     w.number_into("auth.accountDeletion.graceSeconds", &mut deletion.grace_seconds);
@@ -161,6 +164,9 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         if !(60..=604_800).contains(&seconds) {
             wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
         }
+    }
+    if auth.magic_link.allow_sign_up && auth.primary_field != PrimaryField::Email {
+        wrong("auth.magicLink.allowSignUp", "needs accounts known by email address");
     }
     let deletion = &auth.account_deletion;
     if deletion.grace_seconds > 31_536_000 {

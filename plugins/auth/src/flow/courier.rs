@@ -45,6 +45,12 @@ impl Courier {
             Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,
             Asked::PasswordReset | Asked::Verification => core.users.by_email(&cx, identifier.to_owned()).await?,
         };
+        if what == Asked::MagicLink
+            && core.config.auth.magic_link.allow_sign_up
+            && found.as_ref().is_none_or(|user| Core::is_gone(user, &client))
+        {
+            return cx.transaction(async |cx| core.send_sign_up(cx, identifier).await).await;
+        }
         let Some(user) = found.filter(|user| !Core::is_gone(user, &client) && user.suspended_at.is_none()) else { return Ok(()) };
         match what {
             Asked::Verification if user.email_verified_at.is_some() => Ok(()),
@@ -78,6 +84,14 @@ impl Courier {
 }
 
 impl Core {
+    /// Mails a link that makes an account for whoever reads mail at an address.
+    async fn send_sign_up(&self, cx: &Cx, email: &str) -> Result<()> {
+        let magic = &self.config.auth.magic_link;
+        let lifetime = Duration::from_secs(magic.token_seconds);
+        let token = self.parts.tokens.issue(cx, Purpose::SignUp, &stranger(email), &email, Terms::link(lifetime)).await?;
+        self.parts.link(cx, email, MailKind::MagicLink, magic.link_base_url.as_deref(), &token, lifetime).await
+    }
+
     /// What a mailed link that proves an account's address is good for. Where sign-ups are concealed it signs in as well: nobody
     /// has been signed in by the sign-up.
     pub(crate) fn proof_of_address(&self) -> Purpose {
@@ -96,4 +110,9 @@ impl Core {
         let token = self.parts.tokens.issue(cx, self.proof_of_address(), &user.id, normalised, Terms::link(lifetime)).await?;
         self.parts.link(cx, email, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
     }
+}
+
+/// What somebody is called who has no account yet, so that a newer link ends those of before. No account has such an id.
+fn stranger(email: &str) -> String {
+    format!("new:{}", crate::onetime::hash(email))
 }

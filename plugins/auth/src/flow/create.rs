@@ -5,9 +5,11 @@ use serde_json::json;
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserCreate};
+use crate::error::{INVALID_TOKEN, refuse};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::Identifier;
 use crate::oauth::Identity;
+use crate::onetime::OneTime;
 
 /// What an account is made of.
 pub(crate) struct NewAccount {
@@ -36,6 +38,14 @@ impl Core {
     /// # Errors
     /// `conflict` under the name that clients know the field by.
     pub(crate) async fn create_account(&self, client: &Client, new: NewAccount) -> Result<User> {
+        self.create_account_with(client, new, None).await
+    }
+
+    /// The same, with a token that is taken with it.
+    ///
+    /// # Errors
+    /// 400 `invalid_token` when somebody else has taken it; as [`Core::create_account`].
+    pub(crate) async fn create_account_with(&self, client: &Client, new: NewAccount, token: Option<&OneTime>) -> Result<User> {
         let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link } = new;
         self.make_room(client, &identifier, email.as_ref()).await?;
         let new = UserCreate {
@@ -62,6 +72,11 @@ impl Core {
         };
         let cx = client.cx();
         let made = cx.transaction(async |cx| {
+            if let Some(token) = token
+                && !self.parts.tokens.take(cx, token).await?
+            {
+                return Err(refuse(INVALID_TOKEN));
+            }
             let user = self.users.create(cx, new).await?;
             self.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": method }))).await?;
             if let Some((provider, identity)) = &link {

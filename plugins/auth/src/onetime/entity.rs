@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     UndoEmail,
     /// Calls the deletion of an account off.
     CancelDeletion,
+    /// Makes an account for whoever reads mail at an address, and signs in.
+    SignUp,
     /// Signs in.
     MagicLink,
     /// Waits for the second factor of a sign-in.
@@ -48,6 +50,7 @@ impl Purpose {
         Self::VerifyNewEmail,
         Self::UndoEmail,
         Self::CancelDeletion,
+        Self::SignUp,
         Self::MagicLink,
         Self::Login,
         Self::TotpSetup,

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::http::{PluginCall, Reply};
-use linchpin::{Error, Problem, Result};
+use linchpin::{Code, Error, Problem, Result};
 
 use super::shapes::{MagicLinkInput, Ok as Done, OptionalEmailInput, Said, TokenInput};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, overtaken, refuse};
-use crate::flow::{Proved, Reason};
+use crate::flow::{NewAccount, Proved, Reason};
 use crate::guards::known;
-use crate::hooks::SignIn;
+use crate::hooks::{SignIn, SignUp};
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
 use crate::onetime::{OneTime, Purpose};
@@ -127,6 +127,11 @@ pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: Token
     let cx = client.cx();
     by_ip(&core, &client, Bucket::MagicVerify).await?;
     let token = SecretText::from(input.token);
+    if core.config.auth.magic_link.allow_sign_up
+        && let Some(found) = core.parts.tokens.find(&cx, Purpose::SignUp, token.expose()).await?
+    {
+        return sign_up(&core, &client, &found).await;
+    }
     let (found, user) = signing_in(&core, &client, Purpose::MagicLink, MAGIC_LINK, &token).await?;
     let proved = cx
         .transaction(async |cx| {
@@ -139,6 +144,27 @@ pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: Token
     core.checks.forget(&user.id);
     let user = proved?;
     core.complete_primary(&client, Proved { user, method: MAGIC_LINK, amr: &["otp"], aal: 1, status: 200 }).await
+}
+
+/// Makes the account of whoever followed a link at an address that had none, and signs them in. Their mailbox is proved by that.
+async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply> {
+    let typed: String = core.parts.tokens.payload(found)?;
+    let email = normalise::email(&typed).map_err(|what| Error::invalid(what.at("token")))?;
+    let hook_cx = core.hook_cx(client);
+    let mut asked = SignUp { identifier: email.normalised.clone(), method: MAGIC_LINK, user_id: None };
+    core.hooks.ask(&hook_cx, &asked, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
+    let new = NewAccount {
+        email_verified_at: Some(client.now),
+        password_hash: None,
+        method: MAGIC_LINK,
+        ..NewAccount::signed_up(core, email.clone(), Some(email), String::new())
+    };
+    let made = core.create_account_with(client, new, Some(found)).await;
+    // Somebody has signed up with the address meanwhile: the link is of no use any more.
+    let user = made.map_err(|error| if error.code() == Code::Conflict { invalid() } else { error })?;
+    asked.user_id = Some(user.id.clone());
+    core.hooks.tell("post_register", hook_cx, asked, |hooks, cx, input| hooks.post_register(cx, input));
+    core.complete_primary(client, Proved { user, method: MAGIC_LINK, amr: &["otp"], aal: 1, status: 200 }).await
 }
 
 /// Who presents a token that signs in, and the token, which is not taken yet.

@@ -12,6 +12,7 @@ cases!(
     auth_42_resend,
     auth_44_magic_link,
     auth_44_first_proof_of_a_mailbox,
+    auth_44_a_link_makes_an_account,
     mail_routes_are_mounted_when_asked_for
 );
 
@@ -115,6 +116,52 @@ async fn auth_44_first_proof_of_a_mailbox(store: Store) {
     let token = post.token("magic_link", 2).await;
     app.change(&stranger.id, json!({ "suspended": true })).await;
     app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(403, "account_suspended");
+}
+
+async fn auth_44_a_link_makes_an_account(store: Store) {
+    let post = Post::default();
+    let signing_up = |auth| {
+        post.on(auth).configure(|config| {
+            config.auth.email_verification.enabled = true;
+            config.auth.magic_link.enabled = true;
+            config.auth.magic_link.allow_sign_up = true;
+        })
+    };
+    let app = store.app_with(signing_up).await;
+    app.register("known@x.test").await;
+    let ask = async |email: &str| app.post("/auth/magic-link/request", json!({ "identifier": email })).await;
+    let (known, new) = (ask("known@x.test").await, ask("New@x.test").await);
+    assert_eq!((known.status, &known.body), (new.status, &new.body));
+    let link = |mails: &[linchpin_auth::Mail], to: &str| {
+        let mail = mails.iter().rfind(|mail| mail.to == to).unwrap();
+        mail.vars["link"].split_once("#token=").unwrap().1.to_owned()
+    };
+    let first = link(&post.all("magic_link", 2).await, "new@x.test");
+    app.advance(1).await;
+    ask("new@x.test").await;
+    let token = link(&post.all("magic_link", 3).await, "new@x.test");
+    app.post("/auth/magic-link/verify", json!({ "token": first })).await.refused(400, "invalid_token");
+    assert_eq!(
+        app.post("/__test/find", json!({ "identifier": "new@x.test" })).await.json()["id"],
+        json!(null),
+        "none before it is followed"
+    );
+    let many = futures_util::future::join_all((0..4).map(|_| app.post("/auth/magic-link/verify", json!({ "token": token })))).await;
+    let made: Vec<_> = many.iter().filter(|reply| reply.status == 200).collect();
+    assert_eq!(made.len(), 1, "one of many: {many:?}");
+    let me = app.me(&made[0].signed_in().token).await.json();
+    assert_eq!(
+        (&me["email"], &me["emailVerified"], &me["hasPassword"], &me["roles"]),
+        (&json!("new@x.test"), &json!(true), &json!(false), &json!(["member"]))
+    );
+    // Somebody signs up otherwise before it is followed.
+    ask("late@x.test").await;
+    let token = link(&post.all("magic_link", 4).await, "late@x.test");
+    app.register("late@x.test").await;
+    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.stop().await;
+    let wrong = store.try_app(|auth| signing_up(auth).primary_field(linchpin_auth::PrimaryField::Username)).await;
+    assert!(wrong.err().unwrap().to_string().contains("auth.magicLink.allowSignUp"));
 }
 
 async fn mail_routes_are_mounted_when_asked_for(store: Store) {
