@@ -23,6 +23,8 @@ struct State {
     unflushed: AtomicBool,
     /// The connection speaks something else by now.
     upgraded: AtomicBool,
+    /// A request has reached the service.
+    begun: AtomicBool,
 }
 
 impl Exchange {
@@ -30,7 +32,13 @@ impl Exchange {
     pub(super) fn begin(&self) -> Begun {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
+        self.0.begun.store(true, Relaxed);
         Begun(self.clone())
+    }
+
+    /// Whether there has been a request at all.
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.begun.load(Relaxed)
     }
 
     /// From now on the bytes are somebody else's.

@@ -14,13 +14,16 @@ use tower_service::Service;
 use super::checks::startup;
 use super::config::Config;
 use super::exchange::{Exchange, Explained};
+use super::peers::{self, Peers};
 use super::running::{Built, Running};
 use super::stream::Impatient;
 use crate::Result;
 use crate::resource::sweep;
 
-/// How long a client may take to send its headers, and how long a connection may idle between requests.
+/// How long a client may take to send the head of a request, and how long a connection may idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client that has just connected may take for its first request: whoever connects means to say something.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Descriptors that connections leave to the store, to files and to the log.
@@ -42,6 +45,7 @@ impl Built {
         let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
         let (adapters, within) = (self.adapters.clone(), service.clone());
         let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
+        let peers = Peers::new(config.connections_per_address, most);
         let (stop, stopped) = watch::channel(false);
         let clock = self.sweep.as_ref().map_or_else(
             || std::sync::Arc::new(crate::Timestamp::system_now) as crate::http::Clock,
@@ -53,7 +57,7 @@ impl Built {
         let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&swept, clock, every));
         let relay = std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {
-            accept(listener, service, stopped, self.grace, most).await;
+            accept(listener, service, stopped, self.grace, most, peers).await;
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
                 // Aborted or not: it must not run any more when the store is closed.
@@ -74,6 +78,7 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
     grace: Duration,
     most: usize,
+    peers: Peers,
 ) {
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
@@ -102,10 +107,15 @@ async fn accept(
             },
             () = told(&mut stopped) => break,
         };
+        let Some(place) = peers.take(client.ip()) else {
+            peers::refuse(stream);
+            continue;
+        };
         // Answers are written whole, so waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
+        let begins = exchange.clone();
         let stream = Explained::new(Impatient::new(stream, UNREAD_TIMEOUT), exchange.clone());
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
             let (mut service, exchange) = (service.clone(), exchange.clone());
@@ -134,11 +144,12 @@ async fn accept(
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
+                () = silence(&begins) => Ok(()),
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             }
-            drop(open);
+            drop((open, place));
         });
     }
     drop(listener);
@@ -150,6 +161,14 @@ async fn accept(
     connections.shutdown().await;
     if tokio::time::timeout(grace, service.idle()).await.is_err() {
         tracing::warn!("some calls whose clients had left did not finish within {} s and were cut", grace.as_secs());
+    }
+}
+
+/// Returns when a client has connected and asked for nothing for too long.
+async fn silence(exchange: &Exchange) {
+    tokio::time::sleep(FIRST_TIMEOUT).await;
+    if exchange.has_begun() {
+        std::future::pending::<()>().await;
     }
 }
 

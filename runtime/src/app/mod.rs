@@ -8,6 +8,7 @@ mod config;
 mod exchange;
 mod graph;
 mod listen;
+mod peers;
 mod plugin;
 mod report;
 mod running;

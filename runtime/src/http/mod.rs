@@ -101,4 +101,4 @@ pub(crate) use router::BODIES;
 #[cfg(feature = "server")]
 pub use router::{Clock, HttpService, HttpState, router, service};
 #[cfg(feature = "server")]
-pub(crate) use unreadable::explain;
+pub(crate) use unreadable::{crowded, explain};

@@ -20,15 +20,26 @@ pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
     if !headers.split("\r\n").any(|line| line.eq_ignore_ascii_case("content-length: 0")) {
         return None;
     }
-    let id = RequestId::fresh();
-    let body = error_body(&error, id.as_str());
-    let mut out = Vec::with_capacity(body.len() + 256);
-    out.extend_from_slice(first.as_bytes());
     let kept = headers.split("\r\n").filter(|line| {
         let name = line.split(':').next().unwrap_or_default();
         !["content-length", "connection"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
     });
-    for line in kept {
+    Some(whole(first, kept, &error))
+}
+
+/// The answer to a connection that is one too many.
+pub(crate) fn crowded() -> Vec<u8> {
+    let error = Error::new(Code::Unavailable, "Too many connections from this address");
+    whole("HTTP/1.1 503 Service Unavailable", std::iter::once("retry-after: 1"), &error)
+}
+
+/// An answer that ends its connection.
+fn whole<'a>(first: &str, headers: impl Iterator<Item = &'a str>, error: &Error) -> Vec<u8> {
+    let id = RequestId::fresh();
+    let body = error_body(error, id.as_str());
+    let mut out = Vec::with_capacity(body.len() + 256);
+    out.extend_from_slice(first.as_bytes());
+    for line in headers {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(line.as_bytes());
     }
@@ -38,7 +49,7 @@ pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
     out.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(&body);
-    Some(out)
+    out
 }
 
 #[cfg(test)]

@@ -218,3 +218,56 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     assert_eq!(status(&waiting.await.unwrap()), "200");
     app.stop().await.unwrap();
 }
+
+/// Opens a connection that has been served once, and is held open.
+async fn served(at: std::net::SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn an_address_has_no_more_connections_than_its_share() {
+    let app = App::new(config().connections_per_address(2)).package(&NOTES).start().await.unwrap();
+    let at = app.address();
+    let mut held = vec![served(at).await, served(at).await];
+    let mut third = TcpStream::connect(at).await.unwrap();
+    let answer = rest(&mut third).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("retry-after: 1") && head.contains("connection: close"), "{answer}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["code"], "unavailable");
+    // Whoever leaves makes room; that is known a moment later.
+    held.pop();
+    loop {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        // Refused with a request unread, a connection may end without its answer.
+        drop(stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await);
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        if answer.starts_with(b"HTTP/1.1 200") {
+            break;
+        }
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 503"), "{answer:?}");
+    }
+    app.stop().await.unwrap();
+}
+
+/// The clock stands still but for what waits for it: whichever timeout is the first to come ends the silence.
+#[tokio::test(start_paused = true)]
+async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
+    let app = notes().start().await.unwrap();
+    let mut idle = served(app.address()).await;
+    let (mut silent, mut slow) = (TcpStream::connect(app.address()).await.unwrap(), TcpStream::connect(app.address()).await.unwrap());
+    slow.write_all(b"GET /health/live HTTP/1.1\r\nhos").await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert_eq!(rest(&mut silent).await, "");
+    assert_eq!(rest(&mut slow).await, "");
+    let waited = began.elapsed();
+    // Asked for something once, a connection may rest for longer.
+    idle.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(waited.as_secs() < 12 && began.elapsed().as_secs() > 20, "{waited:?}, then {:?}", began.elapsed());
+    app.stop().await.unwrap();
+}

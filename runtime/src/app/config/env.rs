@@ -32,6 +32,7 @@ const VARIABLES: &[&str] = &[
     "LINCHPIN_CORS_ORIGINS",
     "LINCHPIN_CORS_CREDENTIALS",
     "LINCHPIN_MAX_CONNECTIONS",
+    "LINCHPIN_CONNECTIONS_PER_ADDRESS",
     "LINCHPIN_BODIES_MIB",
     "LINCHPIN_SHUTDOWN_SECONDS",
     "LINCHPIN_LOG",
@@ -128,6 +129,13 @@ impl Config {
             "LINCHPIN_MAX_CONNECTIONS" => match value.parse() {
                 Ok(most) if most > 0 => {
                     self.max_connections = most;
+                    None
+                }
+                _ => Some(wrong("must be a number greater than 0")),
+            },
+            "LINCHPIN_CONNECTIONS_PER_ADDRESS" => match value.parse() {
+                Ok(most) if most > 0 => {
+                    self.connections_per_address = Some(most);
                     None
                 }
                 _ => Some(wrong("must be a number greater than 0")),

@@ -41,6 +41,7 @@ const SECRET: &str = "security.signing.secret";
 /// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read answers, separated by commas | none |
 /// | `LINCHPIN_CORS_CREDENTIALS` | `security.cors.credentials`: whether their requests may carry cookies | `false` |
 /// | `LINCHPIN_MAX_CONNECTIONS` | most connections at a time; further ones wait | 10000, and no more than the process may open files |
+/// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | most connections of one address, a /64 of IPv6; further ones are refused | half of all, 256 at least; all for the machine itself |
 /// | `LINCHPIN_BODIES_MIB` | what the bodies of all requests under way may hold together, in MiB; one more is refused with 503 | 256 |
 /// | `LINCHPIN_SHUTDOWN_SECONDS` | how long accepted requests may take once the app stops | 10 |
 /// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
@@ -60,6 +61,7 @@ pub struct Config {
     pub(crate) openapi: bool,
     pub(crate) cors: Cors,
     pub(crate) max_connections: usize,
+    pub(crate) connections_per_address: Option<usize>,
     pub(crate) bodies: u64,
     pub(crate) grace: Duration,
     pub(crate) log: String,
@@ -108,6 +110,7 @@ impl Config {
             openapi: true,
             cors: Cors::default(),
             max_connections: 10_000,
+            connections_per_address: None,
             bodies: crate::http::BODIES,
             grace: Duration::from_secs(10),
             log: "info".to_owned(),
@@ -227,6 +230,14 @@ impl Config {
     #[must_use]
     pub fn max_connections(mut self, most: usize) -> Self {
         self.max_connections = most.max(1);
+        self
+    }
+
+    /// Most connections of one address at a time, or of one /64 of IPv6; further ones are refused with 503. Half of all by default,
+    /// 256 at least, and all of them for a proxy on the machine itself. An app behind a proxy elsewhere says as many as it has.
+    #[must_use]
+    pub fn connections_per_address(mut self, most: usize) -> Self {
+        self.connections_per_address = Some(most.max(1));
         self
     }
 

@@ -20,6 +20,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
         ("LINCHPIN_DOCS", "maybe"),
         ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
         ("LINCHPIN_MAX_CONNECTIONS", "0"),
+        ("LINCHPIN_CONNECTIONS_PER_ADDRESS", "many"),
         ("LINCHPIN_BODIES_MIB", "0"),
         ("OTHER", "ignored"),
     ];
@@ -34,6 +35,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
         "LINCHPIN_DOCS",
         "LINCHPIN_CORS_ORIGINS",
         "LINCHPIN_MAX_CONNECTIONS",
+        "LINCHPIN_CONNECTIONS_PER_ADDRESS",
         "LINCHPIN_BODIES_MIB",
     ] {
         assert!(error.contains(name), "{name} in {error}");

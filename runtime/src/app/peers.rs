@@ -1,0 +1,129 @@
+//! Whose connections are open: none may have all of them.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+
+/// Fewest connections that an address may have when nothing is said: what many people behind one address need.
+const FEWEST: usize = 256;
+
+/// The connections of each address.
+#[derive(Clone)]
+pub(super) struct Peers {
+    /// Most of one address.
+    most: usize,
+    /// Whether that holds for connections of the machine itself, too.
+    own: bool,
+    open: Arc<Mutex<HashMap<IpAddr, Open>>>,
+}
+
+/// The connections of an address.
+#[derive(Default)]
+struct Open {
+    count: usize,
+    /// Whether the log has been told that there are too many.
+    told: bool,
+}
+
+/// The place of a connection, free again when it is dropped.
+pub(super) struct Place {
+    peers: Peers,
+    of: IpAddr,
+}
+
+impl Peers {
+    /// As many as are `named` for each address, else half of `all`; a proxy on the machine itself may have all of them then.
+    pub(super) fn new(named: Option<usize>, all: usize) -> Self {
+        let most = named.unwrap_or_else(|| (all / 2).max(FEWEST));
+        Self { most, own: named.is_some(), open: Arc::default() }
+    }
+
+    /// A place for a connection from an address; `None` when it has as many as it may.
+    pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
+        let of = one(address);
+        let mut open = self.open.lock();
+        let entry = open.entry(of).or_default();
+        if entry.count >= self.most && (self.own || !of.is_loopback()) {
+            if !std::mem::replace(&mut entry.told, true) {
+                tracing::warn!(address = %of, most = self.most, "an address has as many connections as it may; further ones are refused");
+            }
+            return None;
+        }
+        entry.count += 1;
+        Some(Place { peers: self.clone(), of })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.peers.open.lock();
+        let Some(entry) = open.get_mut(&self.of) else { return };
+        entry.count -= 1;
+        if entry.count == 0 {
+            open.remove(&self.of);
+        }
+    }
+}
+
+/// Who an address stands for: whoever has one of IPv6 has the 2^64 beside it as well.
+fn one(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address => address,
+    }
+}
+
+/// Tells a client that it has too many connections, as far as that can be done without waiting for it.
+pub(super) fn refuse(stream: TcpStream) {
+    // What does not go out at once does not go out: the connection is closed either way.
+    if let Ok(mut stream) = stream.into_std() {
+        drop(stream.write(&crate::http::crowded()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_more_than_a_share() {
+        let peers = Peers::new(Some(2), 10);
+        let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));
+        let (first, second) = (peers.take(a), peers.take(a));
+        assert!(first.is_some() && peers.take(a).is_none() && peers.take(b).is_some());
+        // The same one in the other family.
+        assert!(peers.take("::ffff:10.0.0.1".parse().expect("an address")).is_none());
+        drop(first);
+        let again = peers.take(a);
+        assert!(again.is_some() && peers.take(a).is_none());
+        drop((again, second));
+        assert!(peers.open.lock().is_empty(), "nothing is kept of who has left");
+    }
+
+    #[test]
+    fn a_network_of_the_new_family_is_one_client() {
+        let peers = Peers::new(Some(1), 10);
+        let take = |text: &str| peers.take(text.parse().expect("an address"));
+        let _one = take("2001:db8:0:1::1").expect("a place");
+        assert!(take("2001:db8:0:1:ffff::2").is_none() && take("2001:db8:0:2::1").is_some());
+    }
+
+    #[test]
+    fn the_machine_itself_may_have_all_unless_somebody_says_otherwise() {
+        let own: IpAddr = "127.0.0.1".parse().expect("an address");
+        let peers = Peers::new(None, 600);
+        let held: Vec<_> = (0..600).map(|_| peers.take(own)).collect();
+        assert!(held.iter().all(Option::is_some));
+        let other: IpAddr = "10.0.0.1".parse().expect("an address");
+        let held: Vec<_> = (0..301).map(|_| peers.take(other)).collect();
+        assert_eq!(held.iter().flatten().count(), 300);
+        assert_eq!(Peers::new(None, 10).most, FEWEST);
+        let peers = Peers::new(Some(1), 600);
+        let _held = peers.take(own);
+        assert!(peers.take(own).is_none());
+    }
+}
