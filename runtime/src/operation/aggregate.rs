@@ -2,6 +2,7 @@
 
 use super::{Answer, Kind};
 use crate::Code;
+use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
 use crate::store::{Function, Group, Truncate};
 
@@ -109,6 +110,11 @@ impl Kind for Aggregate {
 
     fn aggregate(&self) -> Option<&Aggregate> {
         Some(self)
+    }
+
+    fn statements(&self, _: &EntityDesc) -> Option<usize> {
+        // Each that counts by value groups by a field of its own.
+        Some(1 + self.compute.iter().filter(|output| output.function.is_none()).count())
     }
 
     #[cfg(feature = "server")]

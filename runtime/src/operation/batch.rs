@@ -1,9 +1,10 @@
 //! `batch`: changes or removes every visible record that matches, in one statement; or claims the first of them for code.
 
+use super::spec::written;
 use super::{Answer, AssignSpec, Kind};
 use crate::Code;
 use crate::entity::SortDesc;
-use crate::filter::FilterSpec;
+use crate::filter::{FilterSpec, SourceSpec};
 
 /// Options of a batch.
 #[derive(Debug)]
@@ -84,6 +85,10 @@ impl Kind for Batch {
 
     fn filter(&self) -> Option<&FilterSpec> {
         Some(&self.filter)
+    }
+
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        written(self.set, field)
     }
 
     #[cfg(feature = "server")]

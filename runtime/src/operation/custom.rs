@@ -197,6 +197,10 @@ impl Kind for Custom {
         self.reads
     }
 
+    fn statements(&self, _: &EntityDesc) -> Option<usize> {
+        None
+    }
+
     fn errors(&self) -> &'static [Code] {
         &[Code::ValidationFailed, Code::NotFound, Code::Conflict]
     }

@@ -203,6 +203,13 @@ impl Permit {
                 // What every record found must equal is the resource; without such a condition, all of them are meant.
                 let matched = spec.kind.matches().iter().find(|assign| Some(assign.field) == self.resource);
                 let resource = matched.map(|assign| given(&assign.value, cx, args)).transpose()?.flatten();
+                if let Some(moved) = written.filter(|moved| Some(moved) != resource.as_ref()) {
+                    // Into another resource, as with one record.
+                    valid(table, spec, cx, args)?;
+                    if !self.ask(cx, Some(&moved)).await? {
+                        return Err(self.refused());
+                    }
+                }
                 self.limit(cx.clone(), resource, false).await?
             }
             Subject::Records | Subject::New | Subject::Foreign => cx.clone(),

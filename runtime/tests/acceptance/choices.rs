@@ -69,6 +69,7 @@ async fn still_the_same(call: ChooserCall<Page>) -> Result<State> {
 }
 
 /// Names a state that is none of those to choose from.
+#[allow(clippy::unused_async)] // choosers are async
 async fn astray(_: ChooserCall<Page>) -> Result<State> {
     Ok(State::Gone)
 }

@@ -133,6 +133,8 @@ pub const MOVE_TO: Operation<Thread>;
 pub const OF_CONTAINER: Operation<Thread>;
 #[operation(kind = "upsert", match(slug), set(title, author_id, container_id))]
 pub const PUT_THREAD: Operation<Thread>;
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(container_id = param(to)))]
+pub const MOVE_ALL: Operation<Thread>;
 
 /// Below a container that the path names.
 #[entity(
@@ -191,7 +193,7 @@ pub static WORK: Package = package!(
             ]
         ),
         entity(Rule, [LAY_DOWN]),
-        entity(Thread, [POST, MOVE_TO, OF_CONTAINER, PUT_THREAD, BY_SLUG_IN_CODE]),
+        entity(Thread, [POST, MOVE_TO, OF_CONTAINER, PUT_THREAD, MOVE_ALL, BY_SLUG_IN_CODE]),
         entity(Leaf, []),
         entity(Desk, []),
     ]
@@ -220,7 +222,7 @@ async fn replaced(call: OverrideCall) -> Result<Outcome> {
 
 /// Grants by the roles of the actor: `write` or `write@c1` allows, `-write@c1` denies, `banned` denies with a reason, `broken`
 /// fails. `mover` moves the thread `moving` while it is looked at.
-struct Judge;
+pub struct Judge;
 
 struct Book(OnceLock<Adapters>);
 
@@ -634,6 +636,18 @@ async fn moved_records(s: &Server) {
         assert_eq!(call(s, &both, method, &path, to("c2")).await.json()["containerId"], "c2");
         assert_eq!(call(s, &both, method, &path, to("c1")).await.json()["containerId"], "c1");
     }
+    // Many at once, as one: neither the author nor whoever may write to all of them may write to where they come to.
+    let body = |to: &str| json!({"title": record["title"], "to": to});
+    for (who, roles) in [("ann", &[][..]), ("bob", &["write", "-write@c2"])] {
+        let moved = call(s, &s.token(who, roles), "POST", "/threads/move-all", body("c2")).await;
+        assert_eq!(moved.code(), (403, "forbidden"), "{who}");
+        call(s, &s.token(who, roles), "POST", "/threads/move-all", body(&"x".repeat(300))).await.problem("max_length", "to");
+    }
+    assert_eq!(call(s, &s.token("ann", &[]), "GET", &path, Json::Null).await.json()["containerId"], "c1");
+    let author = s.token("ann", &["write@c2"]);
+    assert_eq!(call(s, &author, "POST", "/threads/move-all", body("c2")).await.json(), json!(1));
+    let stranger = s.token("bob", &["write@c1"]);
+    assert_eq!(call(s, &stranger, "POST", "/threads/move-all", body("c1")).await.json(), json!(0), "none of them is the stranger's");
 }
 
 async fn lists_of_a_resource(s: &Server) {

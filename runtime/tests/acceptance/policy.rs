@@ -107,3 +107,22 @@ async fn oapi_01(s: &Server) {
     assert!(document["paths"]["/counters/{id}"]["delete"].is_null());
     assert!(!String::from_utf8_lossy(&first.body).contains("\"secret\""), "a private field is nowhere");
 }
+
+/// Contract 12: the same bytes for the same build, whenever it starts and whatever it stores in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_document_is_the_same_on_every_start_and_store() {
+    for package in [&crate::fixture::BLOG, &crate::permissions::WORK, &crate::extensions::CLUBS] {
+        let with = |app: linchpin::App| app.plugin(crate::permissions::Judge);
+        let mut servers = vec![Server::memory_with(package, with).await, Server::memory_with(package, with).await];
+        servers.push(Server::sqlite_with(package, with).await);
+        #[cfg(feature = "postgres")]
+        servers.push(Server::postgres_with(package, with).await);
+        let mut documents = Vec::new();
+        for server in servers {
+            documents.push(server.get("/openapi.json").await.body);
+            server.stop().await;
+        }
+        assert!(documents[0].len() > 10_000, "{}", documents[0].len());
+        assert!(documents.windows(2).all(|two| two[0] == two[1]), "{}", package.name);
+    }
+}

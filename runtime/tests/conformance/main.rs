@@ -8,6 +8,7 @@
 
 mod act;
 mod compare;
+mod costs;
 mod differential;
 mod faults;
 mod fixture;

@@ -43,10 +43,10 @@ pub fn actor(n: usize) -> Arc<Actor> {
 }
 
 /// Believes the header `x-actor`.
-struct Believer(Vec<Arc<Actor>>);
+pub struct Believer(Vec<Arc<Actor>>);
 
 impl Believer {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self((0..ACTORS.len()).map(actor).collect())
     }
 }

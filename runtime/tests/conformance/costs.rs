@@ -1,0 +1,211 @@
+//! What the route report says a call costs, held against the statements that calls really send: over every route and kind of the
+//! fixture, on every store, whatever the calls hold.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::entity::EntityDesc;
+use linchpin::http::Claims;
+use linchpin::prelude::*;
+use linchpin::resource::BoxFuture;
+use linchpin::store::memory::Memory;
+use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::{Result, Value};
+use serde_json::Value as Json;
+
+use super::fixture::ALL;
+use super::generate;
+use super::sequence::{Call, What};
+use super::side::{Believer, Side};
+
+/// A store that counts the statements that reach it, within transactions and without. Those that claim a key and settle it are not
+/// the route's, and come when its answer has gone.
+struct Counting {
+    store: Arc<dyn Store>,
+    sent: Arc<AtomicUsize>,
+}
+
+/// A transaction of it.
+struct Counted {
+    transaction: Box<dyn Transaction>,
+    sent: Arc<AtomicUsize>,
+}
+
+fn count(sent: &AtomicUsize, statement: &Statement) {
+    if statement.entity.storage_name != Claims::entity().storage_name {
+        sent.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Store for Counting {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+    fn supports(&self, capability: &str) -> bool {
+        self.store.supports(capability)
+    }
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.store.prepare(entity, plan)
+    }
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        count(&self.sent, statement);
+        self.store.run(statement, args, rows)
+    }
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        self.store.may_take_long(statement)
+    }
+    fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async {
+            let transaction = self.store.begin().await?;
+            Ok(Box::new(Counted { transaction, sent: Arc::clone(&self.sent) }) as Box<dyn Transaction>)
+        })
+    }
+    fn driver(&self) -> Driver {
+        self.store.driver()
+    }
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        self.store.outbox()
+    }
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
+        self.store.install(entities)
+    }
+    fn ready(&self) -> BoxFuture<'_, Result<()>> {
+        self.store.ready()
+    }
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.store.close()
+    }
+}
+
+impl Transaction for Counted {
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+        count(&self.sent, statement);
+        self.transaction.run(statement, args, rows)
+    }
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.transaction.commit()
+    }
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.transaction.rollback()
+    }
+}
+
+/// What the app of the fixture prints of its routes.
+#[tokio::test]
+#[ignore = "a program for the tests below"]
+async fn program() {
+    if std::env::var_os("ROUTES_OF_THE_FIXTURE").is_none() {
+        return;
+    }
+    let config = Config::new().signing_secret("a secret of at least thirty-two bytes").database("memory:");
+    App::new(config).plugin(Believer::new()).package(&ALL).run_with(&["routes", "--json"].map(str::to_owned)).await.unwrap();
+    std::process::exit(0);
+}
+
+/// Statements by method and path; `None` where the report names no number.
+fn reported() -> HashMap<(String, String), Option<usize>> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "costs::program"]).env("ROUTES_OF_THE_FIXTURE", "1");
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows = printed.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{output:?}"));
+    let rows: Vec<Json> = serde_json::from_str(rows).unwrap();
+    let text = |row: &Json, key: &str| row[key].as_str().unwrap().to_owned();
+    rows.iter()
+        .map(|row| ((text(row, "method"), text(row, "path")), row["statements"].as_u64().map(|n| usize::try_from(n).unwrap())))
+        .collect()
+}
+
+/// The paths that a call includes, and what leads to them.
+fn included(call: &Call) -> usize {
+    let mut paths = BTreeSet::new();
+    for path in call.query.iter().filter(|(name, _)| name == "include").flat_map(|(_, value)| value.split(',')) {
+        let mut so_far = String::new();
+        for name in path.split('.') {
+            so_far = format!("{so_far}.{name}");
+            paths.insert(so_far.clone());
+        }
+    }
+    paths.len()
+}
+
+/// Repetitions, which the report leaves out and says so: expired records that stand in the way of a write are removed, and the write
+/// is sent again.
+fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
+    if call.method != "GET" && desc.is_some_and(|desc| desc.ttl.is_some()) { 2 } else { 0 }
+}
+
+async fn held(store: Arc<dyn Store>, sequences: u64) {
+    let reported = reported();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let mut side = Side::new(Arc::new(Counting { store, sent: Arc::clone(&sent) })).await;
+    let routes = side.routes();
+    let mut most: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut wrong = BTreeMap::new();
+    for seed in 0..sequences {
+        side.reset().await;
+        for step in generate::sequence(&routes, seed) {
+            side.advance(step.advance);
+            let desc = match &step.what {
+                What::Call(call) => {
+                    let endpoint = routes.iter().find(|e| e.path == call.route && e.method.as_str() == call.method);
+                    let desc = endpoint.and_then(|e| e.table.as_ref()).map(|table| table.desc);
+                    let before = sent.load(Ordering::SeqCst);
+                    let answer = side.call(step.actor, call, false).await;
+                    let took = sent.load(Ordering::SeqCst) - before;
+                    let route = (call.method.clone(), call.route.clone());
+                    if let Some(told) = reported.get(&route).copied().flatten() {
+                        let allowed = told + included(call) + beside(call, desc);
+                        if took > allowed {
+                            wrong.entry(route.clone()).or_insert_with(|| format!("{took} for {allowed}: {call:?}\n{answer:?}"));
+                        }
+                        if included(call) + beside(call, desc) == 0 {
+                            let known = most.entry(route).or_default();
+                            *known = took.max(*known);
+                        }
+                    }
+                    desc.filter(|_| call.method != "GET")
+                }
+                What::Code(code) => {
+                    side.act(&code.acts, code.end).await;
+                    None
+                }
+                What::Filtered(_) => None,
+            };
+            // So that later steps find the records of this one.
+            if let Some(desc) = desc {
+                side.contents(desc).await;
+            }
+        }
+    }
+    side.stop().await;
+    assert!(wrong.is_empty(), "more statements than reported: {wrong:#?}");
+    // A number that no call comes up to says nothing.
+    let idle = |route: &(String, String), took: &usize| reported[route].is_some_and(|told| *took < told);
+    let inflated: Vec<_> = most.iter().filter(|(route, took)| idle(route, took)).map(|(r, n)| (r, n, reported[r])).collect();
+    assert!(inflated.len() * 10 <= most.len(), "{} of {} routes never cost what is reported: {inflated:#?}", inflated.len(), most.len());
+    assert!(most.len() > 100, "{} routes", most.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory() {
+    held(Arc::new(Memory::new()), 150).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite() {
+    let (store, _folder) = super::on_sqlite();
+    held(store, 150).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    let (store, ()) = super::on_few_connections();
+    held(store, 60).await;
+}
