@@ -38,9 +38,9 @@ mod totp;
 mod webauthn;
 
 pub use config::{
-    ApiCredential, AuthConfig, AuthSection, CookieSection, DataKey, DeletionSection, EmailOtpSection, Linking, MagicLinkSection, MfaSection,
-    OauthSection, OnPasswordChange, PasskeySection, PasswordSection, ProviderSection, RateLimitSection, RefreshSection, ResetSection,
-    ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport, UserVerification,
+    ApiCredential, AuthConfig, AuthSection, CookieSection, DataKey, DeletionSection, EmailOtpSection, Linking, MagicLinkSection,
+    MfaSection, OauthSection, OnPasswordChange, PasskeySection, PasswordSection, ProviderSection, RateLimitSection, RefreshSection,
+    ResetSection, ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport, UserVerification,
     VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
