@@ -143,7 +143,7 @@ impl Core {
         let sent = challenge.pending.sent.as_ref()?;
         let meant = way.is_none_or(|way| way == sent.way) && client.now.millis() < sent.until;
         let right = crate::otp::matches(&self.parts.keys, &challenge.one.id, typed.expose(), &sent.mac);
-        (meant && right).then(|| Right(Cost::Nothing))
+        (meant && right).then_some(Right(Cost::Nothing))
     }
 
     /// What is kept with a factor.

@@ -36,7 +36,7 @@ pub async fn app_with(store: &Store, post: &Post, change: impl FnOnce(Auth) -> A
             config.auth.mfa.enabled = true;
             config.auth.mfa.email_otp.enabled = true;
             config.auth.magic_link.enabled = true;
-            config.auth.app_name = "Acme".to_owned();
+            config.auth.app_name = "Acme".into();
         }))
     };
     store.app_with(with).await

@@ -157,6 +157,11 @@ impl Server {
         self.running.adapters().provided::<T>().unwrap()
     }
 
+    /// What answers, without its socket.
+    pub fn service(&self) -> linchpin::http::HttpService {
+        self.running.service()
+    }
+
     pub fn host(&self) -> String {
         self.address.to_string()
     }

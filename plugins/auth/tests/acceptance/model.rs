@@ -1,0 +1,443 @@
+//! The state machine of sign-ins (contract 7.4): random walks through it, each answer compared with a model, and its invariants held
+//! against what the server gives out. Walks on servers that are wrong in a known way show that they can fail.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::factor::{app_with, code_at, texts, wrong};
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+cases!(
+    walks,
+    a_server_that_trusts_devices_is_noticed,
+    a_server_whose_challenges_last_is_noticed,
+    a_server_without_second_factors_is_noticed
+);
+
+const OTHER: &str = "amber-walrus-17-dune";
+const TRIES: i64 = 5;
+const CHALLENGE: i64 = 300;
+
+/// What somebody may do next.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Login { right: bool, on_device: bool },
+    Verify(Answer),
+    Enrol,
+    Remove,
+    SetPassword,
+    StepUp,
+    Refresh { again: bool },
+    Logout,
+    LeaveOthers,
+    Suspend,
+    Unsuspend,
+    Wait(i64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Right,
+    Wrong,
+    Recovery,
+    UsedRecovery,
+}
+
+/// Numbers that can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % n as u64).unwrap()
+    }
+
+    fn step(&mut self) -> Move {
+        match self.below(26) {
+            0..=6 => Move::Login { right: self.below(5) > 0, on_device: self.below(2) == 0 },
+            7..=13 => Move::Verify([Answer::Right, Answer::Wrong, Answer::Wrong, Answer::Recovery, Answer::UsedRecovery][self.below(5)]),
+            14..=15 => Move::Enrol,
+            16 => Move::Remove,
+            17 => Move::SetPassword,
+            18 => Move::StepUp,
+            19..=20 => Move::Refresh { again: self.below(3) == 0 },
+            21 => Move::Logout,
+            22 => Move::LeaveOthers,
+            23 => Move::Suspend,
+            24 => Move::Unsuspend,
+            _ => Move::Wait([31, 31, 301][self.below(3)]),
+        }
+    }
+}
+
+struct Session {
+    token: String,
+    refresh: String,
+    earlier: Option<String>,
+    since: i64,
+}
+
+struct Challenge {
+    token: String,
+    epoch: i64,
+    left: i64,
+    since: i64,
+    opened: usize,
+    over: bool,
+}
+
+/// Somebody, as the contract says they are.
+#[derive(Default)]
+struct Model {
+    email: String,
+    id: String,
+    second_password: bool,
+    suspended: bool,
+    secret: Option<String>,
+    last_step: i64,
+    unused: Vec<String>,
+    used: Vec<String>,
+    /// Raised by every change of password or factors.
+    epoch: i64,
+    sessions: Vec<Session>,
+    challenges: Vec<Challenge>,
+    device: Option<String>,
+    /// Tokens of sessions that have ended, or that go on under another.
+    dead: BTreeSet<String>,
+}
+
+type Walked = Result<(), String>;
+
+fn check(holds: bool, what: &str, reply: &Reply) -> Walked {
+    if holds { Ok(()) } else { Err(format!("{what}: {} {}", reply.status, String::from_utf8_lossy(&reply.body))) }
+}
+
+impl Model {
+    fn password(&self) -> &'static str {
+        if self.second_password { OTHER } else { GOOD }
+    }
+
+    fn kill(&mut self, which: impl Fn(usize) -> bool) {
+        let mut at = 0;
+        let dead = &mut self.dead;
+        self.sessions.retain(|session| {
+            let goes = which(at);
+            at += 1;
+            if goes {
+                dead.insert(session.token.clone());
+            }
+            !goes
+        });
+    }
+
+    /// Takes a session that the server gave out.
+    fn opened(&mut self, reply: &Reply, now: i64) {
+        let who = reply.signed_in();
+        if !reply.text("deviceToken").is_empty() {
+            self.device = Some(reply.text("deviceToken"));
+        }
+        self.sessions.push(Session { token: who.token, refresh: who.refresh, earlier: None, since: now });
+    }
+
+    async fn take(&mut self, app: &Server, dice: &mut Dice, step: Move) -> Walked {
+        let now = app.now_seconds();
+        match step {
+            Move::Login { right, on_device } => {
+                let password = if right { self.password() } else { "nope-nope-nope" };
+                let body = json!({ "email": self.email, "password": password }).to_string();
+                let mut headers = vec![("content-type", "application/json")];
+                if let Some(device) = self.device.as_deref().filter(|_| on_device) {
+                    headers.push(("x-device-token", device));
+                }
+                let reply = app.raw("POST", "/auth/login", &headers, &body).await;
+                let signed_in = !reply.text("token").is_empty();
+                check(!(signed_in && self.secret.is_some()), "invariant: a session without the second factor", &reply)?;
+                check(!(signed_in && (self.suspended || !right)), "invariant: a session of nobody", &reply)?;
+                match (right, self.suspended, self.secret.is_some()) {
+                    (false, ..) => check(reply.status == 401, "wrong password", &reply),
+                    (_, true, _) => check(reply.status == 403, "suspended", &reply),
+                    (_, _, true) => {
+                        check(reply.status == 200 && reply.json()["mfaRequired"] == json!(true), "a challenge", &reply)?;
+                        let token = reply.text("mfaToken");
+                        let epoch = self.epoch;
+                        self.challenges.push(Challenge { token, epoch, left: TRIES, since: now, opened: 0, over: false });
+                        Ok(())
+                    }
+                    (_, _, false) => {
+                        check(signed_in, "a session", &reply)?;
+                        self.opened(&reply, now);
+                        Ok(())
+                    }
+                }
+            }
+            Move::Verify(answer) => self.verify(app, dice, answer).await,
+            Move::Enrol => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let session = &self.sessions[at];
+                let recent = now - session.since <= 900;
+                let begun = app.with(&session.token, "POST", "/auth/mfa/setup", None).await;
+                if !recent {
+                    return check(begun.status == 403, "too old to enrol", &begun);
+                }
+                let secret = begun.text("secret");
+                let code = code_at(app, &secret, 0);
+                let done = app.with(&session.token, "POST", "/auth/mfa/verify-setup", Some(json!({ "code": code }))).await;
+                check(done.status == 200, "enrolling", &done)?;
+                if self.secret.is_none() {
+                    (self.unused, self.used) = (texts(&done.json()["recoveryCodes"]), Vec::new());
+                }
+                (self.secret, self.last_step) = (Some(secret), now.div_euclid(30));
+                self.epoch += 1;
+                Ok(())
+            }
+            Move::Remove => {
+                let (Some(at), Some(secret)) = (self.live(dice), self.secret.clone()) else { return Ok(()) };
+                let right = now.div_euclid(30) > self.last_step;
+                let proof = json!({ "code": code_at(app, &secret, 0) });
+                let reply = app.with(&self.sessions[at].token, "DELETE", "/auth/mfa", Some(proof)).await;
+                check(reply.status == if right { 200 } else { 401 }, "removing", &reply)?;
+                if right {
+                    self.secret = None;
+                    (self.unused, self.used) = (Vec::new(), Vec::new());
+                    self.epoch += 1;
+                }
+                Ok(())
+            }
+            Move::SetPassword => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let next = if self.second_password { GOOD } else { OTHER };
+                let body = json!({ "password": next, "currentPassword": self.password() });
+                let reply = app.with(&self.sessions[at].token, "POST", "/auth/set-password", Some(body)).await;
+                check(reply.status == 200, "another password", &reply)?;
+                self.second_password = !self.second_password;
+                self.epoch += 1;
+                self.kill(|other| other != at);
+                Ok(())
+            }
+            Move::StepUp => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let (body, right) = match &self.secret {
+                    Some(secret) => (json!({ "method": "totp", "code": code_at(app, secret, 0) }), now.div_euclid(30) > self.last_step),
+                    None => (json!({ "method": "password", "password": self.password() }), true),
+                };
+                let reply = app.with(&self.sessions[at].token, "POST", "/auth/step-up", Some(body)).await;
+                check(reply.status == if right { 200 } else { 401 }, "step-up", &reply)?;
+                if right {
+                    if self.secret.is_some() {
+                        self.last_step = now.div_euclid(30);
+                    }
+                    let who = reply.signed_in();
+                    let session = &mut self.sessions[at];
+                    self.dead.insert(std::mem::replace(&mut session.token, who.token));
+                    (session.refresh, session.earlier, session.since) = (who.refresh, None, now);
+                }
+                Ok(())
+            }
+            Move::Refresh { again } => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let session = &mut self.sessions[at];
+                let refresh = match (&session.earlier, again) {
+                    (Some(earlier), true) => earlier.clone(),
+                    _ => session.refresh.clone(),
+                };
+                let reused = refresh != session.refresh;
+                let reply = app.post("/auth/refresh", json!({ "refreshToken": refresh })).await;
+                if reused {
+                    check(reply.status == 401, "invariant: a family goes on after reuse", &reply)?;
+                    self.kill(|other| other == at);
+                    return Ok(());
+                }
+                check(reply.status == 200, "refresh", &reply)?;
+                let who = reply.signed_in();
+                // Both access tokens are of one session: what ends it ends either.
+                session.earlier = Some(std::mem::replace(&mut session.refresh, who.refresh));
+                session.token = who.token;
+                Ok(())
+            }
+            Move::Logout => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let refresh = self.sessions[at].refresh.clone();
+                let reply = app.with(&self.sessions[at].token, "POST", "/auth/logout", None).await;
+                check(reply.status == 200, "logout", &reply)?;
+                self.kill(|other| other == at);
+                let reply = app.post("/auth/refresh", json!({ "refreshToken": refresh })).await;
+                check(reply.status == 401, "invariant: an ended family mints a token", &reply)
+            }
+            Move::LeaveOthers => {
+                let Some(at) = self.live(dice) else { return Ok(()) };
+                let reply = app.with(&self.sessions[at].token, "POST", "/auth/sessions/revoke-others", None).await;
+                check(reply.status == 200, "leaving the others", &reply)?;
+                self.kill(|other| other != at);
+                Ok(())
+            }
+            Move::Suspend | Move::Unsuspend => {
+                let suspended = matches!(step, Move::Suspend);
+                app.change(&self.id, json!({ "suspended": suspended })).await;
+                self.suspended = suspended;
+                for challenge in &mut self.challenges {
+                    challenge.over = true;
+                }
+                if suspended {
+                    self.kill(|_| true);
+                }
+                Ok(())
+            }
+            Move::Wait(seconds) => {
+                app.advance(seconds).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn verify(&mut self, app: &Server, dice: &mut Dice, answer: Answer) -> Walked {
+        if self.challenges.is_empty() {
+            return Ok(());
+        }
+        let now = app.now_seconds();
+        // The latest more often than others.
+        let at = if dice.below(3) > 0 { self.challenges.len() - 1 } else { dice.below(self.challenges.len()) };
+        let (code, right) = match (answer, &self.secret) {
+            (Answer::Right, Some(secret)) => (code_at(app, secret, 0), now.div_euclid(30) > self.last_step),
+            (Answer::Wrong, Some(secret)) => (wrong(&code_at(app, secret, 0)), false),
+            (Answer::Recovery, _) if !self.unused.is_empty() => (self.unused[0].clone(), true),
+            (Answer::UsedRecovery, _) if !self.used.is_empty() => (self.used[dice.below(self.used.len())].clone(), false),
+            _ => ("ABCD-EFGH-2345".to_owned(), false),
+        };
+        let body: Json = json!({ "mfaToken": self.challenges[at].token, "code": code, "trustDevice": true });
+        let reply = app.post("/auth/mfa/verify", body).await;
+        let (epoch, suspended) = (self.epoch, self.suspended);
+        let challenge = &mut self.challenges[at];
+        let waits = !challenge.over && challenge.epoch == epoch && now - challenge.since < CHALLENGE && !suspended && challenge.left > 0;
+        if reply.status == 200 {
+            challenge.opened += 1;
+            check(challenge.opened == 1, "invariant: two sessions of one challenge", &reply)?;
+            check(waits, "invariant: a session of a dead challenge", &reply)?;
+            check(right, "invariant: a session for a wrong or used code", &reply)?;
+        }
+        if !waits {
+            // Whoever is suspended is told so only while the challenge is there, which it is not.
+            return check(reply.status == 401 && reply.text("code") == "invalid_challenge", "a dead challenge", &reply);
+        }
+        challenge.left -= 1;
+        if !right {
+            return check(reply.status == 401 && reply.text("code") == "invalid_code", "a wrong code", &reply);
+        }
+        check(reply.status == 200, "a right code", &reply)?;
+        challenge.over = true;
+        match answer {
+            Answer::Recovery => {
+                let used = self.unused.remove(0);
+                self.used.push(used);
+            }
+            _ => self.last_step = now.div_euclid(30),
+        }
+        self.opened(&reply, now);
+        Ok(())
+    }
+
+    fn live(&self, dice: &mut Dice) -> Option<usize> {
+        (!self.sessions.is_empty()).then(|| dice.below(self.sessions.len()))
+    }
+
+    /// Every token is worth what the model says.
+    async fn held(&self, app: &Server) -> Walked {
+        for session in &self.sessions {
+            let reply = app.me(&session.token).await;
+            check(reply.status == 200, "a live session", &reply)?;
+        }
+        for token in &self.dead {
+            let reply = app.me(token).await;
+            check(reply.status == 401, "invariant: an ended session", &reply)?;
+        }
+        Ok(())
+    }
+}
+
+/// A server that the model is right about, but for `change`.
+async fn server(store: &Store, change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
+    let post = Post::default();
+    let settings = |auth: linchpin_auth::Auth| {
+        auth.refresh_tokens().configure(|config| {
+            config.auth.rate_limit.enabled = false;
+            config.auth.session.max_per_user = 1000;
+            // Whatever comes a second time is reuse, and tokens outlive the walk.
+            config.auth.refresh.grace_seconds = 0;
+            config.auth.refresh.access_seconds = 86_400;
+            change(config);
+        })
+    };
+    app_with(store, &post, settings).await
+}
+
+/// Walks from a seed; the last steps of one that the model does not agree with.
+async fn walk(app: &Server, seed: u64, length: usize) -> Walked {
+    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let email = format!("walker-{seed}@x.test");
+    let who = app.register(&email).await;
+    let mut model = Model { email, id: who.id.clone(), ..Model::default() };
+    let since = app.now_seconds();
+    model.sessions.push(Session { token: who.token, refresh: who.refresh, earlier: None, since });
+    let mut taken = Vec::new();
+    for _ in 0..length {
+        // Half of the walks begin with a factor: the interesting ones.
+        let step = if taken.is_empty() && seed.is_multiple_of(2) { Move::Enrol } else { dice.step() };
+        taken.push(step);
+        // No two things at one instant: which one was the newer would be chance.
+        app.advance(1).await;
+        let walked = match model.take(app, &mut dice, step).await {
+            Ok(()) if taken.len().is_multiple_of(5) => model.held(app).await,
+            done => done,
+        };
+        walked.map_err(|what| format!("seed {seed}: {what} after {taken:?}"))?;
+    }
+    model.held(app).await.map_err(|what| format!("seed {seed}: {what} at the end of {taken:?}"))
+}
+
+async fn walks(store: Store) {
+    let app = server(&store, |_| {}).await;
+    let count = if store.keeps() { 8 } else { 20 };
+    for seed in 1..=count {
+        if let Err(what) = walk(&app, seed, 40).await {
+            panic!("{what}");
+        }
+    }
+}
+
+/// A wrong server is noticed by one of some walks, and for this reason.
+async fn noticed(app: &Server, reason: &str) {
+    let mut found = Vec::new();
+    for seed in 1..=60 {
+        match walk(app, seed, 60).await {
+            Ok(()) => {}
+            Err(what) if what.contains(reason) => return,
+            Err(what) => found.push(what),
+        }
+    }
+    panic!("no walk noticed `{reason}`: {found:#?}");
+}
+
+async fn a_server_that_trusts_devices_is_noticed(store: Store) {
+    let app = server(&store, |config| config.auth.mfa.trust_device_seconds = 3600).await;
+    noticed(&app, "invariant: a session without the second factor").await;
+}
+
+async fn a_server_whose_challenges_last_is_noticed(store: Store) {
+    let app = server(&store, |config| config.auth.mfa.challenge_seconds = 900).await;
+    noticed(&app, "invariant: a session of a dead challenge").await;
+}
+
+async fn a_server_without_second_factors_is_noticed(store: Store) {
+    let app = server(&store, |_| {}).await;
+    // The factor is there for the model and not for the server: as after a write that was lost.
+    let email = "walker@x.test".to_owned();
+    let who = app.register(&email).await;
+    let mut model = Model { email, id: who.id, secret: Some("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP".to_owned()), ..Model::default() };
+    let step = Move::Login { right: true, on_device: false };
+    let what = model.take(&app, &mut Dice(7), step).await.unwrap_err();
+    assert!(what.contains("invariant: a session without the second factor"), "{what}");
+}
