@@ -399,7 +399,8 @@ impl Asked<'_> {
         let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else { return Ok(wanted) };
         let pairs = query::pairs(Some(query));
         let known = |pair: &&query::Pair<'_>| pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair);
-        query::refuse_unknown(pairs.iter().filter(|pair| !known(pair)).map(|pair| &*pair.key))?;
+        let names = || (!on.include.is_empty()).then_some(include::NAME);
+        query::refuse_unknown(pairs.iter().filter(|pair| !known(pair)).map(|pair| &*pair.key), names)?;
         let mut problems = Vec::new();
         for (n, pair) in pairs.iter().enumerate() {
             if n > 0 {
@@ -414,7 +415,7 @@ impl Asked<'_> {
     fn no_query(&self) -> Result<()> {
         match self.parts.uri.query() {
             None | Some("") => Ok(()),
-            query => query::refuse_unknown(query::pairs(query).iter().map(|p| &*p.key)),
+            query => query::refuse_unknown(query::pairs(query).iter().map(|p| &*p.key), || None),
         }
     }
 

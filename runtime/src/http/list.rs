@@ -116,7 +116,11 @@ impl ListParams {
             return Ok(Default::default());
         }
         let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(p, include)).collect();
-        query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key))?;
+        let known = || {
+            let fields = self.filterable.iter().map(|i| self.entity.fields[*i].wire);
+            fields.chain(["limit", "cursor", "sort", "sortDir"]).chain((!include.is_empty()).then_some(include::NAME))
+        };
+        query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key), known)?;
         let mut reading = Reading::default();
         for (pair, key) in pairs.iter().zip(keys) {
             if let Some(key) = key {

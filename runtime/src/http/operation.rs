@@ -120,7 +120,12 @@ impl OperationPlan {
         let pairs = query::pairs(parts.uri.query());
         let includes = |pair: &Pair<'_>| self.key(&pair.key).is_none() && pair.key == include::NAME && !include.is_empty();
         let known = |pair: &Pair<'_>| self.key(&pair.key).is_some() || (includes(pair) && include.knows(pair));
-        query::refuse_unknown(pairs.iter().filter(|p| !known(p)).map(|p| &*p.key))?;
+        let names = || {
+            let params = self.spec.params.iter().zip(&self.sources).filter(|(_, source)| **source == Carrier::Query).map(|(p, _)| p.name);
+            let pages = [(self.limit, "limit"), (self.cursor, "cursor")];
+            params.chain(pages.into_iter().filter(|(carrier, _)| *carrier == Some(Carrier::Query)).map(|(_, name)| name))
+        };
+        query::refuse_unknown(pairs.iter().filter(|p| !known(p)).map(|p| &*p.key), names)?;
         match self.whole() {
             None => self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems),
             Some((index, whole)) => {

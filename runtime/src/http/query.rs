@@ -69,8 +69,15 @@ fn hex(digit: u8) -> Option<u8> {
 /// Most unknown keys that an answer names.
 const UNKNOWN: usize = 100;
 
-/// 400 `unknown_parameter`, naming each key once; `Ok` when there is none.
-pub(super) fn refuse_unknown<'a>(keys: impl IntoIterator<Item = &'a str>) -> Result<()> {
+/// Most unknown keys that are compared with what is known, and the longest of them: comparing costs the product of both lengths.
+const HINTS: usize = 8;
+const LONGEST_HINTED: usize = 64;
+
+/// 400 `unknown_parameter`, naming each key once, with the nearest of `known` where one is near; `Ok` when there is none.
+pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
+    keys: impl IntoIterator<Item = &'a str>,
+    known: impl Fn() -> K,
+) -> Result<()> {
     let mut paths: Vec<String> = keys.into_iter().map(path).collect();
     if paths.is_empty() {
         return Ok(());
@@ -78,11 +85,16 @@ pub(super) fn refuse_unknown<'a>(keys: impl IntoIterator<Item = &'a str>) -> Res
     paths.sort();
     paths.dedup();
     // A query of short keys would ask for an answer many times its size.
-    let detail = |path: String| {
-        let text = if path == "query:include" { "names nothing that this route can include" } else { "is not a parameter of this route" };
-        Problem::new(path, "unknown_parameter", text)
+    let detail = |(n, path): (usize, String)| {
+        if path == "query:include" {
+            return Problem::new(path, "unknown_parameter", "names nothing that this route can include");
+        }
+        // `titel[contains]` is meant for `title`.
+        let name = path.trim_start_matches("query:").split('[').next().unwrap_or_default();
+        let hint = if n < HINTS && name.len() <= LONGEST_HINTED { crate::app::did_you_mean(name, known()) } else { String::new() };
+        Problem::new(path, "unknown_parameter", format!("is not a parameter of this route{hint}"))
     };
-    let details = paths.into_iter().take(UNKNOWN).map(detail).collect();
+    let details = paths.into_iter().take(UNKNOWN).enumerate().map(detail).collect();
     Err(Error::new(Code::UnknownParameter, "The query names unknown parameters").with_details(details))
 }
 

@@ -71,7 +71,8 @@ pub fn read_draft(entity: &'static EntityDesc, body: &Body<'_>, mode: Mode, now:
         let path = Path::Root(key);
         let field = entity.field_by_wire(key).filter(|i| !entity.fields[*i].flags.has(Flags::PRIVATE));
         let Some(index) = field else {
-            path.report(reader.problems, "unknown_field", "is not a field");
+            let writable = |f: &&FieldDesc| !f.flags.has(Flags::PRIVATE) && !f.server_owned();
+            unknown(key, reader.problems, || entity.fields.iter().filter(writable).map(|f| f.wire));
             continue;
         };
         let field = &entity.fields[index];
@@ -84,6 +85,13 @@ pub fn read_draft(entity: &'static EntityDesc, body: &Body<'_>, mode: Mode, now:
         }
     }
     draft
+}
+
+/// Reports a member that is no field, with the name that may be meant: of the first few and short ones alone, since comparing costs
+/// the product of both lengths.
+fn unknown<'k, K: IntoIterator<Item = &'k str>>(key: &str, problems: &mut Vec<Problem>, known: impl FnOnce() -> K) {
+    let hint = if problems.len() < 8 && key.len() <= 64 { crate::app::did_you_mean(key, known()) } else { String::new() };
+    Path::Root(key).report(problems, "unknown_field", format!("is not a field{hint}"));
 }
 
 /// Reads the call parameters that HTTP carries in the body; every other member is a problem.
@@ -100,7 +108,7 @@ pub fn read_param_members(
     let in_body = |p: &&ParamSpec| p.place == Place::Body;
     for (key, _) in &body.members {
         if !params.iter().filter(in_body).any(|p| p.name == key) {
-            Path::Root(key).report(problems, "unknown_field", "is not a field");
+            unknown(key, problems, || params.iter().filter(in_body).map(|p| p.name));
         }
     }
     let mut read = |param: &ParamSpec| -> Option<Value> {

@@ -7,7 +7,7 @@ use crate::server::Server;
 
 cases!(
     list_01, list_02, list_03, list_04, list_05, list_06, list_07, list_08, list_09, list_10, list_11, list_12, list_13, list_14, list_15,
-    list_16, list_17, list_18,
+    list_16, list_17, list_18, hints
 );
 
 async fn seed(s: &Server, n: usize) {
@@ -192,4 +192,32 @@ async fn list_18(s: &Server) {
     assert_eq!(s.get(&format!("/posts?status=published&cursor={cursor}")).await.code(), (400, "invalid_cursor"));
     assert_eq!(s.get(&format!("/posts?cursor={cursor}")).await.code(), (400, "invalid_cursor"));
     assert_eq!(s.get(&format!("/posts?status=draft&limit=1&cursor={cursor}")).await.status, 200);
+}
+
+/// What is refused names what may be meant, as the compiler does; never what nobody may know, and not for whatever length.
+async fn hints(s: &Server) {
+    let message = |reply: crate::server::Reply| reply.json()["details"][0]["message"].as_str().unwrap_or_default().to_owned();
+    for (path, hint) in [
+        ("/posts?catgory=x", "; did you mean `category`?"),
+        ("/posts?titel[contains]=x", "; did you mean `title`?"),
+        ("/posts?limt=1", "; did you mean `limit`?"),
+        ("/posts/by-slug?slg=a", "; did you mean `slug`?"),
+        ("/posts?secret=a", ""),
+        ("/posts?somethingelse=a", ""),
+    ] {
+        let reply = s.get(path).await;
+        assert_eq!(reply.code(), (400, "unknown_parameter"), "{path}");
+        assert_eq!(message(reply), format!("is not a parameter of this route{hint}"), "{path}");
+    }
+    for (member, hint) in [("titel", "; did you mean `title`?"), ("secret", ""), ("creatdAt", "")] {
+        let reply = s.post("/posts", json!({"slug": "a", "title": "T", member: "x"})).await;
+        assert_eq!((reply.code(), message(reply)), ((400, "validation_failed"), format!("is not a field{hint}")), "{member}");
+    }
+    // Many and long ones are told, without being compared.
+    let long = format!("/posts?{}=1", "titlf".repeat(40));
+    assert_eq!(message(s.get(&long).await), "is not a parameter of this route");
+    let many: Vec<String> = (0..200).map(|n| format!("titl{n:03}=1")).collect();
+    let reply = s.get(&format!("/posts?{}", many.join("&"))).await.json();
+    let hinted = reply["details"].as_array().unwrap().iter().filter(|d| d["message"].as_str().unwrap().contains("did you mean")).count();
+    assert!(hinted <= 8, "{hinted}");
 }

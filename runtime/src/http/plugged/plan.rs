@@ -81,7 +81,9 @@ impl PluggedPlan {
     fn read(&self, pairs: &[query::Pair<'_>], at: fn(&str) -> String, problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
         let fields = self.desc.query;
         if !self.desc.lenient {
-            query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)))?;
+            query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)), || {
+                fields.iter().map(|f| f.wire)
+            })?;
         }
         let mut out = vec![None; fields.len()];
         for (i, field) in fields.iter().enumerate() {
