@@ -28,9 +28,9 @@ use crate::return_target::ReturnTarget;
 use crate::secret::same;
 
 /// How long somebody may be away.
-const AWAY: Duration = Duration::from_secs(600);
+const AWAY: Duration = Duration::from_mins(10);
 /// How long the code is worth a session.
-const REDEEMABLE: Duration = Duration::from_secs(60);
+const REDEEMABLE: Duration = Duration::from_mins(1);
 /// How often an account is looked for that somebody else is just making.
 const TRIES: usize = 3;
 

@@ -279,7 +279,7 @@ fn apple(section: &ProviderSection, wrong_at: &mut impl FnMut(&str, &str)) -> Op
     };
     let (team_id, key_id) = (text("teamId", &section.team_id), text("keyId", &section.key_id));
     let private_key = section.private_key.clone();
-    if !private_key.as_ref().is_some_and(|key| jsonwebtoken::EncodingKey::from_ec_pem(key.expose().as_bytes()).is_ok()) {
+    if private_key.as_ref().is_none_or(|key| jsonwebtoken::EncodingKey::from_ec_pem(key.expose().as_bytes()).is_err()) {
         wrong_at("privateKey", "must be the key that Apple gave, in PEM");
     }
     Some(ClientProof::Apple { team_id: team_id?, key_id: key_id?, private_key: private_key? })

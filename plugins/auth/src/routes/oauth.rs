@@ -106,7 +106,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(bound(back, |core, call, id| Box::pin(callback(core, call, id))));
         let form = own(Route::post, "oauth_form_post", id, "/callback").doc("Takes a browser back that posts the provider's answer.");
         let form = form.public().form(ANSWER).lenient().answers(BACK_BY_POST);
-        out.push(bound(form, |core, call, id| Box::pin(form_post(core, call, id))));
+        out.push(bound(form, |core, call, id| Box::pin(std::future::ready(form_post(&core, &call, &id)))));
         let link = own(Route::get, "oauth_link", id, "/link").doc("Sends a browser to the provider to link it to the caller's account.");
         let link = link.auth("userAuth").query(LINK_TARGET).answers(TO_PROVIDER).errors(LINK_REFUSED);
         out.push(bound(link, |core, call, id| Box::pin(self::link(core, call, id))));
@@ -243,15 +243,15 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
 }
 
 /// A browser posts a form from the provider's page without the cookies that say which one it is: it is sent to fetch the same.
-async fn form_post(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
-    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
+    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (field, value) in ANSWER.iter().zip(answer(&call)?) {
+    for (field, value) in ANSWER.iter().zip(answer(call)?) {
         if let Some(value) = value {
             query.append_pair(field.wire, &value);
         }
     }
-    redirect(&call, &format!("{}?{}", connection.provider.callback, query.finish()))
+    redirect(call, &format!("{}?{}", connection.provider.callback, query.finish()))
 }
 
 fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {

@@ -349,7 +349,7 @@ async fn auth_66_return_target(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| {
             config.auth.oauth.allowed_redirect_origins = vec!["https://front.test".to_owned()];
-            config.auth.oauth.post_redirect = "/home".to_owned();
+            config.auth.oauth.post_redirect = "/home".into();
         })
     })
     .await;
@@ -467,7 +467,7 @@ async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
     let peer = Peer::shared();
     let client = |id: &'static str| {
         move |mut provider: linchpin_auth::ProviderSection| {
-            provider.client_id = id.to_owned();
+            provider.client_id = id.into();
             provider.client_secret = provider.client_secret.filter(|_| id != "public");
             provider.redirect_uri = Some("https://app.test/auth/peer/callback".to_owned());
             provider

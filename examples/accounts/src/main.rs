@@ -1,0 +1,101 @@
+//! A noticeboard with accounts: its members sign in with a password, a passkey or a provider of this machine, and roles decide who
+//! writes and who looks after it all.
+
+use linchpin::axum::response::Html;
+use linchpin::prelude::*;
+use linchpin_auth::{Auth, AuthConfig, AuthService, NewUser, ProviderSection, SecretText};
+
+/// Where browsers reach the app, unless `LINCHPIN_AUTH_PUBLIC_URL` says otherwise.
+const HERE: &str = "http://localhost:3000";
+/// The provider of this machine, unless `LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER` and its like name another.
+const ISSUER: &str = "http://127.0.0.1:4000";
+/// What the app proves to that provider with.
+const CLIENT_SECRET: &str = "a secret of the peer & its client: 100%";
+
+/// Something that members tell each other.
+#[entity(
+    namespace = "board",
+    sort = desc(created_at),
+    routes(auth = "userAuth", update(roles = ["admin"]), delete(roles = ["admin"]))
+)]
+#[derive(Clone, Debug)]
+pub struct Notice {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(length = 1..=200)]
+    pub text: String,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+/// Where members come in: `GET /notices/welcome`. A provider sends them back here with a code, which is exchanged for a session.
+#[route(entity = Notice, method = "GET", path = "welcome", auth = none)]
+async fn welcome() -> Html<&'static str> {
+    Html(include_str!("welcome.html"))
+}
+
+/// What members see: `GET /notices/page`.
+#[route(entity = Notice, method = "GET", path = "page", auth = "userAuth")]
+async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
+    let roles = cx.get_actor().map(|actor| actor.roles.join(", ")).unwrap_or_default();
+    let items = notices.list(&cx, ListQuery::new()).await?.items;
+    let list: String = items.iter().map(|notice| format!("<li>{}</li>\n", escaped(&notice.text))).collect();
+    Ok(Html(format!("<!doctype html>\n<title>Notices</title>\n<p>You are signed in; roles: {}.</p>\n<ul>\n{list}</ul>\n", escaped(&roles))))
+}
+
+/// What administrators see, and nobody else: `GET /notices/office`.
+#[route(entity = Notice, method = "GET", path = "office", roles = ["admin"])]
+async fn office(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
+    let page = notices.list(&cx, ListQuery::new()).await?;
+    let more = if page.has_more { "more than " } else { "" };
+    Ok(Html(format!("<!doctype html>\n<title>Office</title>\n<p>Notices: {more}{}.</p>\n", page.items.len())))
+}
+
+/// Text as it stands in a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Notices, and the pages around them.
+pub static BOARD: Package = package!(name = "board", entities = [entity(Notice, [welcome, inside, office])]);
+
+/// Accounts, with what the environment says of them before what is said here.
+fn auth() -> Auth {
+    let auth = Auth::from_config(AuthConfig::from_env()).roles(["admin", "member"]).default_role("member");
+    auth.configure(|config| {
+        let auth = &mut config.auth;
+        auth.app_name = "the noticeboard".to_owned();
+        let here = auth.public_url.get_or_insert_with(|| HERE.to_owned()).clone();
+        auth.email_verification.enabled = true;
+        auth.email_verification.link_base_url.get_or_insert_with(|| format!("{here}/notices/welcome"));
+        auth.passkeys.enabled = true;
+        auth.passkeys.rp_id = "localhost".to_owned();
+        auth.passkeys.origins = vec![HERE.to_owned()];
+        auth.oauth.post_redirect = "/notices/welcome".to_owned();
+        let local = || ProviderSection::new("app").secret(CLIENT_SECRET.to_owned()).issuer(ISSUER);
+        auth.oauth.providers.entry("local".to_owned()).or_insert_with(local);
+    })
+}
+
+/// Makes the first administrator: `admin EMAIL PASSWORD`.
+async fn admin(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
+    let [email, password] = arguments.as_slice() else {
+        return Err(Error::invalid(Problem::new("", "required", "admin takes an email address and a password")));
+    };
+    let mut new = NewUser::new(email.as_str());
+    new.password = Some(SecretText::new(password.as_str()));
+    new.email_verified = true;
+    new.roles = Some(vec!["admin".to_owned()]);
+    adapters.provided::<AuthService>()?.create_user(new).await?;
+    Ok(format!("{email} is an administrator"))
+}
+
+#[tokio::main]
+async fn main() -> linchpin::Result<()> {
+    App::new(Config::from_env()?)
+        .plugin(auth())
+        .package(&BOARD)
+        .command("admin", "makes an administrator: EMAIL PASSWORD", admin)
+        .run()
+        .await
+}

@@ -1,0 +1,100 @@
+//! The noticeboard over HTTP: its README, mail on the console, and a sign-in at a provider of this machine.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use example_support::markdown::{blocks, links, read, root};
+use example_support::seeded::printed;
+use example_support::session::{Server, command, differences, run};
+use serde_json::Value as Json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_accounts");
+const README: &str = "examples/accounts/README.md";
+
+/// A program that ends with the test, whatever becomes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_readme_is_true() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let commands: Vec<String> = blocks(&read(README))
+        .into_iter()
+        .filter(|block| block.kind == "sh")
+        .flat_map(|block| block.text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let first = commands[0].strip_prefix("cargo run -p accounts -- ").expect("a command of the app");
+    let arguments: Vec<&str> = first.split(' ').collect();
+    assert_eq!(printed(PROGRAM, folder.path(), &arguments, &[]), "root@example.test is an administrator\n");
+    assert_eq!(commands[1], "cargo run -p accounts");
+    for link in links(&read(README)) {
+        assert!(root().join("examples/accounts").join(&link).exists(), "{README}: {link} leads nowhere");
+    }
+    let server = Server::start(PROGRAM, folder.path());
+    let differences = differences(README, "accounts", PROGRAM, &server, folder.path());
+    assert!(differences.is_empty(), "{README} does not show what these print:\n{differences}");
+}
+
+#[test]
+fn mail_stands_on_the_console() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    let child = command(PROGRAM, folder.path()).env("LINCHPIN_PORT", port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut app = Running(child.expect("the application starts"));
+    let out = app.0.stdout.take().expect("its console");
+    let register = format!(
+        "for i in $(seq 300); do curl -s -o /dev/null localhost:{port}/auth/register \
+         --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}' && break; sleep 0.1; done"
+    );
+    let _ = run(&[register], folder.path());
+    let found = BufReader::new(out).lines().map_while(Result::ok).find(|line| line.contains("/notices/welcome#token="));
+    assert!(found.is_some(), "no link on the console");
+}
+
+#[test]
+fn a_provider_of_this_machine_signs_in() {
+    let peer = root().join("plugins/auth/tests/peers/oidc-provider");
+    let child =
+        Command::new("node").arg("server.mjs").current_dir(peer).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut peer = Running(child.expect("node: cargo xtask test installs the provider"));
+    let mut line = String::new();
+    let mut out = BufReader::new(peer.0.stdout.take().expect("its console"));
+    out.read_line(&mut line).expect("a line");
+    let told: Json = serde_json::from_str(&line).expect("where the provider is");
+    let text = |name: &str| told[name].as_str().expect("text").to_owned();
+    let (issuer, secret) = (text("issuer"), text("secret"));
+    let variables = [
+        ("LINCHPIN_AUTH_PUBLIC_URL", "https://app.test"),
+        ("LINCHPIN_AUTH_OAUTH_LOCAL_CLIENT_ID", "app"),
+        ("LINCHPIN_AUTH_OAUTH_LOCAL_CLIENT_SECRET", &secret),
+        ("LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER", &issuer),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start_with(PROGRAM, folder.path(), &variables);
+    let here = format!("http://localhost:{}", server.port);
+    // What a browser does, step by step; `app.test` is this machine.
+    let steps = [
+        "browser() { curl -s -b jar -c jar -o /dev/null -w '%{redirect_url}' \"$@\"; }".to_owned(),
+        format!("curl -s -D head -o /dev/null '{here}/auth/local?returnTo=/notices/welcome'"),
+        "MARK=$(grep -io '__Secure-oauth_flow=[^;]*' head); URL=$(grep -i '^location:' head | tr -d '\\r' | cut -d' ' -f2)".to_owned(),
+        "PAGE=$(browser \"$URL\"); BACK=$(browser \"$PAGE\" -d 'prompt=login&login=ada&password=x')".to_owned(),
+        "PAGE=$(browser \"$BACK\"); BACK=$(browser \"$PAGE\" -d prompt=consent); BACK=$(browser \"$BACK\")".to_owned(),
+        format!(
+            "END=$(curl -s -o /dev/null -w '%{{redirect_url}}' -H \"cookie: $MARK\" \"{here}${{BACK#https://app.test}}\"); echo \"$END\""
+        ),
+        format!(
+            "TOKEN=$(curl -s -H \"cookie: $MARK\" --json \"{{\\\"code\\\":\\\"${{END#*code=}}\\\"}}\" {here}/auth/oauth/exchange | sed -E 's/.*\"token\":\"([^\"]+)\".*/\\1/')"
+        ),
+        format!("curl -s {here}/auth/me -H \"Authorization: Bearer $TOKEN\""),
+    ];
+    let done = run(&steps, folder.path());
+    assert!(done[5].output.trim().starts_with(&format!("{here}/notices/welcome?code=")), "{done:?}");
+    let me: Json = serde_json::from_str(done[7].output.trim()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    assert_eq!((&me["email"], &me["providers"][0], &me["roles"][0]), (&"ada@peer.test".into(), &"local".into(), &"member".into()), "{me}");
+}
