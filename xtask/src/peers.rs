@@ -1,5 +1,5 @@
 //! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a
-//! browser, an issuer that people sign in at.
+//! browser, an issuer that people sign in at, a program that calls what an OpenAPI document describes.
 
 use std::process::{Command, Stdio};
 
@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 const ISSUER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests/peers/oidc-provider");
 
 /// What is needed, how to tell that it is there, and how it is installed.
-const PEERS: [(&str, &[&str], &[&str]); 7] = [
+const PEERS: [(&str, &[&str], &[&str]); 8] = [
     ("openssl", &["openssl", "version"], &["apt-get", "install", "-y", "-q", "openssl"]),
     ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
     ("chromium", &["chromium", "--version"], &["apt-get", "install", "-y", "-q", "chromium"]),
     ("aiosmtpd", &["python3", "-c", "import aiosmtpd"], &["python3", "-m", "pip", "install", "-q", "aiosmtpd"]),
+    ("Schemathesis", &["python3", "-c", "import schemathesis.cli"], &["python3", "-m", "pip", "install", "-q", "schemathesis>=4.32,<5"]),
     (
         "PyJWT",
         &["python3", "-c", "import jwt, cryptography; jwt.PyJWKSet"],

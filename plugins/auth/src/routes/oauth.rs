@@ -141,7 +141,7 @@ fn providers(core: &Core) -> Result<Reply> {
 
 async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
     if call.method != Method::GET {
-        core.csrf.may_sign_in(&call.headers)?;
+        core.may_sign_in(&call, &id).await?;
     }
     let client = core.client(&call);
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
@@ -259,7 +259,7 @@ fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {
 }
 
 async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Result<Reply> {
-    core.csrf.may_sign_in(&call.headers)?;
+    core.may_sign_in(&call, "oauth/exchange").await?;
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::OauthExchange).await?;
     let (code, verifier) = (SecretText::from(input.code), input.code_verifier.map(SecretText::from));

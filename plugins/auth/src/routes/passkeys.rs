@@ -12,13 +12,13 @@ use serde_json::{Value as Json, json};
 use super::account::caller;
 use super::mailed::by_ip;
 use super::shapes::Authenticated;
-use super::{Place, SIGN_IN_REFUSED, at, route};
+use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, LIMIT_REACHED, MFA_SETUP_REQUIRED,
-    STEP_UP_REQUIRED, WEBAUTHN_FAILED, refuse,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CREDENTIALS,
+    LIMIT_REACHED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, refuse,
 };
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
 use crate::flow::{Need, Proved};
@@ -141,7 +141,16 @@ static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/lo
     .doc("Signs in with a passkey.")
     .public()
     .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
-    .errors(SIGN_IN_REFUSED);
+    .errors(&[
+        INVALID_CHALLENGE,
+        WEBAUTHN_FAILED,
+        INVALID_CREDENTIALS,
+        ACCOUNT_SUSPENDED,
+        EMAIL_NOT_VERIFIED,
+        CSRF_FAILED,
+        Code::RateLimited,
+        HOOK_TIMEOUT,
+    ]);
 
 /// Those that the settings ask for.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {

@@ -16,6 +16,7 @@ mod dropped;
 mod email;
 mod events;
 mod factor;
+mod fuzz;
 mod issuer;
 mod keys;
 mod mailed;

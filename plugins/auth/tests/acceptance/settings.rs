@@ -194,6 +194,23 @@ fn tables() -> Vec<(&'static str, Json)> {
         ("auth.passkeys.primary", json!(true)),
         ("auth.passkeys.userVerification", json!("required")),
         ("auth.passkeys.timeoutMs", json!(60_000)),
+        ("auth.oauth.postRedirect", json!("/")),
+        ("auth.oauth.allowedRedirectOrigins", json!(["https://app.test"])),
+        ("auth.oauth.linking", json!("never")),
+        ("auth.oauth.allowSignUp", json!(true)),
+        ("auth.oauth.github.clientId", json!("an-app")),
+        ("auth.oauth.github.clientSecret", json!("a-secret")),
+        ("auth.oauth.github.redirectUri", json!("https://me.test/auth/github/callback")),
+        ("auth.oauth.github.scopes", json!(["read:user"])),
+        ("auth.oauth.github.trustEmail", json!(true)),
+        ("auth.oauth.microsoft.tenant", json!("common")),
+        ("auth.oauth.apple.teamId", json!("team")),
+        ("auth.oauth.apple.keyId", json!("key")),
+        ("auth.oauth.apple.privateKey", json!("pem")),
+        ("auth.oauth.gitlab.baseUrl", json!("https://git.me.test")),
+        ("auth.oauth.other.issuer", json!("https://id.me.test")),
+        ("auth.oauth.other.name", json!("Other")),
+        ("auth.oauth.other.responseMode", json!("query")),
         ("auth.stepUp.maxAgeSeconds", json!(300)),
         ("auth.stepUp.accountMaxAgeSeconds", json!(900)),
         ("auth.accountDeletion.enabled", json!(true)),
@@ -209,7 +226,7 @@ fn tables() -> Vec<(&'static str, Json)> {
 }
 
 /// Of contract 8.4.
-const BUCKETS: [&str; 28] = [
+const BUCKETS: [&str; 29] = [
     "auth.rateLimit.register",
     "auth.rateLimit.login",
     "auth.rateLimit.loginIp",
@@ -237,6 +254,7 @@ const BUCKETS: [&str; 28] = [
     "auth.rateLimit.oauthCallback",
     "auth.rateLimit.oauthExchange",
     "auth.rateLimit.changeEmail",
+    "auth.rateLimit.link",
     "auth.rateLimit.deleteAccount",
 ];
 
@@ -249,7 +267,7 @@ fn file(key: &str, value: &Json) -> Json {
 #[tokio::test]
 async fn every_setting_is_read() {
     let start = async |config: AuthConfig| {
-        let app = linchpin::Config::new().signing_secret(NEW).port(0);
+        let app = linchpin::Config::new().signing_secret(NEW).port(0).database("memory:");
         match linchpin::App::new(app).plugin(Auth::from_config(config)).start().await {
             Ok(running) => {
                 running.stop().await.unwrap();
