@@ -39,9 +39,9 @@ mod webauthn;
 
 pub use config::{
     ApiCredential, AuthConfig, AuthSection, CookieSection, DataKey, DeletionSection, EmailOtpSection, Linking, MagicLinkSection,
-    MfaSection, OauthSection, OnPasswordChange, PasskeySection, PasswordSection, ProviderSection, RateLimitSection, RefreshSection,
-    ResetSection, ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport, UserVerification,
-    VerificationSection,
+    MfaSection, OauthSection, OnPasswordChange, PagesSection, PasskeySection, PasswordSection, ProviderSection, RateLimitSection,
+    RefreshSection, ResetSection, ResponseMode, SameSite, Security, SessionSection, SmsSection, StepUpSection, TotpSection, Transport,
+    UserVerification, VerificationSection,
 };
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]

@@ -180,6 +180,9 @@ impl Plugin for Auth {
             let own_csrf = routes::judging_themselves(&checked.config);
             let core = Arc::new(Core::new(checked, env, cx.adapters().clone(), own_csrf)?);
             cx.adapters().provide(AuthService::new(Arc::clone(&core)));
+            if core.config.auth.pages.enabled == Some(true) {
+                cx.nest(&format!("{}{}", core.config.auth.mount, routes::pages::BASE), routes::pages::router(&core));
+            }
             self.core.set(core).map_err(|_| Error::internal("the plugin was set up twice"))
         })
     }

@@ -32,7 +32,7 @@ impl<S: Sync> FromRequestParts<S> for Adapters {
 }
 
 /// What the client may know of an error; its cause stays behind.
-fn copy(error: &Error) -> Error {
+pub(super) fn copy(error: &Error) -> Error {
     let copy = Error::new(error.code(), error.message().to_owned()).with_details(error.details().to_vec());
     match error.retry_after_seconds() {
         Some(seconds) => copy.retry_after(seconds),

@@ -126,7 +126,7 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
         match (dispatch::actor(app, &parts, id, from).await, guards) {
             (Ok(actor), guards) => {
-                let cx = Cx::new(actor, (app.clock)(), id.shared());
+                let cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
                 if let Some(guards) = guards {
                     guards.admit(&cx, Some(parts.uri.path()))?;
                 }

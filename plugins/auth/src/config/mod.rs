@@ -5,6 +5,7 @@ mod data_keys;
 mod flows;
 mod mfa;
 mod oauth;
+mod pages;
 mod passkeys;
 mod read;
 mod reader;
@@ -30,6 +31,7 @@ pub use data_keys::DataKey;
 pub use flows::{DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
 pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
 pub use oauth::{Linking, OauthSection, ProviderSection, ResponseMode};
+pub use pages::PagesSection;
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
@@ -138,6 +140,8 @@ pub struct AuthSection {
     pub passkeys: PasskeySection,
     /// `accountDeletion`
     pub account_deletion: DeletionSection,
+    /// `pages`
+    pub pages: PagesSection,
     /// Who sends mail; in development the console unless it is set.
     pub mailer: Option<Arc<dyn Mailer>>,
     /// What mails say.
@@ -192,6 +196,7 @@ impl Default for AuthSection {
             passkeys: PasskeySection::default(),
             mfa: MfaSection::default(),
             account_deletion: DeletionSection::default(),
+            pages: PagesSection::default(),
             mailer: None,
             templates: Templates::default(),
             app_name: "this service".to_owned(),

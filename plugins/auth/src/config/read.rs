@@ -98,6 +98,7 @@ impl AuthConfig {
         super::passkeys::read(&mut w, &mut out);
         super::mfa::read(&mut w, &mut out);
         super::oauth::read(&mut w, &mut out);
+        super::pages::read(&mut w, &mut out);
         out.problems = w.finish();
         out
     }

@@ -73,21 +73,26 @@ impl Core {
         let cx = client.cx();
         let made = cx.transaction(async |cx| {
             let mut pending = Pending::login(user, begun);
+            let mut options = None;
+            if methods.contains(&Way::Webauthn) {
+                let (asked, shown) = self.ask_second_passkey(cx, user, pending.first()).await?;
+                (pending.asked, options) = (Some(asked), Some(shown));
+            }
             let (token, one) = self.parts.tokens.give(cx, Purpose::Login, &user.id, &pending, terms).await?;
             if let Some(way) = send {
                 pending.sent = Some(self.send_code(cx, client, user, way, &one.id).await?);
                 self.parts.tokens.replace(cx, &one, &pending).await?;
             }
-            Ok((token, one.expires_at))
+            Ok((token, one.expires_at, options))
         });
-        let (token, expires_at) = made.await?;
+        let (token, expires_at, webauthn_options) = made.await?;
         let view = ChallengeView {
             token: String::new(),
             mfa_required: true,
             mfa_token: token.expose().to_owned(),
             mfa_methods: methods.iter().map(|way| way.name().to_owned()).collect(),
             recovery_available: self.recovery_codes_left(&cx, user).await? > 0,
-            webauthn_options: None,
+            webauthn_options,
             user_id: user.id.clone(),
             expires_at: expires_at.unwrap_or(client.now),
         };
@@ -126,7 +131,7 @@ impl Core {
     ///
     /// # Errors
     /// 401 `invalid_challenge`; 403 `account_suspended`.
-    async fn waiting(&self, client: &Client, token: &SecretText) -> Result<(Challenge, User)> {
+    pub(crate) async fn waiting(&self, client: &Client, token: &SecretText) -> Result<(Challenge, User)> {
         let invalid = || refuse(INVALID_CHALLENGE);
         let cx = client.cx();
         let one = self.parts.tokens.find(&cx, Purpose::Login, token.expose()).await?.ok_or_else(invalid)?;
@@ -138,15 +143,16 @@ impl Core {
         if pending.is_current(&user) { Ok((Challenge { one, pending }, user)) } else { Err(invalid()) }
     }
 
-    /// Sends a code for a challenge, in place of the one before.
+    /// Sends a code for a challenge, in place of the one before, or asks for a passkey once more.
     ///
     /// # Errors
     /// 400 `method_unavailable`; 401 `invalid_challenge`; 429.
-    pub(crate) async fn resend(&self, client: &Client, token: &SecretText, method: Option<Way>) -> Result<()> {
+    pub(crate) async fn resend(&self, client: &Client, token: &SecretText, method: Option<Way>) -> Result<Option<serde_json::Value>> {
         let (mut challenge, user) = self.waiting(client, token).await?;
-        let sent: Vec<Way> = self.methods(&user).into_iter().filter(|way| way.is_sent()).collect();
+        let methods = self.methods_after(&client.cx(), &user, challenge.pending.first()).await?;
+        let can: Vec<Way> = methods.into_iter().filter(|way| way.is_sent() || *way == Way::Webauthn).collect();
         let before = challenge.pending.sent.as_ref().map(|sent| sent.way);
-        let way = method.or(before).or(sent.first().copied()).filter(|way| sent.contains(way)).ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
+        let way = method.or(before).or(can.first().copied()).filter(|way| can.contains(way)).ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         self.count_send(client, &user, way).await?;
         let cx = client.cx();
         if self.parts.tokens.count_send(&cx, &challenge.one).await?.is_none() {
@@ -154,10 +160,16 @@ impl Core {
             return Err(rate_limited(u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1)));
         }
         cx.transaction(async |cx| {
-            challenge.pending.sent = Some(self.send_code(cx, client, &user, way, &challenge.one.id).await?);
+            let mut options = None;
+            if way == Way::Webauthn {
+                let (asked, shown) = self.ask_second_passkey(cx, &user, challenge.pending.first()).await?;
+                (challenge.pending.asked, options) = (Some(asked), Some(shown));
+            } else {
+                challenge.pending.sent = Some(self.send_code(cx, client, &user, way, &challenge.one.id).await?);
+            }
             match self.parts.tokens.replace(cx, &challenge.one, &challenge.pending).await {
                 Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CHALLENGE)),
-                done => done.map(drop),
+                done => done.map(|_| options),
             }
         })
         .await

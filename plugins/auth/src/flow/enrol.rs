@@ -53,6 +53,10 @@ impl Core {
         let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user).into_iter().partition(|way| ways.contains(way));
         self.set_methods(cx, user, &left).await?;
         for way in &gone {
+            if *way == Way::Webauthn {
+                let all = self.passkeys.of(cx, &user.id).await?;
+                self.drop_passkeys(cx, client, user, &all).await?;
+            }
             if let Some(factor) = self.parts.factors.of_way(cx, user.id.clone(), *way).await? {
                 self.parts.factors.delete(cx, factor.id, None).await?;
             }
@@ -75,6 +79,16 @@ impl Core {
         // A phone alone is not enough where everybody has to have one.
         let needed = self.config.auth.mfa.required && left.iter().all(|way| *way == Way::Sms);
         if needed { Err(refuse(MFA_REQUIRED)) } else { Ok(()) }
+    }
+
+    /// Notes that an account has passkeys, or has fewer, where nothing else follows from it.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(crate) async fn note_passkeys(&self, cx: &Cx, user: &User, any: bool) -> Result<()> {
+        let mut methods: Vec<Way> = enrolled(user).into_iter().filter(|way| *way != Way::Webauthn).collect();
+        methods.extend(any.then_some(Way::Webauthn));
+        self.set_methods(cx, user, &methods).await
     }
 
     /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version.

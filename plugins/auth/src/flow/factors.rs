@@ -6,6 +6,7 @@
 use linchpin::{Code, Cx, Error, PageArgs, Result};
 use serde_json::json;
 
+use super::passkeys::Used;
 use crate::core::{Client, Core, Happened};
 use crate::entities::User;
 use crate::error::{INVALID_CODE, refuse};
@@ -31,6 +32,8 @@ enum Cost {
     },
     /// A recovery code, as it may be stored.
     Recovery(Vec<String>),
+    /// The use of a passkey: its count goes up.
+    Passkey(Box<Used>),
 }
 
 impl Right {
@@ -50,6 +53,10 @@ impl Right {
                 }
             }
             Cost::Recovery(macs) => core.use_recovery_code(cx, client, user, macs).await,
+            Cost::Passkey(used) => match core.note_use(cx, client, used).await {
+                Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => Err(refuse(INVALID_CODE)),
+                done => done,
+            },
         }
     }
 }
@@ -57,7 +64,9 @@ impl Right {
 impl Core {
     /// The second factors of an account.
     pub(crate) fn methods(&self, user: &User) -> Vec<Way> {
-        if self.config.auth.mfa.enabled { enrolled(user) } else { Vec::new() }
+        let auth = &self.config.auth;
+        let offered = |way: &Way| auth.mfa.enabled && (*way != Way::Webauthn || auth.passkeys.enabled);
+        enrolled(user).into_iter().filter(offered).collect()
     }
 
     /// Whether an account has to set up a second factor before anything else.
@@ -105,8 +114,13 @@ impl Core {
             Tried::Totp(typed) => self.judge_totp(&cx, user, typed).await,
             Tried::Recovery(typed) => self.judge_recovery(&cx, user, typed).await,
             Tried::Sent(way, typed) => Ok(challenge.and_then(|challenge| self.judge_sent(client, *way, typed, challenge))),
-            // No account has one before passkeys can be set up.
-            Tried::Webauthn(_) => Ok(None),
+            Tried::Webauthn(response) => match challenge {
+                Some(challenge) => {
+                    let used = self.judge_second_passkey(client, user, response, challenge).await?;
+                    Ok(used.map(|used| Right(Cost::Passkey(Box::new(used)))))
+                }
+                None => Ok(None),
+            },
         }
     }
 

@@ -71,6 +71,14 @@ impl Core {
     /// # Errors
     /// 403 `account_suspended`; 401 `invalid_credentials` for an account whose deletion is due.
     pub(crate) async fn complete_primary(&self, client: &Client, proved: Proved) -> Result<Reply> {
+        self.complete_with(client, proved, None).await
+    }
+
+    /// The same, for a proof by this passkey: it is no second factor to itself.
+    ///
+    /// # Errors
+    /// As [`Core::complete_primary`].
+    pub(crate) async fn complete_with(&self, client: &Client, proved: Proved, passkey: Option<&str>) -> Result<Reply> {
         let user = &proved.user;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
@@ -81,9 +89,11 @@ impl Core {
         if Self::is_gone(user, client) {
             return Err(refuse(INVALID_CREDENTIALS));
         }
-        let methods = self.methods(user);
-        if proved.aal < 2 && !methods.is_empty() && !self.is_trusted(client, user).await? {
-            return self.ask_second(client, user, Begun::by(proved.method, proved.amr), &methods).await;
+        if proved.aal < 2 {
+            let methods = self.methods_after(&client.cx(), user, passkey).await?;
+            if !methods.is_empty() && !self.is_trusted(client, user).await? {
+                return self.ask_second(client, user, Begun::by(proved.method, proved.amr, passkey), &methods).await;
+            }
         }
         self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
     }

@@ -42,7 +42,7 @@ pub(crate) use end::Reason;
 pub(crate) use login::Proved;
 pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
-pub(crate) use proof::Need;
+pub(crate) use proof::{Need, Proof};
 pub use rekey::{Rekeyed, rekey};
 
 /// A session with what its client is to hold.

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use crate::config::{AuthConfig, UserVerification};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
+use crate::error::{LAST_CREDENTIAL, refuse};
+use crate::mail::MailKind;
+use crate::mfa::{Challenge, Way};
 use crate::secret::same;
 use crate::webauthn::{self, Asserted, Assertion, Fault, Registration, Site};
 
@@ -25,7 +28,7 @@ pub(crate) struct Passkeys {
 }
 
 /// What a browser has been asked, as it is kept with its token.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Asked {
     /// base64url
     challenge: String,
@@ -219,6 +222,94 @@ impl Core {
         };
         let credential = &used.credential;
         self.passkeys.credentials.update(cx, credential.id.as_str(), patch, Some(credential.version)).await.map(drop)
+    }
+
+    /// The second factors that are left to who has begun with this passkey, if with one.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn methods_after(&self, cx: &Cx, user: &User, first: Option<&str>) -> Result<Vec<Way>> {
+        let mut methods = self.methods(user);
+        if methods.contains(&Way::Webauthn) && self.second_passkeys(cx, user, first).await?.is_empty() {
+            methods.retain(|way| *way != Way::Webauthn);
+        }
+        Ok(methods)
+    }
+
+    async fn second_passkeys(&self, cx: &Cx, user: &User, first: Option<&str>) -> Result<Vec<Credential>> {
+        let mut all = self.passkeys.of(cx, &user.id).await?;
+        all.retain(|one| Some(one.id.as_str()) != first);
+        Ok(all)
+    }
+
+    /// What a browser is asked for a second factor.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn ask_second_passkey(&self, cx: &Cx, user: &User, first: Option<&str>) -> Result<(Asked, Value)> {
+        let allowed = self.second_passkeys(cx, user, first).await?;
+        self.ask_for_passkey(&allowed, UserVerification::Preferred)
+    }
+
+    /// Judges a passkey as the second factor of a challenge. What was asked is answered once, right or wrong.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn judge_second_passkey(
+        &self,
+        client: &Client,
+        user: &User,
+        sent: &Value,
+        challenge: &Challenge,
+    ) -> Result<Option<Used>> {
+        let Some(asked) = &challenge.pending.asked else { return Ok(None) };
+        let cx = client.cx();
+        let judged = self.judge_passkey(&cx, client, asked, sent.clone(), Some(&user.id), UserVerification::Preferred).await?;
+        let copied = match judged {
+            Ok(used) if challenge.pending.first() != Some(used.credential.id.as_str()) => return Ok(Some(used)),
+            Ok(_) => None,
+            Err(unproved) => unproved.copied,
+        };
+        cx.transaction(async |cx| {
+            if let Some(copied) = &copied {
+                self.suspect(cx, client, copied).await?;
+            }
+            let mut pending = challenge.pending.clone();
+            pending.asked = None;
+            match self.parts.tokens.replace(cx, &challenge.one, &pending).await {
+                Err(error) if error.code() != Code::NotFound => Err(error),
+                _ => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// Whether an account may do without these passkeys: it must keep a way to sign in.
+    ///
+    /// # Errors
+    /// 409 `last_credential`.
+    pub(crate) async fn may_drop_passkeys(&self, cx: &Cx, user: &User, gone: &[Credential]) -> Result<()> {
+        let left = self.passkeys.of(cx, &user.id).await?.len().saturating_sub(gone.len());
+        let primary = self.config.auth.passkeys.primary;
+        let kept = !primary || gone.is_empty() || left > 0 || self.takes_password(user);
+        if kept || self.signs_in_by_provider(cx, &user.id).await? { Ok(()) } else { Err(refuse(LAST_CREDENTIAL)) }
+    }
+
+    /// Takes passkeys away, as part of the caller's transaction.
+    ///
+    /// # Errors
+    /// When they cannot be taken away.
+    pub(crate) async fn drop_passkeys(&self, cx: &Cx, client: &Client, user: &User, gone: &[Credential]) -> Result<()> {
+        for one in gone {
+            match self.passkeys.credentials.delete(cx, one.id.as_str(), None).await {
+                Err(error) if error.code() != Code::NotFound => return Err(error),
+                _ => {}
+            }
+            let details = json!({ "credentialId": one.id });
+            self.audit(cx, client, Happened::to("auth:passkey.removed", &user.id).details(details)).await?;
+            self.parts.notice_of(cx, client, user, MailKind::PasskeyRemoved, &[("name", &one.name)]).await?;
+        }
+        Ok(())
     }
 
     /// Marks a credential whose count says that there is a copy of it.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::entities::User;
+use crate::flow::passkeys::Asked;
 use crate::onetime::OneTime;
 use crate::secret::SecretText;
 
@@ -92,7 +93,6 @@ pub(crate) enum Tried {
     Totp(SecretText),
     /// A code that was sent: of this method, or of whichever it was sent by.
     Sent(Option<Way>, SecretText),
-    #[allow(dead_code)] // read once passkeys can be set up
     Webauthn(Json),
     Recovery(SecretText),
 }
@@ -155,7 +155,7 @@ fn missing(path: &str) -> Error {
 }
 
 /// What is kept with a challenge: of a sign-in that waits for its second factor, or of somebody signed in who is to prove it.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
     /// The account's password and factors as they were: a change of either ends the challenge.
     password_version: i64,
@@ -166,6 +166,8 @@ pub(crate) struct Pending {
     pub(crate) begun: Option<Begun>,
     /// The one code that counts.
     pub(crate) sent: Option<Sent>,
+    /// What the browser was asked, for a passkey to answer once.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// How a sign-in began that waits for its second factor.
@@ -173,16 +175,18 @@ pub(crate) struct Pending {
 pub(crate) struct Begun {
     pub(crate) method: String,
     pub(crate) amr: Vec<String>,
+    /// The passkey that it began with, which is no second factor to itself.
+    pub(crate) passkey: Option<String>,
 }
 
 impl Begun {
-    pub(crate) fn by(method: &str, amr: &[&str]) -> Self {
-        Self { method: method.to_owned(), amr: amr.iter().map(|how| (*how).to_owned()).collect() }
+    pub(crate) fn by(method: &str, amr: &[&str], passkey: Option<&str>) -> Self {
+        Self { method: method.to_owned(), amr: amr.iter().map(|how| (*how).to_owned()).collect(), passkey: passkey.map(str::to_owned) }
     }
 }
 
 /// A code that was sent, as far as it is kept.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Sent {
     pub(crate) way: Way,
     pub(crate) mac: String,
@@ -193,7 +197,8 @@ pub(crate) struct Sent {
 impl Pending {
     /// Of a user as they are now.
     fn of(user: &User) -> Self {
-        Self { password_version: user.password_version, mfa_version: user.mfa_version, session: None, begun: None, sent: None }
+        let (password_version, mfa_version) = (user.password_version, user.mfa_version);
+        Self { password_version, mfa_version, session: None, begun: None, sent: None, asked: None }
     }
 
     /// For a sign-in that has begun.
@@ -204,6 +209,11 @@ impl Pending {
     /// For somebody who is signed in, in this session.
     pub(crate) fn reauth(user: &User, session: &str) -> Self {
         Self { session: Some(session.to_owned()), ..Self::of(user) }
+    }
+
+    /// The passkey that is no second factor here, because it was the first.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.begun.as_ref()?.passkey.as_deref()
     }
 
     /// Whether the account's password and factors are still those of when it began.

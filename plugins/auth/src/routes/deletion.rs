@@ -62,7 +62,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     vec![DELETE_ME.bind(mount, at(place, delete)), CANCEL.bind(mount, at(place, cancel))]
 }
 
-async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteInput) -> Result<Reply> {
+pub(super) async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteInput) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
@@ -81,7 +81,7 @@ async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteInput) -> Re
     }
 }
 
-async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput) -> Result<Reply> {
+pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput) -> Result<Reply> {
     let client = core.client(&call);
     let cx = client.cx();
     let token = match input.token.map(SecretText::from) {

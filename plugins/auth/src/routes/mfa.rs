@@ -121,7 +121,7 @@ struct Pending {
     secret: Vec<u8>,
 }
 
-async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id] }]).await?.succeeded().await;
     core.may_enrol(&user)?;
@@ -140,7 +140,7 @@ async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &shown)
 }
 
-async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeInput) -> Result<Reply> {
+pub(super) async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeInput) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
@@ -207,6 +207,10 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
     let (known, client, user) = whose(&core, &call).await?;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
     core.may_unenrol(&user, ways)?;
+    if ways.contains(&Way::Webauthn) {
+        let all = core.passkeys.of(&client.cx(), &user.id).await?;
+        core.may_drop_passkeys(&client.cx(), &user, &all).await?;
+    }
     let done = client
         .cx()
         .transaction(async |cx| {
@@ -219,7 +223,7 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
     Reply::json(200, &Done { ok: true })
 }
 
-async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
+pub(super) async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
     if enrolled(&user).is_empty() {

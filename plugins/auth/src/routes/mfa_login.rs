@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use linchpin::http::{PluginCall, PluginRoute, Reply, Route};
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Result};
 
+use super::mfa_shapes::Resent;
 use super::mfa_shapes::{ResendInput, VerifyInput};
-use super::shapes::Ok as Done;
-use super::{DONE, Place, SIGNED_IN, at, route};
+use super::{Place, SIGNED_IN, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE};
@@ -22,7 +22,7 @@ static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"
 static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))
     .doc("Sends a code for a sign-in, in place of the one before.")
     .public()
-    .answers(DONE)
+    .answers(&[AnswerDesc::sparse::<Resent>(200, "A code is on its way, or the browser can be asked.")])
     .errors(&[METHOD_UNAVAILABLE, INVALID_CHALLENGE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
 
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
@@ -30,7 +30,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     vec![VERIFY.bind(mount, at(place, verify)), RESEND.bind(mount, at(place, resend))]
 }
 
-async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result<Reply> {
+pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result<Reply> {
     core.may_sign_in(&call, "mfa/verify").await?;
     let answer = Answer {
         token: SecretText::from(input.mfa_token),
@@ -42,8 +42,8 @@ async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result
     core.answer_second(&core.client(&call), answer).await
 }
 
-async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
+pub(super) async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
     core.may_sign_in(&call, "mfa/resend").await?;
-    core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
-    Reply::json(200, &Done { ok: true })
+    let webauthn_options = core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
+    Reply::sparse(200, &Resent { ok: true, webauthn_options })
 }

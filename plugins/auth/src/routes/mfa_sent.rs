@@ -87,7 +87,7 @@ struct Pending {
     sent: Option<Sent>,
 }
 
-async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
+pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id] }]).await?.succeeded().await;
     let to = user.email_normalised.clone().ok_or_else(|| refuse(EMAIL_MISSING))?;
@@ -97,7 +97,7 @@ async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         .await
 }
 
-async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneInput) -> Result<Reply> {
+pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneInput) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     let wrong = || Error::invalid(Problem::new("phone", "format", "must be a phone number such as +4930123456"));
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
@@ -129,7 +129,7 @@ async fn begin(
     Reply::json(200, &SetupSent { ok: true, setup_token: token.expose().to_owned(), expires_at: expires_at.unwrap_or(client.now) })
 }
 
-async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput, way: Way) -> Result<Reply> {
+pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput, way: Way) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let purpose = if way == Way::Sms { Purpose::SmsSetup } else { Purpose::EmailOtpSetup };

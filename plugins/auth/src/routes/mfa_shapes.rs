@@ -171,6 +171,14 @@ pub(crate) struct VerifyInput {
     pub(crate) trust_device: Option<bool>,
 }
 
+/// A code was sent, or a passkey is asked for.
+#[derive(Embedded)]
+pub(crate) struct Resent {
+    pub(crate) ok: bool,
+    /// Options of a passkey.
+    pub(crate) webauthn_options: Option<Json>,
+}
+
 /// Another code for a challenge.
 #[derive(Embedded)]
 pub(crate) struct ResendInput {

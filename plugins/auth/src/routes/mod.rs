@@ -11,6 +11,7 @@ mod mfa_login;
 mod mfa_sent;
 pub(crate) mod mfa_shapes;
 mod oauth;
+pub(crate) mod pages;
 mod passkeys;
 mod password;
 mod proof;

@@ -11,21 +11,24 @@ use serde_json::{Value as Json, json};
 
 use super::account::caller;
 use super::mailed::by_ip;
-use super::shapes::Authenticated;
-use super::{Place, at, route};
+use super::mfa::{ProofInput, whose};
+use super::shapes::{Authenticated, Ok as Done};
+use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CREDENTIALS,
-    LIMIT_REACHED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, refuse,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, HOOK_TIMEOUT, INVALID_CHALLENGE,
+    INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
+    refuse,
 };
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
-use crate::flow::{Need, Proved};
+use crate::flow::{Need, Proof, Proved};
 use crate::guards::ENROLLING;
 use crate::hooks::SignIn;
 use crate::limit::{Bucket, Hit};
 use crate::mail::MailKind;
+use crate::mfa::{Way, enrolled};
 use crate::onetime::{OneTime, Purpose, Terms};
 use crate::session::Known;
 use crate::webauthn::Registered;
@@ -48,12 +51,12 @@ struct RegistrationOptions {
 
 /// What it answered.
 #[derive(Embedded)]
-struct RegisterInput {
-    registration_token: String,
+pub(super) struct RegisterInput {
+    pub(super) registration_token: String,
     /// `RegistrationResponseJSON`
-    attestation_response: Json,
+    pub(super) attestation_response: Json,
     #[field(length = ..=64)]
-    name: Option<String>,
+    pub(super) name: Option<String>,
 }
 
 /// A new passkey.
@@ -85,9 +88,9 @@ struct PasskeyList {
 
 /// Another name for one.
 #[derive(Embedded)]
-struct RenameInput {
+pub(super) struct RenameInput {
     #[field(length = 1..=64)]
-    name: String,
+    pub(super) name: String,
 }
 
 /// Who wants to sign in, which nobody asks: the answer is the same for all.
@@ -108,11 +111,27 @@ struct LoginOptions {
 
 /// What it answered.
 #[derive(Embedded)]
-struct LoginInput {
-    passkey_token: String,
+pub(super) struct LoginInput {
+    pub(super) passkey_token: String,
     /// `AuthenticationResponseJSON`
-    assertion_response: Json,
+    pub(super) assertion_response: Json,
 }
+
+const REMOVAL: &[Code] = &[
+    INVALID_CODE,
+    INVALID_CREDENTIALS,
+    INVALID_CHALLENGE,
+    STEP_UP_REQUIRED,
+    FACTOR_NOT_ALLOWED,
+    MFA_REQUIRED,
+    MFA_SETUP_REQUIRED,
+    LAST_CREDENTIAL,
+    DELETION_SCHEDULED,
+    CSRF_FAILED,
+    Code::NotFound,
+    Code::Conflict,
+    Code::RateLimited,
+];
 
 static REGISTER_OPTIONS: Route<Nothing> = route(Route::post("passkey_register_options", "mfa/webauthn/register-options"))
     .doc("What a browser is asked to make a passkey.")
@@ -132,6 +151,12 @@ static RENAME: Route<RenameInput> = route(Route::patch("rename_passkey", "mfa/we
     .doc("Gives a passkey of the caller another name.")
     .answers(&[AnswerDesc::of::<PasskeyView>(200, "The passkey.")])
     .errors(&[Code::NotFound, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED]);
+static REMOVE: Route<ProofInput> = route(Route::delete("remove_passkey", "mfa/webauthn/credentials/{credentialId}"))
+    .doc("Takes a passkey of the caller away.")
+    .answers(DONE)
+    .errors(REMOVAL);
+static REMOVE_ALL: Route<ProofInput> =
+    route(Route::delete("remove_passkeys", "mfa/webauthn")).doc("Takes all passkeys of the caller away.").answers(DONE).errors(REMOVAL);
 static LOGIN_OPTIONS: Route<LoginOptionsInput> = route(Route::post("passkey_login_options", "passkey/login-options"))
     .doc("What a browser is asked to sign in with a passkey.\n\nThe answer is the same whoever asks.")
     .public()
@@ -161,6 +186,8 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(REGISTER.bind(mount, at(place, register)));
         out.push(CREDENTIALS.bind(mount, at(place, |core, call, _| credentials(core, call))));
         out.push(RENAME.bind(mount, at(place, rename)));
+        out.push(REMOVE.bind(mount, at(place, remove)));
+        out.push(REMOVE_ALL.bind(mount, at(place, remove_all)));
     }
     if passkeys.enabled && passkeys.primary {
         out.push(LOGIN_OPTIONS.bind(mount, at(place, |core, call, _| login_options(core, call))));
@@ -169,21 +196,10 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// The caller, who may add a passkey.
-async fn enrolling(core: &Core, client: &Client, known: &Known) -> Result<User> {
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    // Whoever has signed up with somebody else's address must not keep a key to the account.
-    if core.config.auth.email_verification.enabled && user.email_verified_at.is_none() {
-        return Err(refuse(EMAIL_NOT_VERIFIED));
-    }
-    Ok(user)
-}
-
 async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let known = caller(&call)?;
-    let client = core.client(&call);
+    let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
-    let user = enrolling(&core, &client, &known).await?;
+    core.may_enrol(&user)?;
     if !core.suffices(&client, &known, &user, Need::Recent) {
         return Err(refuse(STEP_UP_REQUIRED));
     }
@@ -196,12 +212,11 @@ async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &RegistrationOptions { options, registration_token: token.expose().to_owned() })
 }
 
-async fn register(core: Arc<Core>, call: PluginCall, input: RegisterInput) -> Result<Reply> {
-    let known = caller(&call)?;
-    let client = core.client(&call);
+pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterInput) -> Result<Reply> {
+    let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let tokens = &core.parts.tokens;
-    let user = enrolling(&core, &client, &known).await?;
+    core.may_enrol(&user)?;
     let invalid = || refuse(INVALID_CHALLENGE);
     let found = tokens.find(&cx, Purpose::WebauthnRegister, &input.registration_token).await?.ok_or_else(invalid)?;
     let asked: Asked = tokens.payload(&found)?;
@@ -220,19 +235,34 @@ async fn register(core: Arc<Core>, call: PluginCall, input: RegisterInput) -> Re
             if !tokens.take(cx, &found).await? {
                 return Err(invalid());
             }
-            let credential = core.passkeys.credentials.create(cx, new).await?;
+            let credential = core.passkeys.credentials.create(cx, new).await.map_err(taken)?;
             if core.passkeys.of(cx, &user.id).await?.len() > MOST {
                 return Err(refuse(LIMIT_REACHED));
             }
             let details = json!({ "credentialId": credential.id });
             core.audit(cx, &client, Happened::to("auth:passkey.added", &user.id).session(&known.handle).details(details)).await?;
             core.parts.notice_of(cx, &client, &user, MailKind::PasskeyAdded, &[("name", &credential.name)]).await?;
-            Ok(credential)
+            let second = core.config.auth.mfa.enabled;
+            let codes = if enrolled(&user).contains(&Way::Webauthn) {
+                None
+            } else if second {
+                core.enrol(cx, &client, &user, Way::Webauthn).await?
+            } else {
+                core.note_passkeys(cx, &user, true).await?;
+                None
+            };
+            Ok((credential, codes))
         })
         .await;
     core.checks.forget(&user.id);
-    let credential = made.map_err(|error| if error.code() == Code::Conflict { Error::unique(["credentialId"]) } else { error })?;
-    Reply::json(200, &PasskeyMade { ok: true, credential_id: credential.id, recovery_codes: None })
+    let (credential, codes) = made?;
+    let recovery_codes = codes.map(|codes| codes.iter().map(|code| code.expose().to_owned()).collect());
+    Reply::json(200, &PasskeyMade { ok: true, credential_id: credential.id, recovery_codes })
+}
+
+/// A credential that somebody has registered already, whoever it is.
+fn taken(error: Error) -> Error {
+    if error.code() == Code::Conflict { Error::unique(["credentialId"]) } else { error }
 }
 
 fn created(user: &User, registered: Registered, transports: Vec<String>, name: String, now: Timestamp) -> CredentialCreate {
@@ -265,7 +295,7 @@ async fn credentials(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &PasskeyList { credentials: all.into_iter().map(shown).collect() })
 }
 
-async fn rename(core: Arc<Core>, call: PluginCall, input: RenameInput) -> Result<Reply> {
+pub(super) async fn rename(core: Arc<Core>, call: PluginCall, input: RenameInput) -> Result<Reply> {
     let known = caller(&call)?;
     let cx = core.client(&call).cx();
     let name = input.name.trim();
@@ -275,6 +305,48 @@ async fn rename(core: Arc<Core>, call: PluginCall, input: RenameInput) -> Result
     let own = own(&core, &cx, &known, call.param(0)).await?;
     let patch = CredentialPatch { name: Some(name.to_owned()), ..CredentialPatch::default() };
     Reply::json(200, &shown(core.passkeys.credentials.update(&cx, own.id, patch, None).await?))
+}
+
+pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
+    let (known, client, user) = whose(&core, &call).await?;
+    let one = own(&core, &client.cx(), &known, call.param(0)).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    take_away(&core, &client, &user, &proof, &[one]).await
+}
+
+async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
+    let (known, client, user) = whose(&core, &call).await?;
+    let all = core.passkeys.of(&client.cx(), &user.id).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    if all.is_empty() {
+        return Err(Error::not_found());
+    }
+    take_away(&core, &client, &user, &proof, &all).await
+}
+
+/// Takes passkeys away. Each time the account is written under the version that was read: of two who take the last two away at once,
+/// one is told to look again.
+async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gone: &[Credential]) -> Result<Reply> {
+    let cx = client.cx();
+    core.may_drop_passkeys(&cx, user, gone).await?;
+    let last = core.passkeys.of(&cx, &user.id).await?.len() == gone.len();
+    let method = core.methods(user).contains(&Way::Webauthn);
+    if last && method {
+        core.may_unenrol(user, &[Way::Webauthn])?;
+    }
+    let done = cx
+        .transaction(async |cx| {
+            proof.spend(core, cx, client, user).await?;
+            if last && method {
+                return core.unenrol(cx, client, user, &[Way::Webauthn], None).await;
+            }
+            core.note_passkeys(cx, user, !last).await?;
+            core.drop_passkeys(cx, client, user, gone).await
+        })
+        .await;
+    core.checks.forget(&user.id);
+    done?;
+    Reply::json(200, &Done { ok: true })
 }
 
 /// A passkey of the caller.
@@ -303,7 +375,7 @@ async fn login_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &LoginOptions { options, passkey_token: token.expose().to_owned() })
 }
 
-async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<Reply> {
+pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<Reply> {
     core.may_sign_in(&call, "passkey/login").await?;
     let client = core.client(&call);
     let cx = client.cx();
@@ -344,7 +416,8 @@ async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<R
         }
         noted?;
         attempt.succeeded().await;
-        return core.complete_primary(&client, proved(used)).await;
+        let passkey = used.credential.id.clone();
+        return core.complete_with(&client, proved(used), Some(&passkey)).await;
     }
     Err(invalid())
 }

@@ -52,7 +52,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     vec![REAUTH.bind(mount, at(place, reauth)), STEP_UP.bind(mount, at(place, step_up))]
 }
 
-async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result<Reply> {
+pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();
@@ -72,7 +72,7 @@ async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result
         webauthn_options: None,
         expires_at: None,
     };
-    if let Some(way) = chosen.filter(|way| way.is_sent()) {
+    if let Some(way) = chosen.filter(|way| way.is_sent() || *way == Way::Webauthn) {
         if way == Way::Sms {
             core.count_message(&client, &user.id).await?;
         }
@@ -80,19 +80,27 @@ async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result
             let mut pending = Pending::reauth(&user, &known.handle);
             let tokens = &core.parts.tokens;
             let terms = Terms { lifetime: LIFETIME, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+            let mut options = None;
+            if way == Way::Webauthn {
+                let (asked, shown) = core.ask_second_passkey(cx, &user, None).await?;
+                (pending.asked, options) = (Some(asked), Some(shown));
+            }
             let (token, one) = tokens.give(cx, Purpose::Reauth, &user.id, &pending, terms).await?;
-            pending.sent = Some(core.send_code(cx, &client, &user, way, &one.id).await?);
-            tokens.replace(cx, &one, &pending).await?;
-            Ok((token, one.expires_at))
+            if way.is_sent() {
+                pending.sent = Some(core.send_code(cx, &client, &user, way, &one.id).await?);
+                tokens.replace(cx, &one, &pending).await?;
+            }
+            Ok((token, one.expires_at, options))
         });
-        let (token, expires_at) = token.await?;
+        let (token, expires_at, options) = token.await?;
+        view.webauthn_options = options;
         view.reauth_token = Some(token.expose().to_owned());
         view.expires_at = expires_at;
     }
     Reply::sparse(200, &view)
 }
 
-async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInput) -> Result<Reply> {
+pub(super) async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInput) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();

@@ -23,6 +23,10 @@ pub(crate) struct Cookies {
     token: Cookie,
     refresh: Cookie,
     csrf: Cookie,
+    /// What forms of pages are bound to for whoever is not signed in.
+    browser: Cookie,
+    /// The challenge that a page is to answer.
+    challenge: Cookie,
     device: Cookie,
     flow: Cookie,
 }
@@ -96,6 +100,8 @@ impl Cookies {
             device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
             flow: Cookie::new("oauth_flow", config, mount, SameSite::Lax, true, true),
+            browser: Cookie::new("browser", config, mount, SameSite::Lax, true, true),
+            challenge: Cookie::new("challenge", config, mount, SameSite::Lax, true, true),
         }
     }
 
@@ -147,6 +153,26 @@ impl Cookies {
             Some(value) => reply.and_header(SET_COOKIE, value),
             None => reply,
         }
+    }
+
+    /// What a browser's forms are bound to.
+    pub(crate) fn browser<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+        self.browser.read(headers)
+    }
+
+    /// The challenge that a browser is to answer.
+    pub(crate) fn challenge<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+        self.challenge.read(headers)
+    }
+
+    /// Lets a browser keep a challenge for so many seconds.
+    pub(crate) fn set_challenge(&self, value: &str, seconds: i64) -> Option<HeaderValue> {
+        self.challenge.set(value, Some(seconds))
+    }
+
+    /// Gives a browser what its forms are bound to, until it is closed.
+    pub(crate) fn set_browser(&self, value: &str) -> Option<HeaderValue> {
+        self.browser.set(value, None)
     }
 
     /// Sets the cookies of a session. Ages are in seconds.

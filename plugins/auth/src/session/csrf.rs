@@ -40,7 +40,12 @@ pub(crate) struct Presented {
 impl Csrf {
     pub(crate) fn new(config: &AuthConfig, own: Vec<String>) -> Self {
         let security = &config.security;
-        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt: security.csrf_exempt.clone(), own }
+        let mut exempt = security.csrf_exempt.clone();
+        if config.auth.pages.enabled == Some(true) {
+            // Their forms hold a token of their own, and are judged by it.
+            exempt.push(format!("{}{}/*", config.auth.mount, crate::routes::pages::BASE));
+        }
+        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own }
     }
 
     /// Whether the route at a path judges its credentials by itself.
@@ -145,7 +150,7 @@ fn failed() -> Error {
     refuse(CSRF_FAILED)
 }
 
-/// A CSRF token for a session.
+/// A CSRF token for a session, or for whatever else a form is bound to.
 ///
 /// # Errors
 /// When there is no randomness.
@@ -155,7 +160,7 @@ pub(crate) fn make(env: &Env, ring: &Ring, sid: &str) -> Result<String> {
     Ok(format!("{nonce}.{mac}"))
 }
 
-fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
+pub(crate) fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
     let Some((nonce, mac)) = token.split_once('.') else { return false };
     URL_SAFE_NO_PAD.decode(mac).is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))
 }

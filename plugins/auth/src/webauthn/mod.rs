@@ -1,6 +1,6 @@
-//! WebAuthn, the side of the site: what a browser answers is read and judged here, without a word to the store.
+//! `WebAuthn`, the side of the site: what a browser answers is read and judged here, without a word to the store.
 //!
-//! The steps are those of WebAuthn Level 3, 7.1 (registering) and 7.2 (asserting), for attestation `none`. Whatever is wrong with an
+//! The steps are those of `WebAuthn` Level 3, 7.1 (registering) and 7.2 (asserting), for attestation `none`. Whatever is wrong with an
 //! answer is a [`Fault`]; its text is for the audit, never for the client.
 
 mod authenticator;

@@ -132,7 +132,7 @@ impl Authenticator {
 
     /// The same, with something changed.
     pub fn register_otherwise(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
-        self.user_handle = options["user"]["id"].as_str().unwrap().to_owned();
+        self.user_handle = options["user"]["id"].as_str().unwrap().into();
         let mut draft = self.draft("webauthn.create", options, self.flags | ATTESTED);
         change(&mut draft);
         let client_data = draft.client_data.to_string().into_bytes();

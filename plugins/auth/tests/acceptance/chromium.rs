@@ -1,4 +1,4 @@
-//! A real browser without a window, driven by the DevTools protocol, with an authenticator that Chromium itself plays.
+//! A real browser without a window, driven by the protocol of its developer tools, with an authenticator that Chromium itself plays.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// How long the browser may take for one step before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Names that Chromium goes by.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
@@ -167,6 +167,66 @@ impl Browser {
                 .then(used => used.toJSON(), error => ({{ error: error.name + ': ' + error.message }}))"
         ))
         .await
+    }
+
+    /// Fills in the fields of a form and sends it as a person would, then waits for the page that comes of it.
+    pub async fn submit(&mut self, form: &str, fields: &[(&str, &str)]) {
+        self.events.clear();
+        let fields: serde_json::Map<String, Json> = fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        self.run(&format!(
+            "(() => {{
+                const form = document.querySelector({form});
+                for (const [name, value] of Object.entries({fields})) form.elements.namedItem(name).value = value;
+                form.querySelector('button').click();
+            }})()",
+            form = json!(form),
+            fields = Json::Object(fields),
+        ))
+        .await;
+        self.event("Page.loadEventFired").await;
+    }
+
+    /// The path of the page, with its query.
+    pub async fn path(&mut self) -> String {
+        self.run("location.pathname + location.search").await.as_str().unwrap().to_owned()
+    }
+
+    /// What is seen of the page, as text.
+    pub async fn seen(&mut self) -> String {
+        self.run("document.body.innerText").await.as_str().unwrap().to_owned()
+    }
+
+    /// Everything that a page did against its own policy, or that failed on it.
+    pub async fn complaints(&mut self) -> Vec<String> {
+        self.run("0").await;
+        let told = |event: &Json| match event["method"].as_str() {
+            Some("Log.entryAdded") => Some(event["params"]["entry"]["text"].to_string()),
+            Some("Runtime.exceptionThrown") => Some(event["params"].to_string()),
+            _ => None,
+        };
+        self.events.iter().filter_map(told).collect()
+    }
+
+    /// Looks at the page on a large screen, on a phone and in the dark, and keeps what was seen for people to look at.
+    pub async fn picture(&mut self, name: &str) {
+        use base64::Engine;
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (kind, width, height, mobile, scheme) in
+            [("wide", 1180, 860, false, "light"), ("phone", 390, 844, true, "light"), ("dark", 390, 844, true, "dark")]
+        {
+            let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile });
+            self.call("Emulation.setDeviceMetricsOverride", metrics).await;
+            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+            self.call("Emulation.setEmulatedMedia", media).await;
+            let overflow = self.run("document.documentElement.scrollWidth - innerWidth").await;
+            assert!(overflow.as_i64().unwrap() <= 0, "{name} is wider than a {kind} screen by {overflow}");
+            let options = json!({ "format": "png", "captureBeyondViewport": true });
+            let taken = self.call("Page.captureScreenshot", options).await;
+            let bytes = base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+            std::fs::write(folder.join(format!("{name}-{kind}.png")), bytes).unwrap();
+        }
+        self.call("Emulation.clearDeviceMetricsOverride", json!({})).await;
     }
 
     pub async fn stop(mut self) {

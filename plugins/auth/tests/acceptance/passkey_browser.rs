@@ -7,7 +7,7 @@ use crate::cases;
 use crate::chromium::Browser;
 use crate::server::{Server, SignedIn, Store};
 
-cases!(auth_69, auth_71_required, auth_72, a_copied_authenticator);
+cases!(auth_69, auth_70, auth_71_required, auth_72, a_copied_authenticator);
 
 /// An app that a browser calls by `localhost`, which it takes for a secure site.
 struct Site {
@@ -25,7 +25,7 @@ impl Site {
             .app_with(|auth| {
                 change(auth.configure(|config| {
                     config.auth.passkeys.enabled = true;
-                    config.auth.passkeys.rp_id = "localhost".to_owned();
+                    config.auth.passkeys.rp_id = "localhost".into();
                     config.auth.passkeys.origins = vec![origin.clone()];
                 }))
             })
@@ -97,6 +97,22 @@ async fn auth_69(store: Store) {
         let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used });
         site.app.post("/auth/passkey/login", body).await.refused(401, "webauthn_failed");
     }
+    site.close().await;
+}
+
+async fn auth_70(store: Store) {
+    let mut site = Site::open(store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    site.browser.plug_in(true).await;
+    let ada = site.app.register("ada@example.test").await;
+    site.register(&ada, "Laptop").await;
+    let challenge = site.app.try_login("ada@example.test").await.json();
+    assert_eq!(challenge["mfaMethods"], json!(["webauthn"]), "{challenge}");
+    let used = site.browser.get(&challenge["webauthnOptions"]).await;
+    assert!(used["error"].is_null(), "{used}");
+    let body = json!({ "mfaToken": challenge["mfaToken"], "webauthnResponse": used });
+    let (status, body) = site.post("/auth/mfa/verify", body, None).await;
+    assert_eq!((status, &body["userId"]), (200, &json!(ada.id)), "{body}");
+    assert_eq!(site.app.get(body["token"].as_str().unwrap(), "/__test/protected/mfa").await.status, 200);
     site.close().await;
 }
 

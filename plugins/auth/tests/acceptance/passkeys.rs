@@ -27,10 +27,13 @@ cases!(
 pub fn with_passkeys(auth: Auth) -> Auth {
     auth.configure(|config| {
         config.auth.passkeys.enabled = true;
-        config.auth.passkeys.rp_id = SITE.to_owned();
+        config.auth.passkeys.rp_id = SITE.into();
         config.auth.passkeys.rp_name = Some("The App".to_owned());
     })
 }
+
+/// What an answer is made otherwise by.
+type Change = Box<dyn FnOnce(&mut Draft)>;
 
 const OPTIONS: &str = "/auth/mfa/webauthn/register-options";
 const REGISTER: &str = "/auth/mfa/webauthn/register";
@@ -101,7 +104,7 @@ async fn every_algorithm(store: Store) {
 async fn a_registration_keeps_every_rule(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
-    let wrong: Vec<(&str, Box<dyn FnOnce(&mut Draft)>)> = vec![
+    let wrong: Vec<(&str, Change)> = vec![
         ("origin", Box::new(|d| d.client_data["origin"] = json!("https://evil.test"))),
         ("subdomain that is not listed", Box::new(|d| d.client_data["origin"] = json!("https://www.app.test"))),
         ("scheme", Box::new(|d| d.client_data["origin"] = json!("http://app.test"))),
@@ -110,7 +113,7 @@ async fn a_registration_keeps_every_rule(store: Store) {
         ("empty challenge", Box::new(|d| d.client_data["challenge"] = json!(""))),
         ("crossOrigin", Box::new(|d| d.client_data["crossOrigin"] = json!(true))),
         ("topOrigin", Box::new(|d| d.client_data["topOrigin"] = json!(ORIGIN))),
-        ("site", Box::new(|d| d.site = "evil.test".to_owned())),
+        ("site", Box::new(|d| d.site = "evil.test".into())),
         ("nobody present", Box::new(|d| d.flags &= !PRESENT)),
         ("not verified", Box::new(|d| d.flags &= !VERIFIED)),
         ("no credential", Box::new(|d| d.flags &= !(1 << 6))),
@@ -178,12 +181,12 @@ async fn an_assertion_keeps_every_rule(store: Store) {
         options["user"]["id"].as_str().unwrap().to_owned()
     };
     let eve_id = of_eve.credential_id.clone();
-    let wrong: Vec<(&str, Box<dyn FnOnce(&mut Draft)>)> = vec![
+    let wrong: Vec<(&str, Change)> = vec![
         ("origin", Box::new(|d| d.client_data["origin"] = json!("https://app.test.evil.test"))),
         ("type", Box::new(|d| d.client_data["type"] = json!("webauthn.create"))),
         ("challenge", Box::new(|d| d.client_data["challenge"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"))),
         ("crossOrigin", Box::new(|d| d.client_data["crossOrigin"] = json!(true))),
-        ("site", Box::new(|d| d.site = "evil.test".to_owned())),
+        ("site", Box::new(|d| d.site = "evil.test".into())),
         ("nobody present", Box::new(|d| d.flags &= !PRESENT)),
         ("not verified", Box::new(|d| d.flags &= !VERIFIED)),
         ("backed up but not eligible", Box::new(|d| d.flags |= BACKED_UP)),

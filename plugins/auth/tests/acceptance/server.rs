@@ -202,7 +202,8 @@ impl Server {
         self.any(method, path, headers, body).await
     }
 
-    async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    /// A call whose answer may be anything: a page, a redirect.
+    pub async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);

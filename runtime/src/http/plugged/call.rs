@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde::Serialize;
 
 use super::desc;
 use crate::entity::FieldType;
-use crate::http::RequestId;
-use crate::http::response;
+use crate::http::serve::Denied;
+use crate::http::{RequestId, extract, response};
 use crate::resource::Adapters;
 use crate::{Cx, Error, Result, Value};
 
@@ -34,6 +35,30 @@ pub struct PluginCall {
 }
 
 impl PluginCall {
+    /// The call of a request that came to a router of the plugin's own, for what its described routes do as well. `params` are those
+    /// of the path that they would have.
+    ///
+    /// # Errors
+    /// Why the request has no actor: a credential that cannot be checked, or was not meant.
+    pub fn of(parts: &Parts, params: &[&str]) -> Result<Self> {
+        let extensions = &parts.extensions;
+        if let Some(Denied(error)) = extensions.get::<Denied>() {
+            return Err(extract::copy(error));
+        }
+        let missing = || Error::internal("the request did not come through an app");
+        let cx = extensions.get::<Cx>().cloned().ok_or_else(missing)?;
+        Ok(Self {
+            from: cx.address(),
+            cx,
+            adapters: extensions.get::<Adapters>().cloned().ok_or_else(missing)?,
+            method: parts.method.clone(),
+            headers: parts.headers.clone(),
+            request_id: extensions.get::<RequestId>().cloned().ok_or_else(missing)?,
+            params: params.iter().map(|&param| param.to_owned()).collect(),
+            query: Vec::new(),
+        })
+    }
+
     /// A parameter of the path by its position, decoded.
     pub fn param(&self, position: usize) -> &str {
         self.params.get(position).map_or("", String::as_str)
@@ -100,8 +125,11 @@ impl Reply {
         self.0.headers_mut().append(name, value);
         self
     }
+}
 
-    pub(super) fn into_response(self) -> Response<Body> {
+/// For routers of the plugin's own.
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response<Body> {
         self.0
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use axum::body::Body;
 use axum::http::Response;
 use axum::http::request::Parts;
+use axum::response::IntoResponse;
 
 use super::PluginCall;
 use super::desc::{PluginHandler, RouteDesc};

@@ -1,0 +1,128 @@
+//! Settings of the pages for people.
+
+use std::collections::BTreeMap;
+
+use linchpin::Environment;
+
+use super::reader::Written;
+use super::{AuthConfig, Transport};
+use crate::return_target::ReturnTarget;
+
+/// What a theme can set, as it is named in the style sheet.
+const NAMES: [&str; 13] = [
+    "accent",
+    "on-accent",
+    "page",
+    "surface",
+    "text",
+    "muted",
+    "line",
+    "danger",
+    "danger-surface",
+    "good",
+    "good-surface",
+    "radius",
+    "font",
+];
+
+/// `pages`
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PagesSection {
+    /// Whether there are pages to sign in with; in development there are unless it is said here.
+    pub enabled: Option<bool>,
+    /// Where one goes after signing in, a path; without it to the page about one's security.
+    pub home: Option<String>,
+    /// Colours and shapes: `accent`, `on-accent`, `page`, `surface`, `text`, `muted`, `line`, `danger`, `danger-surface`, `good`,
+    /// `good-surface`, `radius`, `font`, each a value of CSS.
+    pub theme: BTreeMap<String, String>,
+}
+
+/// Reads the keys of this part.
+pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
+    let pages = &mut out.auth.pages;
+    pages.enabled = w.flag_if_written("auth.pages.enabled");
+    pages.home = w.text("auth.pages.home");
+    for name in NAMES {
+        let key: String = name.split('-').enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { capital(part) }).collect();
+        if let Some(value) = w.text(&format!("auth.pages.theme.{key}")) {
+            pages.theme.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn capital(word: &str) -> String {
+    word[..1].to_uppercase() + &word[1..]
+}
+
+/// Judges them, and says whether there are any.
+pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+    let cookies = config.auth.session.transport != Transport::Bearer;
+    let pages = &mut config.auth.pages;
+    if pages.enabled == Some(true) && !cookies {
+        wrong("auth.pages.enabled", "needs sessions in cookies: auth.session.transport `both` or `cookie`");
+    }
+    pages.enabled = Some(pages.enabled.unwrap_or(environment != Environment::Production && cookies));
+    if pages.home.as_deref().is_some_and(|home| ReturnTarget::parse(home, &[]).is_err()) {
+        wrong("auth.pages.home", "must be a path such as /app");
+    }
+    for (name, value) in &pages.theme {
+        if !NAMES.contains(&name.as_str()) {
+            wrong("auth.pages.theme", &format!("`{name}` is not one of {}", NAMES.join(", ")));
+        }
+        if !is_value(value) {
+            wrong(&format!("auth.pages.theme.{name}"), "must be a value of CSS without braces, semicolons and addresses");
+        }
+    }
+}
+
+/// A value that ends no declaration and loads nothing.
+fn is_value(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " #%.,()-\"'".contains(c);
+    !text.is_empty() && text.len() <= 200 && text.chars().all(plain) && !text.to_ascii_lowercase().contains("url(")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(json: serde_json::Value, environment: Environment) -> (AuthConfig, Vec<String>) {
+        let mut config = AuthConfig::from_json(&json);
+        let mut out: Vec<String> = config.problems.iter().map(|problem| problem.path.clone()).collect();
+        check(&mut config, environment, |key, _| out.push(key.to_owned()));
+        (config, out)
+    }
+
+    #[test]
+    fn on_in_development_and_asked_for_in_production() {
+        let none = serde_json::json!({});
+        let bearer = serde_json::json!({ "auth": { "session": { "transport": "bearer" } } });
+        let asked = serde_json::json!({ "auth": { "pages": { "enabled": true } } });
+        for (json, environment, expected) in [
+            (&none, Environment::Development, true),
+            (&none, Environment::Production, false),
+            (&bearer, Environment::Development, false),
+            (&asked, Environment::Production, true),
+        ] {
+            let (config, wrong) = checked(json.clone(), environment);
+            assert_eq!((config.auth.pages.enabled, wrong.len()), (Some(expected), 0), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_theme_is_values_and_nothing_else() {
+        let theme = serde_json::json!({ "auth": { "pages": { "theme": { "accent": "#0a7", "onAccent": "rgb(255 255 255)", "font": "\"Inter\", sans-serif" } } } });
+        let (config, wrong) = checked(theme, Environment::Development);
+        assert_eq!((config.auth.pages.theme["on-accent"].as_str(), wrong.len()), ("rgb(255 255 255)", 0));
+        for value in ["red; } body { display: none", "url(https://evil.test)", "URL(x)", "a{b", "", "</style>", "\\000041"] {
+            let (_, wrong) =
+                checked(serde_json::json!({ "auth": { "pages": { "theme": { "accent": value } } } }), Environment::Development);
+            assert_eq!(wrong, ["auth.pages.theme.accent"], "{value}");
+        }
+        let (_, wrong) = checked(
+            serde_json::json!({ "auth": { "pages": { "theme": { "accnt": "red" }, "home": "//evil.test" } } }),
+            Environment::Development,
+        );
+        assert_eq!(wrong, ["auth.pages.theme.accnt", "auth.pages.home"]);
+    }
+}

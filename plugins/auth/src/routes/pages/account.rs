@@ -1,0 +1,224 @@
+//! Looking after one's account: where one is signed in, and what one signs in with.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Error, Result, axum};
+
+use super::enter::NEW_PASSWORD;
+use super::html::{Html, html};
+use super::layout::{Field, Width};
+use super::visit::{Answered, Visit, go};
+use super::{factors, passkeys, words};
+use crate::entities::{Session, User};
+use crate::error::STEP_UP_REQUIRED;
+use crate::routes::deletion::{self, DeleteInput};
+use crate::routes::shapes::{CancelInput, SetPasswordInput};
+use crate::routes::{password, sessions as session_routes};
+
+pub(super) async fn sessions(visit: Visit) -> Result<Response<Body>> {
+    sessions_page(&visit, None).await
+}
+
+async fn sessions_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let Some(known) = visit.known.clone() else { return Ok(visit.to_sign_in()) };
+    let mut all = visit.core.sessions_of(&visit.client.cx(), &known.user_id).await?;
+    all.sort_by_key(|session| (session.handle != known.handle, std::cmp::Reverse(session.last_active_at)));
+    let others = all.len() > 1;
+    let items = all.iter().map(|session| one_session(visit, session, session.handle == known.handle)).collect::<Result<Vec<_>>>()?;
+    let end_all = if others {
+        Some(visit.form("/sessions/end-others", html!("<button class=\"danger\">End all other sessions</button>"))?)
+    } else {
+        None
+    };
+    let content = html!(
+        "<h1>Sessions</h1><p class=\"lead\">Where your account is signed in. End what you do not know.</p>" (visit.notice(error))
+        "<section class=\"card\"><ul class=\"list\">" (items) "</ul></section>" (end_all)
+    );
+    visit.show("Sessions", Width::Wide, content, error)
+}
+
+fn one_session(visit: &Visit, session: &Session, current: bool) -> Result<Html> {
+    let device = words::device(session.user_agent.as_deref());
+    let place = session.ip.as_deref().unwrap_or("unknown address");
+    let end = if current {
+        html!("<span class=\"badge\">This device</span>")
+    } else {
+        let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (session.handle) "\">");
+        visit.form(
+            "/sessions/end",
+            html!((id) "<button class=\"plain small\" aria-label=\"End the session of " (device) "\">End</button>"),
+        )?
+    };
+    Ok(html!(
+        "<li><div class=\"what\"><strong>" (device) "</strong><span>" (place) " · active " (words::time(session.last_active_at)) " · since "
+        (words::time(session.created_at)) "</span></div>" (end) "</li>"
+    ))
+}
+
+pub(super) async fn end_session(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(known) = visit.active()? else { return Ok(None) };
+        let own = known.handle == visit.form.get("id");
+        let reply = session_routes::revoke(visit.core.clone(), visit.call(&[visit.form.get("id")])?).await?;
+        Ok(Some((own, Answered::of(reply).await?)))
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some((true, answered))) => Ok(answered.carry(visit.done("/sign-in", "signed-out"))),
+        Ok(Some(_)) => Ok(visit.done("/sessions", "session")),
+        Err(error) => sessions_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn end_others(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        session_routes::revoke_others(visit.core.clone(), visit.call(&[])?).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(_)) => Ok(visit.done("/sessions", "sessions")),
+        Err(error) => sessions_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn security(visit: Visit) -> Result<Response<Body>> {
+    security_page(&visit, None).await
+}
+
+/// What one signs in with.
+///
+/// # Errors
+/// When the page cannot be made.
+pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let Some(known) = visit.known.clone() else { return Ok(visit.to_sign_in()) };
+    if error.is_some_and(|error| error.code() == STEP_UP_REQUIRED) {
+        // What was asked for is asked again once it is known who asks.
+        return Ok(go(&visit.page("/confirm")));
+    }
+    let (core, cx) = (&visit.core, visit.client.cx());
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let auth = &core.config.auth;
+    let password = if auth.password.enabled { Some(password_section(visit, &user, error)?) } else { None };
+    let passkeys = if auth.passkeys.enabled { Some(passkeys::section(visit, &core.passkeys.of(&cx, &user.id).await?)?) } else { None };
+    if let Some(due) = user.deletion_due_at {
+        return kept_page(visit, due, error);
+    }
+    let deletion = auth.account_deletion.enabled.then(|| {
+        html!(
+            "<section class=\"card\"><h2>Delete account</h2><p class=\"lead\">With everything that belongs to it.</p>"
+            "<a class=\"button danger small\" href=\"" (visit.page("/delete")) "\">Delete account</a></section>"
+        )
+    });
+    let factors = if auth.mfa.enabled { Some(factors::section(visit, &user).await?) } else { None };
+    let content =
+        html!("<h1>Security</h1><p class=\"lead\">What you sign in with.</p>"(visit.notice(error))(who(visit, &user)?)(password)(factors)(
+            passkeys
+        )(deletion));
+    visit.show("Security", Width::Wide, content, error)
+}
+
+/// Who is signed in, and whether their address is proved.
+fn who(visit: &Visit, user: &User) -> Result<Html> {
+    let asks = visit.core.config.auth.email_verification.enabled;
+    let state = match (&user.email, user.email_verified_at) {
+        (None, _) => None,
+        (Some(_), Some(_)) => Some(html!("<span class=\"badge\">Confirmed</span>")),
+        (Some(_), None) if asks => {
+            Some(visit.form("/verify/resend", html!("<button class=\"plain small\">Send confirmation mail</button>"))?)
+        }
+        (Some(_), None) => None,
+    };
+    let email = user.email.as_ref().filter(|email| **email != user.identifier_display).map(|email| html!("<span>" (email) "</span>"));
+    let name = user.display_name.as_ref().map(|name| html!("<span>" (name) "</span>"));
+    Ok(html!(
+        "<section class=\"card\"><h2>Account</h2><ul class=\"list\"><li><div class=\"what\"><strong>" (user.identifier_display) "</strong>" (name) (email)
+        "</div>" (state) "</li></ul></section>"
+    ))
+}
+
+fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Html> {
+    let has = user.password_hash.is_some();
+    let current = has.then(|| Field { name: "currentPassword", label: "Current password", ..Field::PASSWORD }.show(error));
+    let new = Field { label: "New password", autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD };
+    // So that password managers know whose it is.
+    let whose = html!("<input type=\"text\" name=\"username\" value=\"" (user.identifier_display) "\" autocomplete=\"username\" hidden>");
+    let button = if has {
+        html!("<button class=\"small\">Change password</button>")
+    } else {
+        html!("<button class=\"small\">Set a password</button>")
+    };
+    let form = visit.form("/security/password", html!((whose)(current)(new.show(error))(button)))?;
+    Ok(
+        html!("<section class=\"card\"><h2>Password</h2><p class=\"lead\">Changing it signs you out everywhere else.</p>" (form) "</section>"),
+    )
+}
+
+pub(super) async fn set_password(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let input =
+            SetPasswordInput { password: visit.form.get("password").to_owned(), current_password: visit.form.given("currentPassword") };
+        let reply = password::set(visit.core.clone(), visit.call(&[])?, input).await?;
+        Answered::of(reply).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(answered)) => Ok(answered.carry(visit.done("/security", "password"))),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+/// All that an account can do that is to be deleted: stay.
+fn kept_page(visit: &Visit, due: linchpin::Timestamp, error: Option<&Error>) -> Result<Response<Body>> {
+    let form = visit.form("/keep", html!("<button>Keep my account</button>"))?;
+    let content = html!(
+        "<section class=\"card\"><h1>Your account will be deleted</h1><p class=\"lead\">On " (words::time(due))
+        ". Until then you can keep it.</p>" (visit.notice(error)) (form) "</section>"
+    );
+    visit.show("Your account will be deleted", Width::Narrow, content, error)
+}
+
+pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    let form = visit.form("/delete", html!("<button class=\"danger\">Delete my account</button>"))?;
+    let grace = visit.core.config.auth.account_deletion.grace_seconds.div_ceil(86_400);
+    let when = match grace {
+        0 => html!("This cannot be undone."),
+        days => html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone."),
+    };
+    let content = html!(
+        "<section class=\"card\"><h1>Delete your account?</h1><p class=\"lead\">You are signed out everywhere else. " (when) "</p>" (form) "</section>"
+        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Keep it</a></p>"
+    );
+    visit.show("Delete your account?", Width::Narrow, content, None)
+}
+
+pub(super) async fn deleting(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let input = DeleteInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
+        Answered::of(deletion::delete(visit.core.clone(), visit.call(&[])?, input).await?).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => Ok(go(&visit.page("/security"))),
+        Ok(Some(answered)) => Ok(answered.carry(visit.done("/sign-in", "deleted"))),
+        Err(error) if error.code() == STEP_UP_REQUIRED => {
+            Ok(go(&super::visit::with(&visit.page("/confirm"), "returnTo", &visit.page("/delete"))))
+        }
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    match deletion::cancel(visit.core.clone(), visit.call(&[])?, CancelInput { token: None }).await {
+        Ok(_) => Ok(visit.done("/security", "kept")),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}

@@ -1,0 +1,167 @@
+//! Signing in, signing up, signing out.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::http::Reply;
+use linchpin::{Error, Result, axum};
+
+use super::html::{Html, html};
+use super::layout::{Field, Width};
+use super::visit::{Answered, Visit, go};
+use crate::identity::PrimaryField;
+use crate::routes::shapes::{SignInInput, SignUpInput};
+use crate::routes::{account, sessions};
+
+/// Where somebody goes who names no page.
+pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
+    Ok(if visit.known.is_some() { go(&visit.target()) } else { go(&visit.with_target("/sign-in")) })
+}
+
+pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_some() {
+        return Ok(go(&visit.target()));
+    }
+    sign_in_page(&visit, None)
+}
+
+pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let auth = &visit.core.config.auth;
+    let forgot = (auth.password_reset.enabled == Some(true))
+        .then(|| html!("<p class=\"hint\"><a href=\"" (visit.with_target("/forgot")) "\">Forgot your password?</a></p>"));
+    let password = if auth.password.enabled {
+        Some(visit.form(
+            "/sign-in",
+            html!(
+                (identifier(auth.primary_field, visit.form.get("identifier"), true).show(error))
+                (Field::PASSWORD.show(error)) "<button>Sign in</button>" (forgot)
+            ),
+        )?)
+    } else {
+        None
+    };
+    let passkey = if auth.passkeys.enabled && auth.passkeys.primary {
+        let class = if auth.password.enabled { html!(" class=\"plain\"") } else { Html::new() };
+        Some(visit.passkey_form("sign-in", "/passkey", html!("<button" (class) ">Sign in with a passkey</button>"))?)
+    } else {
+        None
+    };
+    let link = auth
+        .magic_link
+        .enabled
+        .then(|| html!("<a class=\"button plain\" href=\"" (visit.with_target("/link")) "\">Email me a sign-in link</a>"));
+    let or = (password.is_some() && link.is_some()).then(|| html!("<p class=\"or\">or</p>"));
+    let or_passkey =
+        (password.is_some() && link.is_none() && passkey.is_some()).then(|| html!("<p class=\"or\" hidden data-with-passkey>or</p>"));
+    let new = auth
+        .password
+        .enabled
+        .then(|| html!("<p class=\"foot\">New here? <a href=\"" (visit.with_target("/register")) "\">Create an account</a></p>"));
+    let content = html!(
+        "<section class=\"card\"><h1>Sign in</h1><p class=\"lead\">to continue to " (auth.app_name) "</p>" (visit.notice(error))
+        (password) (or) (or_passkey) "<div class=\"stack\">" (passkey) (link) "</div></section>" (new)
+    );
+    visit.show("Sign in", Width::Narrow, content, error)
+}
+
+/// What accounts are known by.
+pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Field<'_> {
+    let (label, kind, autocomplete) = match primary {
+        PrimaryField::Email => ("Email address", "email", "username"),
+        PrimaryField::Username => ("User name", "text", "username"),
+        PrimaryField::Phone => ("Phone number", "tel", "tel"),
+    };
+    // Named as on the wire: what is wrong with it comes under that name.
+    Field { name: "identifier", label, kind, autocomplete, value, first, ..Field::TEXT }
+}
+
+/// What is wrong with a field that the form names otherwise.
+pub(super) fn renamed(visit: &Visit, error: Error) -> Error {
+    let wire = visit.core.config.auth.primary_field.name();
+    let mut details = error.details().to_vec();
+    for problem in details.iter_mut().filter(|problem| problem.path == wire) {
+        "identifier".clone_into(&mut problem.path);
+    }
+    error.with_details(details)
+}
+
+pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
+    let input = SignInInput { identifier: visit.form.get("identifier").to_owned(), password: visit.form.get("password").to_owned() };
+    match account::login(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(reply) => signed_in(&visit, reply).await,
+        Err(error) => sign_in_page(&visit, Some(&renamed(&visit, error))),
+    }
+}
+
+/// What comes after a first factor: the session, or the question for a second one.
+pub(super) async fn signed_in(visit: &Visit, reply: Reply) -> Result<Response<Body>> {
+    let answered = Answered::of(reply).await?;
+    if let Some(token) = answered.body["mfaToken"].as_str() {
+        return Ok(visit.keep_challenge(go(&visit.with_target("/second")), token));
+    }
+    Ok(answered.carry(go(&visit.target())))
+}
+
+pub(super) async fn register(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_some() {
+        return Ok(go(&visit.target()));
+    }
+    register_page(&visit, None)
+}
+
+fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let auth = &visit.core.config.auth;
+    let field = Field {
+        autocomplete: if auth.primary_field == PrimaryField::Email { "email" } else { "username" },
+        ..identifier(auth.primary_field, visit.form.get("identifier"), true)
+    };
+    let email = (auth.primary_field != PrimaryField::Email).then(|| {
+        let (value, hint) = (visit.form.get("email"), "So that you can get back in if you forget your password.");
+        Field {
+            name: "email",
+            label: "Email address (optional)",
+            kind: "email",
+            autocomplete: "email",
+            value,
+            hint,
+            required: false,
+            ..Field::TEXT
+        }
+        .show(error)
+    });
+    let form = visit.form(
+        "/register",
+        html!((field.show(error)) (email) (Field { autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD }.show(error)) "<button>Create account</button>"),
+    )?;
+    let content = html!(
+        "<section class=\"card\"><h1>Create an account</h1><p class=\"lead\">at " (auth.app_name) "</p>" (visit.notice(error)) (form) "</section>"
+        "<p class=\"foot\">Have an account? <a href=\"" (visit.with_target("/sign-in")) "\">Sign in</a></p>"
+    );
+    visit.show("Create an account", Width::Narrow, content, error)
+}
+
+/// What a new password is to be.
+pub(super) const NEW_PASSWORD: &str = "A few words that nobody else would put together are best. Spaces are welcome.";
+
+pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
+    let form = &visit.form;
+    let input = SignUpInput {
+        identifier: form.get("identifier").to_owned(),
+        password: form.get("password").to_owned(),
+        email: form.given("email"),
+    };
+    match account::register(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(reply) => {
+            let answered = Answered::of(reply).await?;
+            // Without a session there is a mail to be followed first.
+            let waits = answered.body.get("token").is_none() || answered.body.get("expiresAt").is_none();
+            Ok(if waits { visit.done("/sign-in", "registered") } else { answered.carry(go(&visit.target())) })
+        }
+        Err(error) => register_page(&visit, Some(&renamed(&visit, error))),
+    }
+}
+
+pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
+    let Some(known) = &visit.known else { return Ok(go(&visit.page("/sign-in"))) };
+    let answered = Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?).await?;
+    Ok(answered.carry(visit.done("/sign-in", "signed-out")))
+}

@@ -1,0 +1,188 @@
+//! What all pages have in common: the frame, the fields of forms, what went wrong, and what browsers may do with them.
+
+use axum::body::Body;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use linchpin::{Error, Result, axum};
+
+use super::html::{Html, html};
+use super::visit::{Visit, page};
+use super::words;
+use crate::core::Core;
+
+/// Nothing but what we serve ourselves, in no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+/// What browsers may do with every page. Another site learns nothing of where one was; forms keep their origin, by which they are judged.
+pub(super) fn guard(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "same-origin"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// A page as it is sent.
+fn sent(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    guard(response.headers_mut());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+}
+
+/// A page about one thing, or about many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Narrow,
+    Wide,
+}
+
+fn frame(core: &Core, title: &str, width: Width, nav: &Html, content: &Html) -> String {
+    let asset = |name: &str| page(core, &format!("/assets/{name}"));
+    let app = core.config.auth.app_name.as_str();
+    let main = if width == Width::Wide { html!("<main id=\"main\" class=\"wide\">") } else { html!("<main id=\"main\">") };
+    html!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>" (title) " – " (app) "</title>"
+        "<link rel=\"stylesheet\" href=\"" (asset("pages.css")) "\"><link rel=\"stylesheet\" href=\"" (asset("theme.css")) "\">"
+        "<script src=\"" (asset("pages.js")) "\" defer></script></head>"
+        "<body><a class=\"skip\" href=\"#main\">Skip to content</a><header><span class=\"brand\">" (app) "</span>" (nav) "</header>"
+        (main) "<div id=\"said\" class=\"notice\" role=\"status\" aria-live=\"polite\"></div>" (content) "</main></body></html>\n"
+    )
+    .into_text()
+}
+
+impl Visit {
+    /// A page, with what went wrong before it if anything did.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn show(&self, title: &str, width: Width, content: Html, error: Option<&Error>) -> Result<Response<Body>> {
+        let status = error.and_then(|error| StatusCode::from_u16(error.code().status()).ok()).unwrap_or(StatusCode::OK);
+        let nav = match &self.known {
+            Some(_) => self.nav()?,
+            None => Html::new(),
+        };
+        let mut response = sent(status, frame(&self.core, title, width, &nav, &content));
+        wait(&mut response, error);
+        Ok(self.bind(response))
+    }
+
+    fn nav(&self) -> Result<Html> {
+        Ok(html!(
+            "<nav aria-label=\"Account\"><a href=\"" (self.page("/security")) "\">Security</a><a href=\"" (self.page("/sessions")) "\">Sessions</a>"
+            (self.form("/sign-out", html!("<button class=\"link\">Sign out</button>"))?) "</nav>"
+        ))
+    }
+
+    /// A form to a page, with what every form holds.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn form(&self, path: &str, content: Html) -> Result<Html> {
+        Ok(html!("<form method=\"post\" action=\"" (self.page(path)) "\">" (self.held()?) (content) "</form>"))
+    }
+
+    /// What every form holds.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn held(&self) -> Result<Html> {
+        let target = self.kept_target().map(|target| html!("<input type=\"hidden\" name=\"returnTo\" value=\"" (target) "\">"));
+        Ok(html!("<input type=\"hidden\" name=\"csrf\" value=\"" (self.csrf()?) "\">" (target)))
+    }
+
+    /// A form that the script fills with what a passkey answers; without a script it is not shown.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn passkey_form(&self, step: &'static str, path: &str, more: Html) -> Result<Html> {
+        let confirm = self.page("/confirm");
+        Ok(html!(
+            "<form hidden method=\"post\" data-passkey=\"" (step) "\" data-api=\"" (self.core.config.auth.mount) "\" data-confirm=\"" (confirm)
+            "\" action=\"" (self.page(path)) "\">" (self.held()?)
+            "<input type=\"hidden\" name=\"token\"><input type=\"hidden\" name=\"response\">" (more) "</form>"
+        ))
+    }
+
+    /// What was done before this page, or went wrong on the way to it.
+    pub(super) fn notice(&self, error: Option<&Error>) -> Html {
+        match error {
+            Some(error) => html!("<div class=\"notice bad\" role=\"alert\">" (words::of(&self.core, error)) "</div>"),
+            None => match words::done(self.query.get("done")) {
+                Some(done) => html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>"),
+                None => Html::new(),
+            },
+        }
+    }
+}
+
+/// When it is worth trying again.
+fn wait(response: &mut Response<Body>, error: Option<&Error>) {
+    if let Some(seconds) = error.and_then(Error::retry_after_seconds) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+}
+
+/// The page of an error that no page could say.
+pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
+    let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if status.is_server_error() {
+        tracing::error!(error = ?error, "a page could not be made");
+    }
+    let content = html!(
+        "<section class=\"card\"><h1>That did not work</h1><div class=\"notice bad\" role=\"alert\">" (words::of(core, error)) "</div>"
+        "<a class=\"button\" href=\"" (page(core, "/sign-in")) "\">Start again</a></section>"
+    );
+    let mut response = sent(status, frame(core, "That did not work", Width::Narrow, &Html::new(), &content));
+    wait(&mut response, Some(error));
+    response
+}
+
+/// A field of a form.
+pub(super) struct Field<'a> {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) kind: &'static str,
+    /// What browsers may fill in.
+    pub(super) autocomplete: &'static str,
+    pub(super) value: &'a str,
+    pub(super) hint: &'static str,
+    pub(super) required: bool,
+    /// Where the page begins.
+    pub(super) first: bool,
+}
+
+impl Field<'_> {
+    pub(super) const TEXT: Field<'static> =
+        Field { name: "", label: "", kind: "text", autocomplete: "off", value: "", hint: "", required: true, first: false };
+    pub(super) const PASSWORD: Field<'static> =
+        Field { name: "password", label: "Password", kind: "password", autocomplete: "current-password", ..Field::TEXT };
+
+    /// With what is wrong with it, if anything is.
+    pub(super) fn show(&self, error: Option<&Error>) -> Html {
+        let problem = error.and_then(|error| error.details().iter().find(|problem| problem.path == self.name));
+        let told = format!("{}-told", self.name);
+        let described = (problem.is_some() || !self.hint.is_empty()).then(|| html!(" aria-describedby=\"" (told) "\""));
+        let invalid = problem.map(|_| html!(" aria-invalid=\"true\""));
+        let value = (!self.value.is_empty()).then(|| html!(" value=\"" (self.value) "\""));
+        let required = self.required.then(|| html!(" required"));
+        let first = (self.first || problem.is_some()).then(|| html!(" autofocus"));
+        let token = (self.name == "token").then(|| html!(" data-token class=\"code\" spellcheck=\"false\""));
+        let hint = (!self.hint.is_empty()).then(|| html!("<p class=\"hint\">" (self.hint) "</p>"));
+        let problem = problem.map(|problem| html!("<p class=\"problem\">" (words::sentence(&problem.message)) "</p>"));
+        html!(
+            "<div class=\"field\"><label for=\"" (self.name) "\">" (self.label) "</label><input id=\"" (self.name) "\" name=\"" (self.name)
+            "\" type=\"" (self.kind) "\" autocomplete=\"" (self.autocomplete) "\"" (value) (required) (first) (token) (invalid) (described) ">"
+            "<div id=\"" (told) "\">" (problem) (hint) "</div></div>"
+        )
+    }
+}

@@ -1,0 +1,161 @@
+//! What goes by mail. Links carry their token behind `#`, which no server sees; without a script it is pasted.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Error, Result, axum};
+
+use super::enter::{NEW_PASSWORD, identifier, renamed, signed_in};
+use super::html::{Html, html};
+use super::layout::{Field, Width};
+use super::visit::{Visit, go};
+use crate::error::INVALID_TOKEN;
+use crate::routes::shapes::{EmailInput, MagicLinkInput, OptionalEmailInput, ResetInput, TokenInput};
+use crate::routes::{concealed, mailed, password};
+
+/// A page with one form.
+struct Simple {
+    title: &'static str,
+    lead: &'static str,
+    path: &'static str,
+    button: &'static str,
+}
+
+impl Simple {
+    fn show(&self, visit: &Visit, fields: Html, more: Option<Html>, error: Option<&Error>) -> Result<Response<Body>> {
+        let form = visit.form(self.path, html!((fields) "<button>" (self.button) "</button>"))?;
+        let content = html!(
+            "<section class=\"card\"><h1>" (self.title) "</h1><p class=\"lead\">" (self.lead) "</p>" (visit.notice(error)) (form) (more) "</section>"
+            "<p class=\"foot\"><a href=\"" (visit.with_target("/sign-in")) "\">Back to sign-in</a></p>"
+        );
+        visit.show(self.title, Width::Narrow, content, error)
+    }
+}
+
+/// The token of a mail: what a form says may be the whole link.
+fn token(visit: &Visit) -> String {
+    let typed = visit.form.get("token").trim();
+    typed.rsplit_once("#token=").map_or(typed, |(_, token)| token).to_owned()
+}
+
+fn token_field(visit: &Visit, error: Option<&Error>) -> Html {
+    let hint = "Filled in when you come here by the link. You can also paste the link itself.";
+    Field { name: "token", label: "Code from the mail", value: visit.form.get("token"), hint, autocomplete: "one-time-code", ..Field::TEXT }
+        .show(error)
+}
+
+fn email_field(visit: &Visit) -> Field<'_> {
+    Field {
+        name: "email",
+        label: "Email address",
+        kind: "email",
+        autocomplete: "email",
+        value: visit.form.get("email"),
+        first: true,
+        ..Field::TEXT
+    }
+}
+
+const FORGOT: Simple = Simple {
+    title: "Forgot your password?",
+    lead: "Tell us your address, and we mail you a link to set a new one.",
+    path: "/forgot",
+    button: "Send the link",
+};
+const RESET: Simple =
+    Simple { title: "Set a new password", lead: "You will be signed out everywhere.", path: "/reset", button: "Set password" };
+const VERIFY: Simple =
+    Simple { title: "Confirm your email address", lead: "This proves that the address is yours.", path: "/verify", button: "Confirm" };
+const LINK: Simple =
+    Simple { title: "Sign in by email", lead: "We mail you a link that signs you in, once.", path: "/link", button: "Send the link" };
+const ENTER: Simple = Simple { title: "Sign in by email", lead: "The link works once.", path: "/enter", button: "Sign in" };
+
+pub(super) async fn forgot(visit: Visit) -> Result<Response<Body>> {
+    FORGOT.show(&visit, email_field(&visit).show(None), None, None)
+}
+
+pub(super) async fn asking_for_reset(visit: Visit) -> Result<Response<Body>> {
+    let input = EmailInput { email: visit.form.get("email").to_owned() };
+    match password::forgot(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(visit.done("/reset", "asked")),
+        Err(error) => FORGOT.show(&visit, email_field(&visit).show(Some(&error)), None, Some(&error)),
+    }
+}
+
+fn reset_fields(visit: &Visit, error: Option<&Error>) -> Html {
+    let new = Field { label: "New password", autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD };
+    html!((token_field(visit, error))(new.show(error)))
+}
+
+pub(super) async fn reset(visit: Visit) -> Result<Response<Body>> {
+    RESET.show(&visit, reset_fields(&visit, None), None, None)
+}
+
+pub(super) async fn resetting(visit: Visit) -> Result<Response<Body>> {
+    let input = ResetInput { token: token(&visit), password: visit.form.get("password").to_owned() };
+    match password::reset(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(visit.done("/sign-in", "reset")),
+        Err(error) => RESET.show(&visit, reset_fields(&visit, Some(&error)), None, Some(&error)),
+    }
+}
+
+fn verify_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let email = visit.known.is_none().then(|| Field { first: false, ..email_field(visit) }.show(None));
+    let again = visit.form("/verify/resend", html!((email) "<button class=\"plain\">Send the mail again</button>"))?;
+    let again = html!("<details><summary>No mail?</summary>" (again) "</details>");
+    VERIFY.show(visit, token_field(visit, error), Some(again), error)
+}
+
+pub(super) async fn verify(visit: Visit) -> Result<Response<Body>> {
+    verify_page(&visit, None)
+}
+
+pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
+    if visit.core.config.auth.conceal_registration && visit.known.is_none() {
+        // The mail of such a sign-up signs in as well; that of a changed address does not.
+        match concealed::verify_and_login(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+            Err(error) if error.code() == INVALID_TOKEN => {}
+            Err(error) => return verify_page(&visit, Some(&error)),
+            Ok(reply) => return signed_in(&visit, reply).await,
+        }
+    }
+    match mailed::verify_email(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/sign-in" }, "verified")),
+        Err(error) => verify_page(&visit, Some(&error)),
+    }
+}
+
+pub(super) async fn resending(visit: Visit) -> Result<Response<Body>> {
+    let input = OptionalEmailInput { email: visit.form.given("email") };
+    match mailed::resend_verification(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/verify" }, "sent")),
+        Err(error) => verify_page(&visit, Some(&error)),
+    }
+}
+
+fn link_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let field = identifier(visit.core.config.auth.primary_field, visit.form.get("identifier"), true);
+    LINK.show(visit, field.show(error), None, error)
+}
+
+pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
+    link_page(&visit, None)
+}
+
+pub(super) async fn asking_for_link(visit: Visit) -> Result<Response<Body>> {
+    let input = MagicLinkInput { identifier: visit.form.get("identifier").to_owned() };
+    match mailed::magic_request(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(go(&super::visit::with(&visit.with_target("/enter"), "done", "asked"))),
+        Err(error) => link_page(&visit, Some(&renamed(&visit, error))),
+    }
+}
+
+pub(super) async fn enter(visit: Visit) -> Result<Response<Body>> {
+    ENTER.show(&visit, token_field(&visit, None), None, None)
+}
+
+pub(super) async fn entering(visit: Visit) -> Result<Response<Body>> {
+    match mailed::magic_verify(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+        Ok(reply) => signed_in(&visit, reply).await,
+        Err(error) => ENTER.show(&visit, token_field(&visit, Some(&error)), None, Some(&error)),
+    }
+}

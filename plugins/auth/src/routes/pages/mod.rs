@@ -1,0 +1,141 @@
+//! Pages for people: signing in, and looking after one's account, without a script but for passkeys.
+//!
+//! A page does nothing by itself. It reads a form, calls what the JSON route of the same name calls, and says what came of it; so there
+//! is no second way to a session. What was done ends in a redirect, so that nothing is done twice by looking at it again.
+
+mod account;
+mod enter;
+mod factors;
+mod html;
+mod layout;
+mod mailed;
+mod passkeys;
+mod second;
+mod visit;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, Response};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get, post};
+use linchpin::{Result, axum};
+
+use crate::config::PagesSection;
+use crate::core::Core;
+use visit::Visit;
+
+/// Where they are, below the mount.
+pub(crate) const BASE: &str = "/ui";
+
+const STYLE: &str = include_str!("pages.css");
+const SCRIPT: &str = include_str!("pages.js");
+/// What changes with the version of the plugin alone may be kept; it is small, and asked for again within the hour.
+const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+/// All pages that the settings ask for.
+pub(crate) fn router(core: &Arc<Core>) -> Router {
+    let auth = &core.config.auth;
+    let theme = theme(&auth.pages);
+    let mut out = Router::new()
+        .route("/", get(shown(core, enter::home)))
+        .route("/assets/pages.css", file("text/css; charset=utf-8", STYLE.to_owned()))
+        .route("/assets/pages.js", file("text/javascript; charset=utf-8", SCRIPT.to_owned()))
+        .route("/assets/theme.css", file("text/css; charset=utf-8", theme))
+        .route("/sign-in", get(shown(core, enter::sign_in)).post(shown(core, enter::signing_in)))
+        .route("/sign-out", post(shown(core, enter::signing_out)))
+        .route("/confirm", get(shown(core, second::confirm)).post(shown(core, second::confirming)))
+        .route("/confirm/send", post(shown(core, second::sending_to_confirm)))
+        .route("/confirm/passkey", post(shown(core, second::confirming_by_passkey)))
+        .route("/security", get(shown(core, account::security)))
+        .route("/sessions", get(shown(core, account::sessions)))
+        .route("/sessions/end", post(shown(core, account::end_session)))
+        .route("/sessions/end-others", post(shown(core, account::end_others)));
+    if auth.account_deletion.enabled {
+        out = out
+            .route("/delete", get(shown(core, account::delete)).post(shown(core, account::deleting)))
+            .route("/keep", post(shown(core, account::keeping)));
+    }
+    if auth.password.enabled {
+        out = out
+            .route("/register", get(shown(core, enter::register)).post(shown(core, enter::registering)))
+            .route("/security/password", post(shown(core, account::set_password)));
+    }
+    if auth.password_reset.enabled == Some(true) {
+        out = out
+            .route("/forgot", get(shown(core, mailed::forgot)).post(shown(core, mailed::asking_for_reset)))
+            .route("/reset", get(shown(core, mailed::reset)).post(shown(core, mailed::resetting)));
+    }
+    if auth.email_verification.enabled {
+        out = out
+            .route("/verify", get(shown(core, mailed::verify)).post(shown(core, mailed::verifying)))
+            .route("/verify/resend", post(shown(core, mailed::resending)));
+    }
+    if auth.magic_link.enabled {
+        out = out
+            .route("/link", get(shown(core, mailed::link)).post(shown(core, mailed::asking_for_link)))
+            .route("/enter", get(shown(core, mailed::enter)).post(shown(core, mailed::entering)));
+    }
+    if auth.mfa.enabled {
+        out = out
+            .route("/second", get(shown(core, second::second)).post(shown(core, second::answering)))
+            .route("/second/send", post(shown(core, second::sending)))
+            .route("/second/passkey", post(shown(core, second::answering_by_passkey)))
+            .route("/factors/app", post(shown(core, factors::begin_app)))
+            .route("/factors/app/verify", post(shown(core, factors::verify_app)))
+            .route("/factors/email", post(shown(core, factors::begin_email)))
+            .route("/factors/phone", post(shown(core, factors::begin_phone)))
+            .route("/factors/sent/verify", post(shown(core, factors::verify_sent)))
+            .route("/factors/remove", post(shown(core, factors::removing)))
+            .route("/factors/recovery", post(shown(core, factors::renewing_codes)));
+    }
+    if auth.passkeys.enabled {
+        out = out
+            .route("/passkeys/add", post(shown(core, passkeys::add)))
+            .route("/passkeys/rename", post(shown(core, passkeys::rename)))
+            .route("/passkeys/remove", post(shown(core, factors::removing_passkey)));
+        if auth.passkeys.primary {
+            out = out.route("/passkey", post(shown(core, passkeys::signing_in)));
+        }
+    }
+    out
+}
+
+/// A page, or what a form of it does.
+fn shown<F, Fut>(
+    core: &Arc<Core>,
+    run: F,
+) -> impl Fn(Request) -> std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Clone + use<F, Fut>
+where
+    F: Fn(Visit) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<Response<Body>>> + Send,
+{
+    let core = Arc::clone(core);
+    move |request| {
+        let (core, run) = (Arc::clone(&core), run.clone());
+        Box::pin(async move {
+            let done = match Visit::of(Arc::clone(&core), request).await {
+                Ok(visit) => run(visit).await,
+                Err(error) => Err(error),
+            };
+            done.unwrap_or_else(|error| layout::failed(&core, &error))
+        })
+    }
+}
+
+fn file(kind: &'static str, text: String) -> MethodRouter {
+    get(move || {
+        let text = text.clone();
+        async move { ([(CONTENT_TYPE, HeaderValue::from_static(kind)), (CACHE_CONTROL, KEEP)], text).into_response() }
+    })
+}
+
+/// What the app says otherwise of colours and shapes. The settings have been judged: nothing in them ends a declaration.
+fn theme(pages: &PagesSection) -> String {
+    let lines: Vec<String> = pages.theme.iter().map(|(name, value)| format!("  --{name}: {value};\n")).collect();
+    if lines.is_empty() { String::new() } else { format!(":root {{\n{}}}\n", lines.concat()) }
+}

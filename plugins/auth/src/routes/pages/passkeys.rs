@@ -1,0 +1,105 @@
+//! Passkeys: the script asks the browser, the form brings its answer.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Result, axum};
+use serde_json::Value;
+
+use super::account::security_page;
+use super::enter::{sign_in_page, signed_in};
+use super::factors::enrolled;
+use super::html::{Html, html};
+use super::visit::{Answered, Visit};
+use super::words;
+use crate::entities::Credential;
+use crate::error::{WEBAUTHN_FAILED, refuse};
+use crate::routes::passkeys::{self, LoginInput, RegisterInput, RenameInput};
+
+/// What the browser answered.
+pub(super) fn response(visit: &Visit) -> Result<Value> {
+    serde_json::from_str(visit.form.get("response")).map_err(|_| refuse(WEBAUTHN_FAILED))
+}
+
+pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let input = LoginInput { passkey_token: visit.form.get("token").to_owned(), assertion_response: response(&visit)? };
+        passkeys::login(visit.core.clone(), visit.call(&[])?, input).await
+    };
+    match done.await {
+        Ok(reply) => signed_in(&visit, reply).await,
+        Err(error) => sign_in_page(&visit, Some(&error)),
+    }
+}
+
+pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    let done = async {
+        let name = visit.form.given("name").map(|name| name.chars().take(64).collect());
+        let input = RegisterInput { registration_token: visit.form.get("token").to_owned(), attestation_response: response(&visit)?, name };
+        passkeys::register(visit.core.clone(), visit.call(&[])?, input).await
+    };
+    match done.await {
+        Ok(reply) => {
+            let answered = Answered::of(reply).await?;
+            // With the first second factor come recovery codes.
+            if answered.body["recoveryCodes"].is_array() { enrolled(&visit, answered) } else { Ok(visit.done("/security", "passkey")) }
+        }
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn rename(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let name: String = visit.form.get("name").chars().take(64).collect();
+        passkeys::rename(visit.core.clone(), visit.call(&[visit.form.get("id")])?, RenameInput { name }).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(_)) => Ok(visit.done("/security", "renamed")),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+/// The passkeys of whoever is signed in, and a way to make another one.
+///
+/// # Errors
+/// When the page cannot be made.
+pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Html> {
+    let mut items = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        let used = one.last_used_at.map_or_else(|| "Not used yet".to_owned(), |at| format!("Last used {}", words::time(at)));
+        let field = format!("rename-{at}");
+        let rename = visit.form(
+            "/passkeys/rename",
+            html!(
+                "<input type=\"hidden\" name=\"id\" value=\"" (one.id) "\"><div class=\"row\"><div class=\"field\"><label for=\"" (field) "\">Name</label>"
+                "<input id=\"" (field) "\" name=\"name\" value=\"" (one.name) "\" maxlength=\"64\" required autocomplete=\"off\"></div>"
+                "<button class=\"plain small\">Save</button></div>"
+            ),
+        )?;
+        let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (one.id) "\">");
+        let label = format!("Remove {}", one.name);
+        let remove =
+            visit.form("/passkeys/remove", html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Remove</button>"))?;
+        items.push(html!(
+            "<li><div class=\"what\"><strong>" (one.name) "</strong><span>Added " (words::time(one.created_at)) " · " (used) "</span></div>"
+            "<details><summary aria-label=\"Change " (one.name) "\">Change</summary>" (rename) (remove) "</details></li>"
+        ));
+    }
+    let add = visit.passkey_form(
+        "add",
+        "/passkeys/add",
+        html!(
+            "<div class=\"row\"><div class=\"field\"><label for=\"passkey-name\">Name for a new one</label>"
+            "<input id=\"passkey-name\" name=\"name\" maxlength=\"64\" placeholder=\"My phone\" autocomplete=\"off\"></div>"
+            "<button class=\"small\">Add a passkey</button></div>"
+        ),
+    )?;
+    Ok(html!(
+        "<section class=\"card\"><h2>Passkeys</h2><p class=\"lead\">Sign in with your fingerprint, face or device PIN. Nobody can guess or phish one.</p>"
+        "<ul class=\"list\">" (items) "</ul>" (add) "<noscript><p class=\"hint\">Passkeys need JavaScript.</p></noscript></section>"
+    ))
+}

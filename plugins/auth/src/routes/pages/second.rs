@@ -1,0 +1,206 @@
+//! The second factor of a sign-in, and proving once more who is signed in.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Error, Result, axum};
+
+use super::enter::{sign_in_page, signed_in};
+use super::html::{Html, html};
+use super::layout::{Field, Width};
+use super::passkeys::response;
+use super::visit::{Answered, Visit, go};
+use crate::error::INVALID_CHALLENGE;
+use crate::mfa::{Way, is_number};
+use crate::routes::mfa_shapes::{ReauthInput, ResendInput, StepUpInput, VerifyInput};
+use crate::routes::{mfa_login, proof};
+use crate::secret::SecretText;
+
+/// A code, whatever it is of.
+fn code_field(ways: &[Way], error: Option<&Error>) -> Html {
+    let app = ways.contains(&Way::Totp);
+    let sent = ways.iter().any(|way| way.is_sent());
+    let hint = match (app, sent) {
+        (true, true) => "From your authenticator app, from the message we sent, or a recovery code.",
+        (true, false) => "From your authenticator app, or a recovery code.",
+        (false, true) => "From the message we sent, or a recovery code.",
+        (false, false) => "A recovery code.",
+    };
+    Field { name: "code", label: "Code", hint, autocomplete: "one-time-code", first: true, ..Field::TEXT }.show(error)
+}
+
+/// A button for each way that a code can be sent.
+fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Html>> {
+    let one = |way: &Way| {
+        let label = if *way == Way::Sms { "Text me a code" } else { "Email me a code" };
+        let method = html!("<input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">");
+        visit.form(path, html!((method) "<button class=\"plain\">" (label) "</button>"))
+    };
+    ways.iter().filter(|way| way.is_sent()).map(one).collect()
+}
+
+/// What a form names as its way.
+fn method(visit: &Visit) -> Option<Way> {
+    [Way::EmailOtp, Way::Sms].into_iter().find(|way| way.name() == visit.form.get("method"))
+}
+
+pub(super) async fn second(visit: Visit) -> Result<Response<Body>> {
+    second_page(&visit, None).await
+}
+
+async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
+    let (challenge, user) = match visit.core.waiting(&visit.client, &SecretText::new(token.clone())).await {
+        Ok(found) => found,
+        // It is over: the sign-in begins anew.
+        Err(over) => return sign_in_page(visit, Some(&over)).map(|page| visit.forget_challenge(page)),
+    };
+    let ways = visit.core.methods_after(&visit.client.cx(), &user, challenge.pending.first()).await?;
+    let trust = (visit.core.config.auth.mfa.trust_device_seconds > 0).then(|| {
+        html!(
+            "<div class=\"field check\"><input id=\"trust\" name=\"trust\" type=\"checkbox\" value=\"yes\">"
+            "<label for=\"trust\">Do not ask again on this device</label></div>"
+        )
+    });
+    let form = visit.form("/second", html!((code_field(&ways, error)) (trust) "<button>Continue</button>"))?;
+    let passkey = if ways.contains(&Way::Webauthn) {
+        let step = html!("<input type=\"hidden\" name=\"challenge\" value=\"" (token) "\"><button class=\"plain\">Use a passkey</button>");
+        Some(visit.passkey_form("second", "/second/passkey", step)?)
+    } else {
+        None
+    };
+    let content = html!(
+        "<section class=\"card\"><h1>One more step</h1><p class=\"lead\">Prove that it is you.</p>" (visit.notice(error)) (form)
+        "<div class=\"stack more\">" (passkey) (senders(visit, "/second/send", &ways)?) "</div></section>"
+        "<p class=\"foot\"><a href=\"" (visit.with_target("/sign-in")) "\">Start again</a></p>"
+    );
+    visit.show("One more step", Width::Narrow, content, error)
+}
+
+pub(super) async fn answering(visit: Visit) -> Result<Response<Body>> {
+    answer(visit, None).await
+}
+
+pub(super) async fn answering_by_passkey(visit: Visit) -> Result<Response<Body>> {
+    match response(&visit) {
+        Ok(response) => answer(visit, Some(response)).await,
+        Err(error) => second_page(&visit, Some(&error)).await,
+    }
+}
+
+async fn answer(visit: Visit, webauthn_response: Option<serde_json::Value>) -> Result<Response<Body>> {
+    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
+    let code = webauthn_response.is_none().then(|| visit.form.get("code").trim().to_owned());
+    let trust_device = (visit.form.get("trust") == "yes").then_some(true);
+    let input = VerifyInput { mfa_token: token, method: None, code, webauthn_response, trust_device };
+    match mfa_login::verify(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(reply) => signed_in(&visit, reply).await.map(|gone| visit.forget_challenge(gone)),
+        Err(error) if error.code() == INVALID_CHALLENGE => sign_in_page(&visit, Some(&error)).map(|page| visit.forget_challenge(page)),
+        Err(error) => second_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn sending(visit: Visit) -> Result<Response<Body>> {
+    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
+    let input = ResendInput { mfa_token: token, method: method(&visit) };
+    match mfa_login::resend(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(go(&super::visit::with(&visit.with_target("/second"), "done", "code"))),
+        Err(error) => second_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn confirm(visit: Visit) -> Result<Response<Body>> {
+    confirm_page(&visit, None).await
+}
+
+async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    let Some(known) = visit.known.clone() else { return Ok(visit.to_sign_in()) };
+    let (core, cx) = (&visit.core, visit.client.cx());
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let ways = core.ways(&cx, &user).await?;
+    let mut forms = Vec::new();
+    if ways.contains(&Way::Password) {
+        let field = Field { first: true, ..Field::PASSWORD }.show(error);
+        forms.push(visit.form("/confirm", html!((field) "<button>Continue</button>"))?);
+    } else if ways.iter().any(|way| *way != Way::Webauthn) {
+        forms.push(visit.form("/confirm", html!((code_field(&ways, error)) "<button>Continue</button>"))?);
+    }
+    if ways.is_empty() {
+        // Whoever can prove nothing signs in once more.
+        forms.push(visit.form("/sign-out", html!("<button>Sign in again</button>"))?);
+    }
+    let mut more = senders(visit, "/confirm/send", &ways)?;
+    if ways.contains(&Way::Webauthn) {
+        more.insert(0, visit.passkey_form("confirm", "/confirm/passkey", html!("<button class=\"plain\">Use a passkey</button>"))?);
+    }
+    let content = html!(
+        "<section class=\"card\"><h1>Is it you?</h1><p class=\"lead\">For this we ask once more, so that nobody does it behind your back.</p>"
+        (visit.notice(error)) (forms) "<div class=\"stack more\">" (more) "</div></section>"
+        "<p class=\"foot\"><a href=\"" (visit.target()) "\">Cancel</a></p>"
+    );
+    visit.show("Is it you?", Width::Narrow, content, error)
+}
+
+pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
+    let code = visit.form.get("code").trim().to_owned();
+    let mut input = step_up(if visit.form.get("password").is_empty() { Way::Recovery } else { Way::Password });
+    if input.method == Way::Password {
+        input.password = visit.form.given("password");
+    } else {
+        // A number is the code that was sent, once one was, else that of an app.
+        input.reauth_token = visit.challenge();
+        input.method = match (is_number(&SecretText::new(code.clone())), &input.reauth_token) {
+            (true, Some(_)) => Way::EmailOtp,
+            (true, None) => Way::Totp,
+            (false, _) => Way::Recovery,
+        };
+        if let (Way::EmailOtp, Some(way)) = (input.method, visit.sent_by()) {
+            input.method = way;
+        }
+        input.code = Some(code);
+    }
+    confirmed(visit, input).await
+}
+
+pub(super) async fn confirming_by_passkey(visit: Visit) -> Result<Response<Body>> {
+    match response(&visit) {
+        Ok(response) => {
+            let input =
+                StepUpInput { webauthn_response: Some(response), reauth_token: visit.form.given("token"), ..step_up(Way::Webauthn) };
+            confirmed(visit, input).await
+        }
+        Err(error) => confirm_page(&visit, Some(&error)).await,
+    }
+}
+
+fn step_up(method: Way) -> StepUpInput {
+    StepUpInput { method, code: None, password: None, reauth_token: None, webauthn_response: None }
+}
+
+async fn confirmed(visit: Visit, input: StepUpInput) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    match proof::step_up(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(reply) => {
+            let answered = Answered::of(reply).await?;
+            Ok(answered.carry(visit.forget_challenge(go(&visit.target()))))
+        }
+        Err(error) => confirm_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn sending_to_confirm(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    let way = method(&visit);
+    match proof::reauth(visit.core.clone(), visit.call(&[])?, ReauthInput { method: way }).await {
+        Ok(reply) => {
+            let answered = Answered::of(reply).await?;
+            let token = answered.body["reauthToken"].as_str().unwrap_or_default();
+            let gone = go(&super::visit::with(&visit.with_target("/confirm"), "done", "code"));
+            Ok(visit.keep_challenge(gone, &format!("{token}.{}", way.map_or("", Way::name))))
+        }
+        Err(error) => confirm_page(&visit, Some(&error)).await,
+    }
+}

@@ -1,0 +1,283 @@
+//! A request for a page: who is there, what the form says, and whether a page of ours sent it.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use axum::response::IntoResponse;
+use linchpin::http::{PluginCall, Reply};
+use linchpin::{Code, Error, Result, axum};
+use serde_json::Value;
+
+use super::BASE;
+use crate::core::{Client, Core};
+use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, refuse};
+use crate::guards::known;
+use crate::mfa::Way;
+use crate::return_target::ReturnTarget;
+use crate::session::credential::Once;
+use crate::session::{Known, csrf};
+
+/// Largest form, in bytes.
+const MAX_FORM: usize = 64 << 10;
+
+/// Names and values, of a form or a query.
+#[derive(Default)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn of(text: &[u8]) -> Self {
+        Self(url::form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// The first value of a name; nothing for one that is not there.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// The same, for what may be left out.
+    pub(super) fn given(&self, name: &str) -> Option<String> {
+        Some(self.get(name)).filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+}
+
+/// A request for a page.
+pub(super) struct Visit {
+    pub(super) core: Arc<Core>,
+    parts: Parts,
+    pub(super) client: Client,
+    /// Who is signed in.
+    pub(super) known: Option<Known>,
+    pub(super) form: Fields,
+    pub(super) query: Fields,
+    /// What forms for whoever is not signed in are bound to, and whether the browser has yet to be given it.
+    browser: (String, bool),
+}
+
+impl Visit {
+    /// # Errors
+    /// 403 `csrf_failed` for a form that no page of ours holds; 413, 415.
+    pub(super) async fn of(core: Arc<Core>, request: Request) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        let call = PluginCall::of(&parts, &[])?;
+        let known = call.cx.get_actor().and_then(|actor| known(actor)).cloned();
+        let browser = match core.cookies.browser(&parts.headers) {
+            Once::Text(value) if value.len() == 43 => (value.to_owned(), false),
+            _ => (core.random_text::<32>()?, true),
+        };
+        let query = Fields::of(parts.uri.query().unwrap_or_default().as_bytes());
+        let client = core.client(&call);
+        let mut visit = Self { core, parts, client, known, form: Fields::default(), query, browser };
+        if visit.parts.method == Method::POST {
+            visit.form = visit.read(body).await?;
+            visit.judge().await?;
+        }
+        Ok(visit)
+    }
+
+    async fn read(&self, body: Body) -> Result<Fields> {
+        let kind = self.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return Err(Error::new(Code::UnsupportedMediaType, "This is not a form"));
+        }
+        let bytes = to_bytes(body, MAX_FORM).await.map_err(|_| Error::new(Code::BodyTooLarge, "The form is too large"))?;
+        Ok(Fields::of(&bytes))
+    }
+
+    /// Whether a page of ours holds the form, for this session or this browser.
+    async fn judge(&self) -> Result<()> {
+        let held = !self.browser.1 || self.known.is_some();
+        let meant = held && csrf::is_of(self.form.get("csrf"), &self.subject(), &self.core.ring);
+        let judged = self.core.csrf.may_sign_in(&self.parts.headers);
+        match judged.and_then(|()| if meant { Ok(()) } else { Err(refuse(CSRF_FAILED)) }) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.core.forged(&self.client, self.known.as_ref(), &self.page(self.parts.uri.path()), refusal).await),
+        }
+    }
+
+    fn subject(&self) -> String {
+        self.known.as_ref().map_or_else(|| format!("browser {}", self.browser.0), |known| known.sid.clone())
+    }
+
+    /// What every form holds.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn csrf(&self) -> Result<String> {
+        csrf::make(&self.core.env, &self.core.ring, &self.subject())
+    }
+
+    /// A call of a JSON route, with the parameters of its path.
+    ///
+    /// # Errors
+    /// When there is no actor.
+    pub(super) fn call(&self, params: &[&str]) -> Result<PluginCall> {
+        PluginCall::of(&self.parts, params)
+    }
+
+    /// The address of a page.
+    pub(super) fn page(&self, path: &str) -> String {
+        page(&self.core, path)
+    }
+
+    /// Where to go once signed in: what was asked for, if it is a path of ours.
+    pub(super) fn target(&self) -> String {
+        let asked = [self.form.get("returnTo"), self.query.get("returnTo")].into_iter().find(|asked| !asked.is_empty());
+        let target = asked.and_then(|asked| ReturnTarget::parse(asked, &[]).ok()).map(|target| target.as_str().to_owned());
+        target.or_else(|| self.core.config.auth.pages.home.clone()).unwrap_or_else(|| self.page("/security"))
+    }
+
+    /// The target as a field of forms and links; nothing when it is the usual one.
+    pub(super) fn kept_target(&self) -> Option<String> {
+        let asked = [self.form.get("returnTo"), self.query.get("returnTo")].into_iter().find(|asked| !asked.is_empty())?;
+        ReturnTarget::parse(asked, &[]).ok().map(|target| target.as_str().to_owned())
+    }
+
+    /// An address with the target kept.
+    pub(super) fn with_target(&self, path: &str) -> String {
+        let page = self.page(path);
+        match self.kept_target() {
+            Some(target) => with(&page, "returnTo", &target),
+            None => page,
+        }
+    }
+
+    /// To sign in first, and come back.
+    pub(super) fn to_sign_in(&self) -> Response<Body> {
+        // A nested router sees the path below it.
+        let here = if self.parts.method == Method::GET { self.page(self.parts.uri.path()) } else { self.page("/security") };
+        go(&with(&self.page("/sign-in"), "returnTo", &here))
+    }
+
+    /// Who is signed in, if the account is one that may do things.
+    ///
+    /// # Errors
+    /// 403 `deletion_scheduled`, `mfa_setup_required`.
+    pub(super) fn active(&self) -> Result<Option<&Known>> {
+        match &self.known {
+            Some(known) if known.restricted => Err(refuse(DELETION_SCHEDULED)),
+            Some(known) if known.mfa_setup_required => Err(refuse(MFA_SETUP_REQUIRED)),
+            known => Ok(known.as_ref()),
+        }
+    }
+
+    /// A redirect after something was done, which the next page says.
+    pub(super) fn done(&self, path: &str, what: &'static str) -> Response<Body> {
+        go(&with(&self.page(path), "done", what))
+    }
+
+    /// The token of the challenge that the browser is to answer, at sign-in or to confirm who is there.
+    pub(super) fn challenge(&self) -> Option<String> {
+        self.kept_challenge().map(|(token, _)| token).filter(|token| !token.is_empty())
+    }
+
+    /// What the code of the challenge was sent by, as far as that is known.
+    pub(super) fn sent_by(&self) -> Option<Way> {
+        let (_, way) = self.kept_challenge()?;
+        [Way::EmailOtp, Way::Sms].into_iter().find(|known| known.name() == way)
+    }
+
+    fn kept_challenge(&self) -> Option<(String, String)> {
+        match self.core.cookies.challenge(&self.parts.headers) {
+            Once::Text(text) => {
+                let (token, way) = text.split_once('.').unwrap_or((text, ""));
+                Some((token.to_owned(), way.to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets the browser keep a challenge as long as it can be answered.
+    pub(super) fn keep_challenge(&self, mut response: Response<Body>, challenge: &str) -> Response<Body> {
+        let seconds = self.core.config.auth.mfa.challenge_seconds;
+        if let Some(cookie) = self.core.cookies.set_challenge(challenge, i64::try_from(seconds).unwrap_or(300)) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        response
+    }
+
+    /// The challenge was answered, or is over.
+    pub(super) fn forget_challenge(&self, mut response: Response<Body>) -> Response<Body> {
+        if let Some(cookie) = self.core.cookies.set_challenge("", 0) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        response
+    }
+
+    /// Gives the browser what its forms are bound to.
+    pub(super) fn bind(&self, mut response: Response<Body>) -> Response<Body> {
+        if self.browser.1
+            && self.known.is_none()
+            && let Some(cookie) = self.core.cookies.set_browser(&self.browser.0)
+        {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+/// A redirect that is read by GET.
+pub(super) fn go(to: &str) -> Response<Body> {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    // Every target is a path of ours, which is text of a header.
+    if let Ok(to) = HeaderValue::from_str(&encoded(to)) {
+        response.headers_mut().insert(LOCATION, to);
+    }
+    super::layout::guard(response.headers_mut());
+    response
+}
+
+/// The address of a page.
+pub(super) fn page(core: &Core, path: &str) -> String {
+    format!("{}{BASE}{path}", core.config.auth.mount)
+}
+
+/// An address with one more parameter.
+pub(super) fn with(address: &str, name: &str, value: &str) -> String {
+    let joint = if address.contains('?') { '&' } else { '?' };
+    let pair: String = url::form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
+    format!("{address}{joint}{pair}")
+}
+
+/// What a header can carry: everything beyond ASCII by its bytes.
+fn encoded(target: &str) -> String {
+    let mut out = String::with_capacity(target.len());
+    for c in target.chars() {
+        if c.is_ascii_graphic() {
+            out.push(c);
+        } else {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    out
+}
+
+/// What a JSON route answered: its cookies, and its body.
+pub(super) struct Answered {
+    cookies: HeaderMap,
+    pub(super) body: Value,
+}
+
+impl Answered {
+    /// # Errors
+    /// When it has no JSON, which every answer of ours has.
+    pub(super) async fn of(reply: Reply) -> Result<Self> {
+        let (parts, body) = reply.into_response().into_parts();
+        let bytes = to_bytes(body, MAX_FORM * 16).await.map_err(Error::internal)?;
+        Ok(Self { cookies: parts.headers, body: serde_json::from_slice(&bytes).map_err(Error::internal)? })
+    }
+
+    /// Gives the browser what the answer gave.
+    pub(super) fn carry(&self, mut response: Response<Body>) -> Response<Body> {
+        for cookie in self.cookies.get_all(SET_COOKIE) {
+            response.headers_mut().append(SET_COOKIE, cookie.clone());
+        }
+        response
+    }
+}

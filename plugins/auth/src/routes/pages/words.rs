@@ -1,0 +1,130 @@
+//! What pages say: of errors by their codes, and of what was done.
+
+use linchpin::{Code, Error};
+
+use crate::core::Core;
+use crate::error::{
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
+    INVALID_TOKEN, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
+};
+use crate::identity::PrimaryField;
+
+/// An error in words for people. Those of a hook are the app's own; whatever else is not listed keeps its one text.
+pub(super) fn of(core: &Core, error: &Error) -> String {
+    let code = error.code();
+    let text = match code {
+        INVALID_CREDENTIALS => match core.config.auth.primary_field {
+            PrimaryField::Email => "The email address or the password is not right.",
+            PrimaryField::Username => "The user name or the password is not right.",
+            PrimaryField::Phone => "The phone number or the password is not right.",
+        },
+        INVALID_TOKEN => "This link or code is not valid any more. Ask for a new one.",
+        INVALID_CHALLENGE => "That took too long or was done twice. Please start again.",
+        WEBAUTHN_FAILED => "The passkey could not be verified. Try again, or sign in another way.",
+        EMAIL_NOT_VERIFIED => "Confirm your email address first, with the link that we have sent you.",
+        ACCOUNT_SUSPENDED => "This account is suspended.",
+        DELETION_SCHEDULED => "This account will be deleted. Keep it first to change anything.",
+        INVALID_CODE => "That code is not right. Look at the newest one and try again.",
+        STEP_UP_REQUIRED => "Please confirm first that it is you: sign in again.",
+        CSRF_FAILED => "The page was open for too long, or the form came from elsewhere. Please try again.",
+        Code::Conflict if !error.details().is_empty() => "There is an account already.",
+        Code::ValidationFailed => "Please look at what you have entered.",
+        Code::RateLimited => return limited(error.retry_after_seconds()),
+        Code::Unavailable => "This does not work at the moment. Please try again in a little while.",
+        code if code.status() >= 500 => "Something went wrong on our side. Please try again.",
+        _ => return sentence(error.message()),
+    };
+    text.to_owned()
+}
+
+fn limited(seconds: Option<u32>) -> String {
+    match seconds.unwrap_or(60).div_ceil(60) {
+        0 | 1 => "Too many attempts. Please try again in a minute.".to_owned(),
+        minutes => format!("Too many attempts. Please try again in {minutes} minutes."),
+    }
+}
+
+/// A text of an error as a sentence.
+pub(super) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{}{end}", chars.as_str())
+}
+
+/// What was done, by the word that a redirect carries. Any other word says nothing.
+pub(super) fn done(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "signed-out" => "You are signed out.",
+        "password" => "Your password was changed. You are signed out everywhere else.",
+        "reset" => "Your password was set. You can sign in with it now.",
+        "verified" => "Your email address is confirmed.",
+        "sent" => "If that address needs it, a message is on its way.",
+        "asked" => "If there is an account, a message is on its way. Open the link in it, or paste its code here.",
+        "registered" => "Your account is there. Confirm your email address with the link that we have sent you.",
+        "session" => "The session was ended.",
+        "sessions" => "All other sessions were ended.",
+        "passkey" => "The passkey was added.",
+        "code" => "A code is on its way.",
+        "factor" => "Two-step verification is set up.",
+        "removed" => "It was removed.",
+        "passkey-removed" => "The passkey was removed.",
+        "deleted" => "Your account was deleted.",
+        "kept" => "Your account stays.",
+        "renamed" => "The passkey has a new name.",
+        _ => return None,
+    })
+}
+
+/// A browser, as people call it. It says of itself what it likes.
+pub(super) fn device(user_agent: Option<&str>) -> String {
+    let Some(text) = user_agent.filter(|text| !text.is_empty()) else { return "Unknown device".to_owned() };
+    let named = |names: &[(&str, &'static str)]| names.iter().find(|(mark, _)| text.contains(mark)).map(|(_, name)| *name);
+    let browser = named(&[("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")]);
+    let system = named(&[
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Android", "Android"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ]);
+    match (browser, system) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(one), None) | (None, Some(one)) => one.to_owned(),
+        (None, None) => text.chars().take(60).collect(),
+    }
+}
+
+/// An instant, to the minute.
+pub(super) fn time(at: linchpin::Timestamp) -> String {
+    let text = at.to_string();
+    match (text.get(..10), text.get(11..16)) {
+        (Some(day), Some(minute)) => format!("{day}, {minute} UTC"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0 Safari/537.36";
+        assert_eq!(device(Some(chrome)), "Chrome on Linux");
+        let safari = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1 Version/18.0 Mobile/15E148 Safari/604.1";
+        assert_eq!(device(Some(safari)), "Safari on iPhone");
+        assert_eq!((device(Some("curl/8.5")).as_str(), device(None).as_str()), ("curl/8.5", "Unknown device"));
+        assert_eq!(device(Some(&"x".repeat(200))).len(), 60);
+    }
+
+    #[test]
+    fn texts_are_sentences() {
+        assert_eq!(sentence("must have at least 8 characters"), "Must have at least 8 characters.");
+        assert_eq!((sentence(""), sentence("Really?")), (".".to_owned(), "Really?".to_owned()));
+        assert_eq!(limited(Some(900)), "Too many attempts. Please try again in 15 minutes.");
+        assert!(done("<script>").is_none() && done("password").is_some());
+    }
+}

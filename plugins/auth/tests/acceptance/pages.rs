@@ -1,0 +1,574 @@
+//! The pages for people, form by form, without a browser: what each does, and what none of them lets anybody else do.
+
+use std::collections::BTreeMap;
+
+use linchpin::Environment;
+use linchpin_auth::{Auth, Transport};
+use serde_json::json;
+
+use crate::authenticator::Authenticator;
+use crate::cases;
+use crate::passkeys::with_passkeys;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+cases!(
+    signing_up_in_and_out,
+    no_form_without_its_token,
+    a_form_of_another_origin,
+    texts_are_never_markup,
+    where_one_goes_back_to,
+    mails_and_their_codes,
+    sessions_and_passwords,
+    passkeys_by_forms,
+    limits_are_told,
+    leaving_and_staying,
+    where_there_are_pages,
+);
+
+const UI: &str = "/auth/ui";
+
+/// Somebody with a browser: cookies are kept, forms are filled in.
+pub struct Visitor<'a> {
+    app: &'a Server,
+    pub cookies: BTreeMap<String, String>,
+    agent: &'static str,
+}
+
+impl<'a> Visitor<'a> {
+    pub fn new(app: &'a Server) -> Self {
+        Self { app, cookies: BTreeMap::new(), agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/131.0 Safari/537.36" }
+    }
+
+    async fn send(&mut self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Reply {
+        let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies = cookies.join("; ");
+        let mut headers = vec![("user-agent", self.agent)];
+        if !cookies.is_empty() {
+            headers.push(("cookie", &cookies));
+        }
+        headers.extend(more);
+        let reply = self.app.any(method, path, &headers, body).await;
+        for set in reply.headers.get_all("set-cookie") {
+            let (pair, rest) = set.to_str().unwrap().split_once(';').unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            if rest.contains("Max-Age=0") {
+                self.cookies.remove(name);
+            } else {
+                self.cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        assert!(reply.status < 500, "{path}: {reply:?}");
+        if path.starts_with(UI) && !path.contains("/assets/") {
+            is_guarded(path, &reply);
+        }
+        reply
+    }
+
+    pub async fn get(&mut self, path: &str) -> Reply {
+        self.send("GET", &format!("{UI}{path}"), &[], "").await
+    }
+
+    /// The token that the forms of a page hold.
+    pub async fn csrf(&mut self, page: &str) -> String {
+        let page = self.get(page).await;
+        hidden(&page, "csrf").unwrap_or_else(|| panic!("no form in {}", text(&page)))
+    }
+
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let origin = format!("http://{}", self.app.host());
+        self.post_from(&origin, path, fields).await
+    }
+
+    async fn post_from(&mut self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let body = form(fields);
+        let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", origin)];
+        self.send("POST", &format!("{UI}{path}"), &headers, &body).await
+    }
+
+    /// Opens a page, fills in a form of it, and sends that to `path`.
+    pub async fn fill(&mut self, page: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let csrf = self.csrf(page).await;
+        let all: Vec<(&str, &str)> = [("csrf", csrf.as_str())].into_iter().chain(fields.iter().copied()).collect();
+        self.post(path, &all).await
+    }
+
+    pub async fn sign_up(&mut self, email: &str) {
+        let reply = self.fill("/register", "/register", &[("identifier", email), ("password", GOOD)]).await;
+        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/security"), "{reply:?}");
+    }
+
+    pub async fn sign_in(&mut self, email: &str, password: &str) -> Reply {
+        self.fill("/sign-in", "/sign-in", &[("identifier", email), ("password", password)]).await
+    }
+
+    async fn is_signed_in(&mut self) -> bool {
+        self.get("/security").await.status == 200
+    }
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    let one = |b: u8| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") };
+    let plain = |text: &str| text.bytes().map(one).collect::<String>();
+    fields.iter().map(|(name, value)| format!("{}={}", plain(name), plain(value))).collect::<Vec<_>>().join("&")
+}
+
+pub fn text(page: &Reply) -> String {
+    String::from_utf8(page.body.to_vec()).unwrap()
+}
+
+pub fn hidden(page: &Reply, name: &str) -> Option<String> {
+    let text = text(page);
+    let (_, rest) = text.split_once(&format!("name=\"{name}\" value=\""))?;
+    Some(rest.split('"').next().unwrap_or_default().to_owned())
+}
+
+/// What holds of every page and redirect.
+fn is_guarded(path: &str, reply: &Reply) {
+    if matches!(reply.status, 404 | 405) {
+        return;
+    }
+    let policy = reply.header("content-security-policy");
+    for part in
+        ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"]
+    {
+        assert!(policy.contains(part), "{path}: {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!((reply.header("cache-control").as_str(), reply.header("x-content-type-options").as_str()), ("no-store", "nosniff"));
+    assert_eq!(reply.header("x-frame-options"), "DENY");
+    let text = text(reply);
+    assert!(!text.contains(GOOD), "{path} shows a password: {text}");
+    for inline in ["style=", "onclick", "onload", "onerror=\"", "<script>", "javascript:"] {
+        assert!(!text.contains(inline), "{path} holds {inline}: {text}");
+    }
+    if reply.status != 303 {
+        assert_eq!(reply.header("content-type"), "text/html; charset=utf-8", "{path}: {reply:?}");
+        accessible(path, &text);
+    }
+}
+
+/// Every field has a label, the page has a language, a title, a heading and a place where what happens is told.
+fn accessible(path: &str, page: &str) {
+    assert!(page.starts_with("<!doctype html>\n<html lang=\"en\">") && page.contains("<title>") && page.contains("<h1>"), "{path}: {page}");
+    assert!(page.contains("aria-live=\"polite\"") && page.contains("<main id=\"main\""), "{path}: {page}");
+    for input in page.split("<input ").skip(1) {
+        let tag = input.split('>').next().unwrap_or_default();
+        if tag.contains("type=\"hidden\"") || tag.ends_with(" hidden") {
+            continue;
+        }
+        let id = tag.split("id=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("{path}: no id in {tag}"));
+        assert!(page.contains(&format!("<label for=\"{id}\">")), "{path}: no label of {id}");
+        assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{path}: {id} twice");
+    }
+}
+
+async fn signing_up_in_and_out(store: Store) {
+    let app = store.app().await;
+    let mut ada = Visitor::new(&app);
+    // Whoever is not signed in is asked to, and comes back.
+    let asked = ada.get("/sessions").await;
+    assert_eq!((asked.status, asked.header("location").as_str()), (303, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions"));
+    ada.sign_up("ada@example.test").await;
+    let page = text(&ada.get("/security").await);
+    assert!(page.contains("<strong>ada@example.test</strong>") && page.contains("Change password"), "{page}");
+    let out = ada.fill("/security", "/sign-out", &[]).await;
+    assert_eq!((out.status, out.header("location").as_str()), (303, "/auth/ui/sign-in?done=signed-out"));
+    assert!(!ada.is_signed_in().await && !ada.cookies.contains_key("__Host-token"));
+    assert!(text(&ada.get("/sign-in?done=signed-out").await).contains("You are signed out."));
+    // What is wrong is said on the page, and what was typed is still there, but for the password.
+    let wrong = ada.sign_in("ada@example.test", "not the password").await;
+    assert_eq!(wrong.status, 401);
+    let page = text(&wrong);
+    assert!(
+        page.contains("role=\"alert\">The email address or the password is not right.") && page.contains("value=\"ada@example.test\""),
+        "{page}"
+    );
+    assert!(!page.contains("not the password"));
+    let odd = ada.sign_in("no address", "x").await;
+    assert!(odd.status == 400 && text(&odd).contains("aria-invalid=\"true\""), "{}", text(&odd));
+    let right = ada.sign_in("ada@example.test", GOOD).await;
+    assert_eq!((right.status, right.header("location").as_str()), (303, "/auth/ui/security"));
+    assert!(ada.is_signed_in().await);
+    assert_eq!(ada.get("/sign-in").await.header("location"), "/auth/ui/security");
+    assert_eq!(ada.get("").await.header("location"), "/auth/ui/security");
+    // A second account of the address, and passwords that will not do.
+    let mut eve = Visitor::new(&app);
+    let taken = eve.fill("/register", "/register", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert!(taken.status == 409 && text(&taken).contains("There is an account already."), "{}", text(&taken));
+    let weak = eve.fill("/register", "/register", &[("identifier", "eve@example.test"), ("password", "password123")]).await;
+    assert!(weak.status == 400 && text(&weak).contains("aria-invalid=\"true\""), "{}", text(&weak));
+    let empty = eve.fill("/register", "/register", &[]).await;
+    assert_eq!(empty.status, 400);
+}
+
+/// Every form there is, with the page that holds it.
+const FORMS: [(&str, bool); 31] = [
+    ("/sign-in", false),
+    ("/register", false),
+    ("/passkey", false),
+    ("/forgot", false),
+    ("/reset", false),
+    ("/verify", false),
+    ("/verify/resend", false),
+    ("/link", false),
+    ("/enter", false),
+    ("/sign-out", true),
+    ("/sessions/end", true),
+    ("/sessions/end-others", true),
+    ("/security/password", true),
+    ("/passkeys/add", true),
+    ("/passkeys/rename", true),
+    ("/sign-in", true),
+    ("/second", false),
+    ("/second/send", false),
+    ("/second/passkey", false),
+    ("/passkeys/remove", true),
+    ("/factors/app", true),
+    ("/factors/app/verify", true),
+    ("/factors/email", true),
+    ("/factors/sent/verify", true),
+    ("/factors/remove", true),
+    ("/factors/recovery", true),
+    ("/confirm", true),
+    ("/delete", true),
+    ("/keep", true),
+    ("/confirm/send", true),
+    ("/confirm/passkey", true),
+];
+
+fn everything(post: &Post, auth: Auth) -> Auth {
+    post.on(with_passkeys(auth)).configure(|config| {
+        config.auth.email_verification.enabled = true;
+        config.auth.magic_link.enabled = true;
+        config.auth.mfa.enabled = true;
+        config.auth.mfa.email_otp.enabled = true;
+    })
+}
+
+async fn no_form_without_its_token(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| everything(&post, auth)).await;
+    let (mut ada, mut eve, mut nobody, mut other) = (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
+    ada.sign_up("ada@example.test").await;
+    eve.sign_up("eve@example.test").await;
+    let (of_eve, of_other) = (eve.csrf("/security").await, other.csrf("/sign-in").await);
+    let own = nobody.csrf("/sign-in").await;
+    for (path, signed_in) in FORMS {
+        let visitor = if signed_in { &mut ada } else { &mut nobody };
+        for csrf in [None, Some(""), Some("x"), Some("a.b"), Some(of_eve.as_str()), Some(of_other.as_str())] {
+            let mut fields =
+                vec![("identifier", "ada@example.test"), ("password", GOOD), ("currentPassword", GOOD), ("email", "ada@example.test")];
+            fields.extend(csrf.map(|csrf| ("csrf", csrf)));
+            let reply = visitor.post(path, &fields).await;
+            assert_eq!(reply.status, 403, "{path} with {csrf:?}: {}", text(&reply));
+        }
+        // Neither does what is no form, or too much of one.
+        let json = [("content-type", "application/json"), ("origin", "http://localhost")];
+        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &json, "{}").await.status, 415);
+        let large = format!("csrf={}", "x".repeat(70_000));
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &headers, &large).await.status, 413);
+    }
+    // A token that one had before one signed in is none afterwards, and the other way round.
+    assert_eq!(ada.post("/sign-out", &[("csrf", &own)]).await.status, 403);
+    assert_eq!(nobody.post("/sign-in", &[("csrf", &of_eve)]).await.status, 403);
+    assert!(ada.is_signed_in().await && eve.is_signed_in().await);
+    assert_eq!(post.count("password_reset") + post.count("magic_link") + post.count("password_changed"), 0);
+    // A browser without cookies holds no form.
+    let mut bare = Visitor::new(&app);
+    assert_eq!(bare.post("/sign-in", &[("csrf", &own), ("identifier", "ada@example.test"), ("password", GOOD)]).await.status, 403);
+}
+
+async fn a_form_of_another_origin(store: Store) {
+    let app = store.app().await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let csrf = ada.csrf("/security").await;
+    for origin in ["https://evil.test", "null", "http://localhost"] {
+        let reply = ada.post_from(origin, "/sign-out", &[("csrf", &csrf)]).await;
+        assert_eq!(reply.status, 403, "{origin}");
+    }
+    assert!(ada.is_signed_in().await);
+    let headers = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "cross-site")];
+    assert_eq!(ada.send("POST", "/auth/ui/sign-out", &headers, &form(&[("csrf", &csrf)])).await.status, 403);
+    // The JSON routes ask for their own proof still: the token of a page is none there.
+    let reply = ada.send("DELETE", "/auth/sessions", &[("origin", &format!("http://{}", app.host()))], "").await;
+    reply.refused(403, "csrf_failed");
+}
+
+async fn texts_are_never_markup(store: Store) {
+    const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=\"alert(1)\">'&";
+    let app = store.app_with(|auth| with_passkeys(auth).configure(|config| config.auth.app_name = format!("Acme {HOSTILE}"))).await;
+    let mut ada = Visitor { agent: "<script>alert(1)</script>", ..Visitor::new(&app) };
+    ada.sign_up("ada@example.test").await;
+    let token = ada.cookies["__Host-token"].clone();
+    app.with(&token, "PATCH", "/auth/me", Some(json!({ "displayName": HOSTILE }))).await;
+    app.register_passkey(&token, &mut Authenticator::p256()).await;
+    let id = ada.get("/security").await;
+    let id = hidden(&id, "id").unwrap();
+    let named = ada.fill("/security", "/passkeys/rename", &[("id", &id), ("name", "</strong><script>alert(1)")]).await;
+    assert_eq!(named.status, 303);
+    let mut seen = Vec::new();
+    for path in ["/security", "/sessions"] {
+        seen.push(text(&ada.get(path).await));
+    }
+    assert!(
+        seen[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;") && seen[0].contains("&lt;/strong&gt;&lt;script&gt;"),
+        "{}",
+        seen[0]
+    );
+    assert!(seen[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", seen[1]);
+    let mut nobody = Visitor::new(&app);
+    for query in
+        ["done=%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=javascript:alert(1)"]
+    {
+        seen.push(text(&nobody.get(&format!("/sign-in?{query}")).await));
+        seen.push(text(&nobody.get(&format!("/register?{query}")).await));
+    }
+    let typed = [
+        ("identifier", HOSTILE),
+        ("password", HOSTILE),
+        ("email", HOSTILE),
+        ("token", HOSTILE),
+        ("response", HOSTILE),
+        ("returnTo", HOSTILE),
+    ];
+    for path in ["/sign-in", "/register", "/passkey"] {
+        seen.push(text(&nobody.fill("/sign-in", path, &typed).await));
+    }
+    for page in seen {
+        assert!(!page.contains("<script>") && !page.contains("<img") && !page.contains("\"javascript:"), "{page}");
+    }
+}
+
+async fn where_one_goes_back_to(store: Store) {
+    let app = store.app().await;
+    Visitor::new(&app).sign_up("ada@example.test").await;
+    for (asked, gone) in [
+        ("/app?x=1#y", "/app?x=1#y"),
+        ("//evil.test", "/auth/ui/security"),
+        ("https://evil.test", "/auth/ui/security"),
+        ("/\\evil.test", "/auth/ui/security"),
+        ("/a\r\nset-cookie: x=y", "/auth/ui/security"),
+        ("/ü", "/%C3%BC"),
+        ("", "/auth/ui/security"),
+    ] {
+        let mut ada = Visitor::new(&app);
+        let fields = [("identifier", "ada@example.test"), ("password", GOOD), ("returnTo", asked)];
+        let reply = ada.fill("/sign-in", "/sign-in", &fields).await;
+        assert_eq!((reply.status, reply.header("location").as_str()), (303, gone), "{asked}");
+        assert!(!reply.headers.contains_key("x"));
+    }
+    // It is kept through what happens in between.
+    let mut ada = Visitor::new(&app);
+    let page = text(&ada.get("/sign-in?returnTo=/app").await);
+    assert!(page.contains("name=\"returnTo\" value=\"/app\"") && page.contains("/auth/ui/register?returnTo=%2Fapp"), "{page}");
+    app.stop().await;
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.pages.home = Some("/home".to_owned()))).await;
+    let mut bob = Visitor::new(&app);
+    let reply = bob.fill("/register", "/register", &[("identifier", "bob@example.test"), ("password", GOOD)]).await;
+    assert_eq!(reply.header("location"), "/home");
+}
+
+async fn mails_and_their_codes(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| everything(&post, auth)).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    assert!(text(&ada.get("/security").await).contains("Send confirmation mail"));
+    // Confirming, by the code alone.
+    let code = post.token("verify_email", 1).await;
+    let wrong = ada.fill("/verify", "/verify", &[("token", "x")]).await;
+    assert!(wrong.status == 400 && text(&wrong).contains("is not valid any more"), "{}", text(&wrong));
+    assert_eq!(ada.fill("/verify", "/verify", &[("token", &code)]).await.header("location"), "/auth/ui/security?done=verified");
+    assert!(text(&ada.get("/security").await).contains("Confirmed"));
+    // Forgetting: the answer is the same for everybody.
+    let mut nobody = Visitor::new(&app);
+    for email in ["ada@example.test", "nobody@example.test"] {
+        let reply = nobody.fill("/forgot", "/forgot", &[("email", email)]).await;
+        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/reset?done=asked"));
+    }
+    let code = post.token("password_reset", 1).await;
+    // A password that will not do leaves the code as it is; the whole link does as well.
+    let link = format!("https://app.test/reset#token={code}");
+    let weak = nobody.fill("/reset", "/reset", &[("token", &link), ("password", "password123")]).await;
+    assert!(weak.status == 400 && text(&weak).contains("https://app.test/reset#token="), "{}", text(&weak));
+    let done = nobody.fill("/reset", "/reset", &[("token", &link), ("password", "another-lamp-for-otters")]).await;
+    assert_eq!(done.header("location"), "/auth/ui/sign-in?done=reset");
+    assert!(!ada.is_signed_in().await, "all sessions end");
+    assert_eq!(ada.sign_in("ada@example.test", GOOD).await.status, 401);
+    assert_eq!(ada.sign_in("ada@example.test", "another-lamp-for-otters").await.status, 303);
+    // Signing in by a link.
+    let asked = nobody.fill("/link?returnTo=/app", "/link", &[("identifier", "ada@example.test"), ("returnTo", "/app")]).await;
+    assert_eq!(asked.header("location"), "/auth/ui/enter?returnTo=%2Fapp&done=asked");
+    let code = post.token("magic_link", 1).await;
+    let entered = nobody.fill("/enter?returnTo=/app", "/enter", &[("token", &code), ("returnTo", "/app")]).await;
+    assert_eq!((entered.status, entered.header("location").as_str()), (303, "/app"));
+    assert!(nobody.is_signed_in().await);
+    let mut again = Visitor::new(&app);
+    assert_eq!(again.fill("/enter", "/enter", &[("token", &code)]).await.status, 400);
+}
+
+async fn sessions_and_passwords(store: Store) {
+    let app = store.app().await;
+    let (mut ada, mut phone, mut third) = (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
+    phone.agent = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1";
+    ada.sign_up("ada@example.test").await;
+    for other in [&mut phone, &mut third] {
+        assert_eq!(other.sign_in("ada@example.test", GOOD).await.status, 303);
+    }
+    let page = ada.get("/sessions").await;
+    let shown = text(&page);
+    assert!(
+        shown.contains("Safari on iPhone") && shown.contains("Chrome on Linux") && shown.matches("This device").count() == 1,
+        "{shown}"
+    );
+    let mut eve = Visitor::new(&app);
+    eve.sign_up("eve@example.test").await;
+    let id = hidden(&page, "id").unwrap();
+    let foreign = eve.fill("/sessions", "/sessions/end", &[("id", &id)]).await;
+    assert_eq!(foreign.status, 404);
+    assert_eq!(ada.fill("/sessions", "/sessions/end", &[("id", &id)]).await.header("location"), "/auth/ui/sessions?done=session");
+    let left = [phone.is_signed_in().await, third.is_signed_in().await];
+    assert_eq!(left.iter().filter(|left| **left).count(), 1);
+    assert_eq!(ada.fill("/sessions", "/sessions/end-others", &[]).await.header("location"), "/auth/ui/sessions?done=sessions");
+    assert!(!phone.is_signed_in().await && !third.is_signed_in().await && ada.is_signed_in().await);
+    // Passwords.
+    assert_eq!(phone.sign_in("ada@example.test", GOOD).await.status, 303);
+    let wrong = ada.fill("/security", "/security/password", &[("currentPassword", "wrong"), ("password", "another-lamp-for-otters")]).await;
+    assert_eq!(wrong.status, 401);
+    let weak = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "short")]).await;
+    assert!(weak.status == 400 && text(&weak).contains("class=\"problem\""), "{}", text(&weak));
+    let done = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "another-lamp-for-otters")]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/auth/ui/security?done=password"));
+    assert!(ada.is_signed_in().await && !phone.is_signed_in().await);
+    // Ending one's own session is signing out.
+    let page = text(&ada.get("/security").await);
+    assert!(page.contains("Security"));
+    let mut own = Visitor::new(&app);
+    own.sign_in("ada@example.test", "another-lamp-for-otters").await;
+    let me = app.me(&own.cookies["__Host-token"]).await.text("sessionId");
+    assert_eq!(own.fill("/sessions", "/sessions/end", &[("id", &me)]).await.header("location"), "/auth/ui/sign-in?done=signed-out");
+    assert!(!own.is_signed_in().await);
+}
+
+async fn passkeys_by_forms(store: Store) {
+    let app = store.app_with(with_passkeys).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let token = ada.cookies["__Host-token"].clone();
+    let (options, registration) = app.register_options(&token).await;
+    let mut authenticator = Authenticator::p256();
+    let answer = authenticator.register(&options).to_string();
+    for response in ["", "{", "null", "[]"] {
+        let (_, registration) = app.register_options(&token).await;
+        let reply = ada.fill("/security", "/passkeys/add", &[("token", &registration), ("response", response)]).await;
+        assert_eq!(reply.status, 401, "{response}");
+    }
+    // The newest options count.
+    let stale = ada.fill("/security", "/passkeys/add", &[("token", &registration), ("response", &answer)]).await;
+    assert_eq!(stale.status, 401);
+    let (options, registration) = app.register_options(&token).await;
+    let answer = authenticator.register(&options).to_string();
+    let fields = [("token", registration.as_str()), ("response", &answer), ("name", "My phone")];
+    assert_eq!(ada.fill("/security", "/passkeys/add", &fields).await.header("location"), "/auth/ui/security?done=passkey");
+    assert!(text(&ada.get("/security").await).contains("<strong>My phone</strong>"));
+    let mut other = Visitor::new(&app);
+    assert!(text(&other.get("/sign-in").await).contains("data-passkey=\"sign-in\""));
+    let (options, passkey) = app.login_options().await;
+    let answer = authenticator.assert(&options).to_string();
+    let fields = [("token", passkey.as_str()), ("response", &answer), ("returnTo", "/app")];
+    let reply = other.fill("/sign-in", "/passkey", &fields).await;
+    assert_eq!((reply.status, reply.header("location").as_str()), (303, "/app"), "{}", text(&reply));
+    assert!(other.is_signed_in().await);
+    let mut again = Visitor::new(&app);
+    let reply = again.fill("/sign-in", "/passkey", &fields).await;
+    assert!(reply.status == 401 && text(&reply).contains("Please start again"), "{}", text(&reply));
+}
+
+async fn limits_are_told(store: Store) {
+    let app = store.app().await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let mut eve = Visitor::new(&app);
+    for _ in 0..10 {
+        assert_eq!(eve.sign_in("ada@example.test", "wrong").await.status, 401);
+    }
+    let refused = eve.sign_in("ada@example.test", GOOD).await;
+    assert!(refused.status == 429 && !refused.header("retry-after").is_empty(), "{refused:?}");
+    assert!(text(&refused).contains("Please try again in 15 minutes."), "{}", text(&refused));
+    // A suspended account is told so, after the right password.
+    let me = app.me(&ada.cookies["__Host-token"]).await.text("id");
+    app.change(&me, json!({ "suspended": true })).await;
+    let mut bob = Visitor::new(&app);
+    app.advance(901).await;
+    let reply = bob.sign_in("ada@example.test", GOOD).await;
+    assert!(reply.status == 403 && text(&reply).contains("This account is suspended."), "{}", text(&reply));
+}
+
+async fn where_there_are_pages(store: Store) {
+    let production = |auth: Auth| auth.configure(|config| config.security.issuer = Some("https://app.test".to_owned()));
+    let app = store.try_app_in(Environment::Production, production).await.unwrap();
+    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 404);
+    app.stop().await;
+    let asked = |auth: Auth| production(auth).configure(|config| config.auth.pages.enabled = Some(true));
+    let app = store.try_app_in(Environment::Production, asked).await.unwrap();
+    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 200);
+    // They are no part of the interface for programs.
+    let document = app.any("GET", "/openapi.json", &[], "").await;
+    assert!(!text(&document).contains("/auth/ui"));
+    app.stop().await;
+    let app = store.app_with(|auth| auth.transport(Transport::Bearer)).await;
+    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 404);
+    app.stop().await;
+    let refused = store.try_app(|auth| auth.transport(Transport::Bearer).configure(|config| config.auth.pages.enabled = Some(true))).await;
+    assert!(refused.is_err());
+    let themed = |auth: Auth| {
+        auth.configure(|config| {
+            config.auth.pages.theme.insert("accent".to_owned(), "#0a7d55".to_owned());
+        })
+    };
+    let app = store.app_with(themed).await;
+    let mut nobody = Visitor::new(&app);
+    let theme = nobody.get("/assets/theme.css").await;
+    assert_eq!(
+        (text(&theme).as_str(), theme.header("content-type").as_str()),
+        (":root {\n  --accent: #0a7d55;\n}\n", "text/css; charset=utf-8")
+    );
+    assert_eq!(nobody.get("/assets/pages.js").await.header("content-type"), "text/javascript; charset=utf-8");
+    assert_eq!(nobody.get("/assets/other").await.status, 404);
+    for path in ["/forgot", "/verify", "/link", "/passkey"] {
+        assert_eq!(nobody.get(path).await.status, 404, "{path}");
+    }
+    assert_eq!(nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await.status, 405);
+}
+
+async fn leaving_and_staying(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth)).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    // Whoever it is confirms that first.
+    let asked = ada.fill("/delete", "/delete", &[]).await;
+    assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete", "{}", text(&asked));
+    let fields = [("password", GOOD), ("returnTo", "/auth/ui/delete")];
+    let confirmed = ada.fill("/confirm?returnTo=/auth/ui/delete", "/confirm", &fields).await;
+    assert_eq!(confirmed.header("location"), "/auth/ui/delete", "{}", text(&confirmed));
+    let gone = ada.fill("/delete", "/delete", &[]).await;
+    assert_eq!((gone.status, gone.header("location").as_str()), (303, "/auth/ui/security"), "{}", text(&gone));
+    let page = text(&ada.get("/security").await);
+    assert!(page.contains("Your account will be deleted") && !page.contains("Change password"), "{page}");
+    let refused = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "another-lamp-for-otters")]).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(ada.fill("/security", "/keep", &[]).await.header("location"), "/auth/ui/security?done=kept");
+    assert!(text(&ada.get("/security").await).contains("Change password"));
+    app.stop().await;
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0)).await;
+    let mut bob = Visitor::new(&app);
+    bob.sign_up("bob@example.test").await;
+    bob.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
+    let gone = bob.fill("/delete", "/delete", &[]).await;
+    assert_eq!(gone.header("location"), "/auth/ui/sign-in?done=deleted", "{}", text(&gone));
+    assert_eq!(bob.sign_in("bob@example.test", GOOD).await.status, 401);
+}

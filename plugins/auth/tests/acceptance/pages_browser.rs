@@ -1,0 +1,182 @@
+//! The pages in Chromium: with a script and without, on a large screen and on a phone. What was seen is kept as pictures beside the
+//! build (`tmp/pages` of the target folder).
+
+use linchpin_auth::Auth;
+use serde_json::json;
+
+use crate::chromium::Browser;
+use crate::factor::code_at;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+const NEW: &str = "another-lamp-for-otters";
+
+/// An app with everything that has a page, at `http://localhost`.
+async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String, Store) {
+    let store = Store::memory().at_a_free_port();
+    let origin = format!("http://localhost:{}", store.port());
+    let app = store
+        .app_with(|auth| {
+            change(post.on(auth).configure(|config| {
+                config.auth.app_name = "Acme Notes".into();
+                config.auth.passkeys.enabled = true;
+                config.auth.passkeys.rp_id = "localhost".into();
+                config.auth.passkeys.origins = vec![origin.clone()];
+                config.auth.email_verification.enabled = true;
+                config.auth.email_verification.link_base_url = Some(format!("{origin}/auth/ui/verify"));
+                config.auth.password_reset.link_base_url = Some(format!("{origin}/auth/ui/reset"));
+                config.auth.magic_link.enabled = true;
+                config.auth.magic_link.link_base_url = Some(format!("{origin}/auth/ui/enter"));
+            }))
+        })
+        .await;
+    (app, origin, store)
+}
+
+async fn link(post: &Post, kind: &str, least: usize) -> String {
+    post.all(kind, least).await.last().unwrap().vars["link"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_with_a_script() {
+    let post = Post::default();
+    let (app, origin, _store) = app(&post, |auth| auth).await;
+    let mut browser = Browser::start().await;
+    browser.plug_in(true).await;
+    let at = |path: &str| format!("{origin}/auth/ui{path}");
+    browser.open(&at("/register")).await;
+    browser.picture("register").await;
+    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", "password123")]).await;
+    browser.picture("register-refused").await;
+    assert!(browser.seen().await.contains("too easy to guess"));
+    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    browser.picture("security").await;
+    // The link in the mail: its token is taken out of the address before anything else.
+    browser.open(&link(&post, "verify_email", 1).await).await;
+    assert_eq!(browser.run("location.hash").await, "");
+    browser.picture("verify").await;
+    browser.submit("main form", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=verified");
+    // A passkey, made and used.
+    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    assert!(browser.seen().await.contains("My laptop"));
+    browser.picture("security-passkey").await;
+    browser.open(&at("/sessions")).await;
+    browser.picture("sessions").await;
+    browser.submit("header form", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/sign-in?done=signed-out");
+    browser.picture("sign-in").await;
+    browser.submit("form[data-passkey=sign-in]", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    browser.submit("header form", &[]).await;
+    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", "wrong")]).await;
+    browser.picture("sign-in-refused").await;
+    assert_eq!(browser.run("document.activeElement.id").await, "identifier");
+    // Forgetting.
+    browser.open(&at("/forgot")).await;
+    browser.picture("forgot").await;
+    browser.submit("main form", &[("email", "ada@example.test")]).await;
+    browser.picture("forgot-sent").await;
+    browser.open(&link(&post, "password_reset", 1).await).await;
+    browser.picture("reset").await;
+    browser.submit("main form", &[("password", NEW)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/sign-in?done=reset");
+    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", NEW)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    browser.submit("header form", &[]).await;
+    // A link that signs in.
+    browser.open(&at("/link")).await;
+    browser.picture("link").await;
+    browser.submit("main form", &[("identifier", "ada@example.test")]).await;
+    browser.open(&link(&post, "magic_link", 1).await).await;
+    browser.picture("enter").await;
+    browser.submit("main form", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    // Nothing that a page says runs as a script: its own policy forbids it.
+    let injected = "(() => { const tag = document.createElement('script'); tag.textContent = 'window.injected = true'; document.body.append(tag); return !!window.injected; })()";
+    assert_eq!(browser.run(injected).await, json!(false));
+    browser.stop().await;
+    app.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_with_two_factors() {
+    let post = Post::default();
+    let with_factors = |auth: Auth| {
+        auth.configure(|config| {
+            config.auth.email_verification.enabled = false;
+            config.auth.mfa.enabled = true;
+            config.auth.mfa.email_otp.enabled = true;
+        })
+    };
+    let (app, origin, _store) = app(&post, with_factors).await;
+    let mut browser = Browser::start().await;
+    browser.plug_in(true).await;
+    let at = |path: &str| format!("{origin}/auth/ui{path}");
+    browser.open(&at("/register")).await;
+    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser.submit("form[action$='/factors/app']", &[]).await;
+    browser.picture("factor-app").await;
+    let secret = browser.run("document.querySelector('[name=secret]').value").await.as_str().unwrap().to_owned();
+    browser.submit("main form", &[("code", &code_at(&app, &secret, 0))]).await;
+    browser.picture("recovery-codes").await;
+    assert!(browser.seen().await.contains("Recovery codes"));
+    browser.open(&at("/security")).await;
+    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    browser.picture("security-two-factors").await;
+    browser.submit("header form", &[]).await;
+    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/second");
+    browser.picture("second").await;
+    browser.submit("main form", &[("code", "000000")]).await;
+    browser.picture("second-refused").await;
+    browser.submit("form[data-passkey=second]", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    // What a proof is asked for once it is old is done after it.
+    app.advance(301).await;
+    browser.open(&at("/confirm")).await;
+    browser.picture("confirm").await;
+    browser.submit("form[data-passkey=confirm]", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    browser.submit("form[action$='/factors/recovery']", &[]).await;
+    assert!(browser.seen().await.contains("Recovery codes"));
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.stop().await;
+    app.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_without_a_script() {
+    let post = Post::default();
+    let (app, origin, _store) = app(&post, |auth| auth).await;
+    let mut browser = Browser::start().await;
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    let at = |path: &str| format!("{origin}/auth/ui{path}");
+    browser.open(&at("/sessions")).await;
+    assert_eq!(browser.path().await, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions");
+    browser.picture("sign-in-without-script").await;
+    assert!(!browser.seen().await.contains("passkey"));
+    browser.open(&at("/register?returnTo=/auth/ui/sessions")).await;
+    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/sessions");
+    browser.open(&at("/security")).await;
+    browser.picture("security-without-script").await;
+    browser.submit("form[action$='/security/password']", &[("currentPassword", GOOD), ("password", NEW)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=password");
+    browser.submit("header form", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/sign-in?done=signed-out");
+    // The link is pasted where its token is not taken out of it.
+    browser.open(&at("/forgot")).await;
+    browser.submit("main form", &[("email", "ada@example.test")]).await;
+    let link = link(&post, "password_reset", 1).await;
+    browser.submit("main form", &[("token", &link), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/sign-in?done=reset");
+    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    browser.stop().await;
+    app.stop().await;
+}

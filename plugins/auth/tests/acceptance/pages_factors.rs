@@ -1,0 +1,188 @@
+//! The pages of second factors: setting them up, signing in with them, and confirming who is there.
+
+use linchpin_auth::Auth;
+use serde_json::json;
+
+use crate::authenticator::Authenticator;
+use crate::cases;
+use crate::factor::{app_with, code_at, wrong};
+use crate::pages::{Visitor, hidden, text};
+use crate::passkeys::with_passkeys;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+cases!(an_app_by_forms, mailed_codes_by_forms, passkeys_by_forms, nothing_without_a_fresh_proof);
+
+async fn app(store: &Store, post: &Post) -> Server {
+    app_with(store, post, with_passkeys).await
+}
+
+/// Sets an authenticator app up by the pages; its secret and its recovery codes.
+async fn set_up(app: &Server, ada: &mut Visitor<'_>) -> (String, Vec<String>) {
+    let page = ada.fill("/security", "/factors/app", &[]).await;
+    assert_eq!(page.status, 200, "{}", text(&page));
+    let (secret, uri) = (hidden(&page, "secret").unwrap(), hidden(&page, "uri").unwrap());
+    assert!(text(&page).contains("href=\"otpauth://totp/"), "{}", text(&page));
+    let code = code_at(app, &secret, 0);
+    let bad = wrong(&code);
+    let refused = ada.fill("/security", "/factors/app/verify", &[("secret", &secret), ("uri", &uri), ("code", &bad)]).await;
+    assert!(refused.status == 401 && text(&refused).contains("That code is not right."), "{}", text(&refused));
+    assert_eq!(hidden(&refused, "secret").as_ref(), Some(&secret));
+    let done = ada.fill("/security", "/factors/app/verify", &[("code", &code)]).await;
+    let shown = text(&done);
+    assert!(done.status == 200 && shown.contains("Recovery codes"), "{shown}");
+    let codes: Vec<String> = shown.split("<li>").skip(1).map(|rest| rest.split('<').next().unwrap().to_owned()).collect();
+    assert_eq!(codes.len(), 10, "{shown}");
+    (secret, codes)
+}
+
+async fn an_app_by_forms(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let (secret, codes) = set_up(&app, &mut ada).await;
+    assert!(text(&ada.get("/security").await).contains("Authenticator app <span class=\"badge\">On</span>"));
+    // Signing in: the password, then a code.
+    let mut other = Visitor::new(&app);
+    let first = other.fill("/sign-in", "/sign-in", &[("identifier", "ada@example.test"), ("password", GOOD), ("returnTo", "/app")]).await;
+    assert_eq!((first.status, first.header("location").as_str()), (303, "/auth/ui/second?returnTo=%2Fapp"), "{first:?}");
+    assert!(!other.cookies.contains_key("__Host-token"));
+    assert_eq!(other.get("/security").await.status, 303);
+    app.advance(30).await;
+    let code = code_at(&app, &secret, 0);
+    let refused = other.fill("/second", "/second", &[("code", &wrong(&code))]).await;
+    assert!(refused.status == 401 && text(&refused).contains("That code is not right."), "{}", text(&refused));
+    let done = other.fill("/second", "/second", &[("code", &code), ("returnTo", "/app")]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/app"), "{}", text(&done));
+    assert_eq!(other.get("/security").await.status, 200);
+    assert!(!other.cookies.contains_key("__Secure-challenge"), "{:?}", other.cookies);
+    // By a recovery code; and with nothing begun one begins.
+    let mut third = Visitor::new(&app);
+    assert_eq!(third.get("/second").await.header("location"), "/auth/ui/sign-in");
+    third.sign_in("ada@example.test", GOOD).await;
+    let done = third.fill("/second", "/second", &[("code", &codes[0].to_lowercase())]).await;
+    assert_eq!(done.status, 303, "{}", text(&done));
+    assert!(text(&third.get("/security").await).contains("9 left."));
+    // When it took too long, one begins anew.
+    let mut late = Visitor::new(&app);
+    late.sign_in("ada@example.test", GOOD).await;
+    let csrf = late.csrf("/second").await;
+    app.advance(301).await;
+    let over = late.post("/second", &[("csrf", &csrf), ("code", &code)]).await;
+    assert!(over.status == 401 && text(&over).contains("Please start again"), "{}", text(&over));
+}
+
+async fn mailed_codes_by_forms(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let page = ada.fill("/security", "/factors/email", &[]).await;
+    let setup = hidden(&page, "setupToken").unwrap_or_else(|| panic!("{}", text(&page)));
+    let code = post.code(1).await;
+    let fields = |code: &str| vec![("setupToken", setup.clone()), ("method", "emailOtp".to_owned()), ("code", code.to_owned())];
+    let bad = fields(&wrong(&code));
+    let bad: Vec<(&str, &str)> = bad.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let refused = ada.fill("/security", "/factors/sent/verify", &bad).await;
+    assert_eq!((refused.status, hidden(&refused, "setupToken")), (401, Some(setup.clone())));
+    let good = fields(&code);
+    let good: Vec<(&str, &str)> = good.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert!(text(&ada.fill("/security", "/factors/sent/verify", &good).await).contains("Recovery codes"));
+    // The only method: its code is on its way already.
+    let mut other = Visitor::new(&app);
+    other.sign_in("ada@example.test", GOOD).await;
+    let first = post.code(2).await;
+    let sent = other.fill("/second", "/second/send", &[("method", "emailOtp")]).await;
+    assert_eq!(sent.header("location"), "/auth/ui/second?done=code");
+    let second = post.code(3).await;
+    assert_eq!(other.fill("/second", "/second", &[("code", &first)]).await.status, 401);
+    assert_eq!(other.fill("/second", "/second", &[("code", &second)]).await.status, 303);
+    // Confirming who is there, by a code that is sent for it.
+    app.advance(301).await;
+    let asked = other.fill("/confirm?returnTo=/app", "/confirm/send", &[("method", "emailOtp"), ("returnTo", "/app")]).await;
+    assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fapp&done=code", "{}", text(&asked));
+    let code = post.code(4).await;
+    let done = other.fill("/confirm?returnTo=/app", "/confirm", &[("code", &code), ("returnTo", "/app")]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/app"), "{}", text(&done));
+    assert_eq!(
+        other.fill("/security", "/factors/remove", &[("method", "emailOtp")]).await.header("location"),
+        "/auth/ui/security?done=removed"
+    );
+}
+
+async fn passkeys_by_forms(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let token = ada.cookies["__Host-token"].clone();
+    let (options, registration) = app.register_options(&token).await;
+    let mut authenticator = Authenticator::p256();
+    let answer = authenticator.register(&options).to_string();
+    let made = ada.fill("/security", "/passkeys/add", &[("token", &registration), ("response", &answer)]).await;
+    assert!(made.status == 200 && text(&made).contains("Recovery codes"), "{}", text(&made));
+    let mut other = Visitor::new(&app);
+    other.sign_in("ada@example.test", GOOD).await;
+    let page = other.get("/second").await;
+    let challenge = hidden(&page, "challenge").unwrap();
+    assert!(text(&page).contains("data-passkey=\"second\""));
+    let again = app.post("/auth/mfa/resend", json!({ "mfaToken": challenge, "method": "webauthn" })).await;
+    let answer = authenticator.assert(&again.json()["webauthnOptions"]).to_string();
+    for odd in ["", "x"] {
+        assert_eq!(other.fill("/second", "/second/passkey", &[("response", odd)]).await.status, 401);
+    }
+    let done = other.fill("/second", "/second/passkey", &[("response", &answer)]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/auth/ui/security"), "{}", text(&done));
+    // Confirming by it.
+    let token = other.cookies["__Host-token"].clone();
+    let asked = app.with(&token, "POST", "/auth/reauth/challenge", Some(json!({ "method": "webauthn" }))).await.json();
+    let answer = authenticator.assert(&asked["webauthnOptions"]).to_string();
+    let reauth = asked["reauthToken"].as_str().unwrap();
+    let done = other.fill("/confirm", "/confirm/passkey", &[("token", reauth), ("response", &answer)]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/auth/ui/security"), "{}", text(&done));
+    let id = hidden(&other.get("/security").await, "id").unwrap();
+    let gone = other.fill("/security", "/passkeys/remove", &[("id", &id)]).await;
+    assert_eq!(gone.header("location"), "/auth/ui/security?done=passkey-removed", "{}", text(&gone));
+}
+
+async fn nothing_without_a_fresh_proof(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let (secret, _) = set_up(&app, &mut ada).await;
+    app.advance(901).await;
+    for (path, fields) in
+        [("/factors/app", vec![]), ("/factors/email", vec![]), ("/factors/recovery", vec![]), ("/factors/remove", vec![("method", "totp")])]
+    {
+        let reply = ada.fill("/security", path, &fields).await;
+        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/confirm"), "{path}: {}", text(&reply));
+    }
+    let page = text(&ada.get("/confirm").await);
+    assert!(page.contains("From your authenticator app") && !page.contains("name=\"password\""), "{page}");
+    let code = code_at(&app, &secret, 0);
+    assert_eq!(ada.fill("/confirm", "/confirm", &[("code", &wrong(&code))]).await.status, 401);
+    let before = ada.cookies["__Host-token"].clone();
+    let done = ada.fill("/confirm", "/confirm", &[("code", &code)]).await;
+    assert_eq!((done.status, done.header("location").as_str()), (303, "/auth/ui/security"), "{}", text(&done));
+    assert_ne!(ada.cookies["__Host-token"], before);
+    assert!(text(&ada.fill("/security", "/factors/recovery", &[]).await).contains("Recovery codes"));
+    assert_eq!(ada.fill("/security", "/factors/remove", &[("method", "totp")]).await.status, 303);
+    // Whoever has a password alone confirms by it.
+    let mut bob = Visitor::new(&app);
+    bob.sign_up("bob@example.test").await;
+    assert!(text(&bob.get("/confirm").await).contains("name=\"password\""));
+    assert_eq!(bob.fill("/confirm", "/confirm", &[("password", "wrong")]).await.status, 401);
+    assert_eq!(bob.fill("/confirm", "/confirm", &[("password", GOOD)]).await.status, 303);
+    // Where everybody needs a second factor, the page says so, and nothing else can be done.
+    app.stop().await;
+    let required = |auth: Auth| with_passkeys(auth).configure(|config| config.auth.mfa.required = true);
+    let app = app_with(&store, &post, required).await;
+    let mut eve = Visitor::new(&app);
+    eve.sign_up("eve@example.test").await;
+    let refused = eve.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "another-lamp-for-otters")]).await;
+    assert_eq!(refused.status, 403);
+    set_up(&app, &mut eve).await;
+    assert_eq!(eve.fill("/security", "/sessions/end-others", &[]).await.status, 303);
+}

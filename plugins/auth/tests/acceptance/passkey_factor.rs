@@ -1,0 +1,294 @@
+//! Passkeys as a second factor and as proof of who is signed in, and taking them away: AUTH-70, AUTH-71, AUTH-73.
+
+use linchpin_auth::{Auth, UserVerification};
+use serde_json::{Value as Json, json};
+
+use crate::authenticator::{Authenticator, PRESENT};
+use crate::cases;
+use crate::factor::{app_with, code_at, enrol, texts};
+use crate::passkeys::with_passkeys;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(
+    auth_70,
+    what_was_asked_is_answered_once,
+    auth_71_preferred,
+    step_up_by_passkey,
+    auth_73,
+    with_the_last_one_the_factor_goes,
+    all_factors_at_once,
+    of_two_who_take_the_last_two_one_is_told,
+);
+
+const CREDENTIALS: &str = "/auth/mfa/webauthn/credentials";
+
+/// An app with passkeys and other second factors.
+async fn app(store: &Store, post: &Post) -> Server {
+    app_with(store, post, with_passkeys).await
+}
+
+async fn answer(app: &Server, token: &str, response: &Json) -> Reply {
+    app.post("/auth/mfa/verify", json!({ "mfaToken": token, "webauthnResponse": response })).await
+}
+
+async fn auth_70(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = app.register("ada@example.test").await;
+    let mut authenticator = Authenticator::p256();
+    let (options, registration) = app.register_options(&ada.token).await;
+    let body = json!({ "registrationToken": registration, "attestationResponse": authenticator.register(&options) });
+    let made = app.send(&ada, "POST", "/auth/mfa/webauthn/register", body).await;
+    let id = made.text("credentialId");
+    assert_eq!((made.status, texts(&made.json()["recoveryCodes"]).len()), (200, 10), "{made:?}");
+    let methods = app.get(&ada.token, "/auth/mfa/methods").await.json();
+    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!(["webauthn"]), &json!(10)));
+    // A second one voids nothing.
+    app.register_passkey(&ada.token, &mut Authenticator::ed25519()).await;
+    assert_eq!(post.all("passkey_added", 2).await.len(), 2);
+    assert_eq!(post.all("mfa_enabled", 1).await[0].vars["method"], "webauthn");
+    let challenge = app.try_login("ada@example.test").await;
+    assert!(!challenge.headers.contains_key("set-cookie"));
+    let challenge = challenge.json();
+    assert_eq!((&challenge["mfaMethods"], &challenge["recoveryAvailable"]), (&json!(["webauthn"]), &json!(true)));
+    let options = &challenge["webauthnOptions"];
+    let allowed: Vec<&Json> = options["allowCredentials"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert!(allowed.len() == 2 && allowed.contains(&&json!(id)), "{options}");
+    assert_eq!(options["userVerification"], "preferred");
+    // Whose it is is known: the browser need not say it.
+    let response = authenticator.assert_otherwise(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
+    let token = challenge["mfaToken"].as_str().unwrap();
+    let done = answer(&app, token, &response).await;
+    assert_eq!((done.status, done.text("userId")), (200, ada.id.clone()), "{done:?}");
+    assert!(done.cookie("__Host-token").is_some());
+    assert_eq!(app.get(&done.text("token"), "/__test/protected/mfa").await.status, 200);
+    answer(&app, token, &response).await.refused(401, "invalid_challenge");
+    // One that verifies its user needs no second factor.
+    let (options, token) = app.login_options().await;
+    let done = app.passkey_login(&token, &authenticator.assert(&options)).await;
+    assert!(done.status == 200 && !done.text("token").is_empty(), "{done:?}");
+}
+
+async fn what_was_asked_is_answered_once(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let (ada, eve) = (app.register("ada@example.test").await, app.register("eve@example.test").await);
+    let (mut of_ada, mut of_eve) = (Authenticator::p256(), Authenticator::p256());
+    app.register_passkey(&ada.token, &mut of_ada).await;
+    app.register_passkey(&eve.token, &mut of_eve).await;
+    let challenge = app.try_login("ada@example.test").await.json();
+    let token = challenge["mfaToken"].as_str().unwrap().to_owned();
+    let options = challenge["webauthnOptions"].clone();
+    // Another user's passkey, then the right one for what was asked before.
+    answer(&app, &token, &of_eve.assert(&options)).await.refused(401, "invalid_code");
+    answer(&app, &token, &of_ada.assert(&options)).await.refused(401, "invalid_code");
+    let resend = async || {
+        let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
+        assert_eq!(again.status, 200, "{again:?}");
+        again.json()["webauthnOptions"].clone()
+    };
+    let first = resend().await;
+    assert_ne!(first["challenge"], options["challenge"]);
+    let second = resend().await;
+    answer(&app, &token, &of_ada.assert(&first)).await.refused(401, "invalid_code");
+    answer(&app, &token, &of_ada.assert(&second)).await.refused(401, "invalid_code");
+    let third = resend().await;
+    assert_eq!(answer(&app, &token, &of_ada.assert(&third)).await.status, 200);
+    // What is asked for one purpose is no answer to another.
+    let challenge = app.try_login("ada@example.test").await.json();
+    let token = challenge["mfaToken"].as_str().unwrap();
+    let response = of_ada.assert(&challenge["webauthnOptions"]);
+    app.passkey_login(token, &response).await.refused(401, "invalid_challenge");
+    let (options, passkey) = app.login_options().await;
+    answer(&app, &passkey, &of_ada.assert(&options)).await.refused(401, "invalid_challenge");
+    for odd in [json!(null), json!({}), json!([]), json!("x"), json!({ "id": 1 })] {
+        let token = app.challenged("ada@example.test").await;
+        let reply = answer(&app, &token, &odd).await;
+        assert!(matches!(reply.status, 400 | 401), "{odd}: {reply:?}");
+    }
+}
+
+/// Without user verification a passkey is one factor, and none to itself.
+async fn auth_71_preferred(store: Store) {
+    let post = Post::default();
+    let preferred = |auth: Auth| with_passkeys(auth).configure(|c| c.auth.passkeys.user_verification = UserVerification::Preferred);
+    let app = app_with(&store, &post, preferred).await;
+    let ada = app.register("ada@example.test").await;
+    let (mut touch, mut other) = (Authenticator::p256(), Authenticator::p256());
+    touch.flags = PRESENT;
+    app.register_passkey(&ada.token, &mut touch).await;
+    let sign_in = async |touch: &mut Authenticator| {
+        let (options, token) = app.login_options().await;
+        app.passkey_login(&token, &touch.assert(&options)).await
+    };
+    // It is the only second factor: there is nothing else to ask for.
+    let alone = sign_in(&mut touch).await;
+    assert!(!alone.text("token").is_empty(), "{alone:?}");
+    app.get(&alone.text("token"), "/__test/protected/mfa").await.refused(403, "mfa_required");
+    let (secret, _) = enrol(&app, &ada).await;
+    let challenge = sign_in(&mut touch).await.json();
+    assert_eq!((&challenge["token"], &challenge["mfaMethods"]), (&json!(""), &json!(["totp"])), "{challenge}");
+    assert!(challenge.get("webauthnOptions").is_none());
+    let token = challenge["mfaToken"].as_str().unwrap();
+    let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
+    again.refused(400, "method_unavailable");
+    app.advance(30).await;
+    let done = app.verify(token, &code_at(&app, &secret, 0)).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(app.get(&done.text("token"), "/__test/protected/mfa").await.status, 200);
+    // Another passkey is a second factor; the same one is not, even by its own options.
+    let other_id = app.register_passkey(&ada.token, &mut other).await;
+    let challenge = sign_in(&mut touch).await.json();
+    assert_eq!(challenge["mfaMethods"], json!(["totp", "webauthn"]), "{challenge}");
+    let options = &challenge["webauthnOptions"];
+    let allowed: Vec<&Json> = options["allowCredentials"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(allowed, [&json!(other_id)]);
+    let token = challenge["mfaToken"].as_str().unwrap();
+    answer(&app, token, &touch.assert(options)).await.refused(401, "invalid_code");
+    let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
+    assert_eq!(answer(&app, token, &other.assert(&again.json()["webauthnOptions"])).await.status, 200);
+}
+
+async fn step_up_by_passkey(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = app.register("ada@example.test").await;
+    let mut authenticator = Authenticator::p256();
+    app.register_passkey(&ada.token, &mut authenticator).await;
+    app.get(&ada.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    let asked = app.send(&ada, "POST", "/auth/reauth/challenge", json!({ "method": "webauthn" })).await.json();
+    assert_eq!(asked["availableMethods"], json!(["webauthn", "recovery"]), "{asked}");
+    let (token, options) = (&asked["reauthToken"], &asked["webauthnOptions"]);
+    let step_up = |response: Json| json!({ "method": "webauthn", "reauthToken": token, "webauthnResponse": response });
+    app.send(&ada, "POST", "/auth/step-up", json!({ "method": "password", "password": GOOD })).await.refused(403, "factor_not_allowed");
+    let other = {
+        let challenge = app.try_login("ada@example.test").await.json();
+        let response = authenticator.assert(&challenge["webauthnOptions"]);
+        answer(&app, challenge["mfaToken"].as_str().unwrap(), &response).await.signed_in()
+    };
+    let response = authenticator.assert(options);
+    app.send(&other, "POST", "/auth/step-up", step_up(response.clone())).await.refused(401, "invalid_challenge");
+    let done = app.send(&ada, "POST", "/auth/step-up", step_up(response.clone())).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let fresh = done.signed_in();
+    assert_eq!(app.get(&fresh.token, "/__test/protected/step-up").await.status, 200);
+    app.send(&fresh, "POST", "/auth/step-up", step_up(response)).await.refused(401, "invalid_challenge");
+}
+
+/// Signs in somebody who has no password, by a mailed link.
+async fn without_password(app: &Server, post: &Post, email: &str) -> SignedIn {
+    let seed = json!({ "identifier": email, "password": null, "roles": null, "emailVerified": true });
+    assert_eq!(app.post("/__test/users", seed).await.status, 200);
+    let before = post.count("magic_link");
+    assert_eq!(app.post("/auth/magic-link/request", json!({ "identifier": email })).await.status, 200);
+    let token = post.token("magic_link", before + 1).await;
+    let reply = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.signed_in()
+}
+
+async fn auth_73(store: Store) {
+    let post = Post::default();
+    let links = |auth: Auth| post.on(with_passkeys(auth)).configure(|config| config.auth.magic_link.enabled = true);
+    let app = store.app_with(links).await;
+    // The sole way to sign in stays.
+    let eve = without_password(&app, &post, "eve@example.test").await;
+    let mut only = Authenticator::p256();
+    let id = app.register_passkey(&eve.token, &mut only).await;
+    let path = format!("{CREDENTIALS}/{id}");
+    app.send(&eve, "DELETE", &path, json!({})).await.refused(409, "last_credential");
+    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({})).await.refused(409, "last_credential");
+    // With another one it may go; then that one stays.
+    let second = app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
+    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({})).await.refused(409, "last_credential");
+    assert_eq!(app.send(&eve, "DELETE", &path, json!({})).await.status, 200);
+    app.send(&eve, "DELETE", &format!("{CREDENTIALS}/{second}"), json!({})).await.refused(409, "last_credential");
+    let (options, token) = app.login_options().await;
+    app.passkey_login(&token, &only.assert(&options)).await.refused(401, "webauthn_failed");
+    // With a password: by proof, or after a step-up.
+    let ada = app.register("ada@example.test").await;
+    let mut authenticator = Authenticator::p256();
+    let id = app.register_passkey(&ada.token, &mut authenticator).await;
+    let path = format!("{CREDENTIALS}/{id}");
+    app.send(&ada, "DELETE", &path, json!({})).await.refused(403, "step_up_required");
+    app.send(&ada, "DELETE", &path, json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
+    app.send(&eve, "DELETE", &path, json!({})).await.refused(404, "not_found");
+    app.raw("DELETE", &path, &[], "").await.refused(401, "unauthorized");
+    assert_eq!(app.send(&ada, "DELETE", &path, json!({ "password": GOOD })).await.status, 200);
+    app.send(&ada, "DELETE", &path, json!({ "password": GOOD })).await.refused(404, "not_found");
+    app.send(&ada, "DELETE", "/auth/mfa/webauthn", json!({ "password": GOOD })).await.refused(404, "not_found");
+    assert_eq!(post.all("passkey_removed", 2).await.len(), 2);
+    let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
+    assert!(events.contains("auth:passkey.removed"), "{events}");
+    for _ in 0..2 {
+        app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    }
+    assert_eq!(app.send(&ada, "DELETE", "/auth/mfa/webauthn", json!({ "password": GOOD })).await.status, 200);
+    assert_eq!(app.get(&ada.token, CREDENTIALS).await.json()["credentials"], json!([]));
+}
+
+async fn with_the_last_one_the_factor_goes(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = app.register("ada@example.test").await;
+    let ids = [
+        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
+    ];
+    app.prove(&ada).await;
+    let methods = async || app.get(&ada.token, "/auth/mfa/methods").await.json();
+    assert_eq!(app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{}", ids[0]), json!({})).await.status, 200);
+    assert_eq!(methods().await["methods"], json!(["webauthn"]));
+    assert_eq!(app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{}", ids[1]), json!({})).await.status, 200);
+    assert_eq!((&methods().await["methods"], &methods().await["recoveryCodesLeft"]), (&json!([]), &json!(0)));
+    assert!(!app.try_login("ada@example.test").await.text("token").is_empty());
+    app.stop().await;
+    let required = |auth: Auth| with_passkeys(auth).configure(|config| config.auth.mfa.required = true);
+    let app = app_with(&store, &post, required).await;
+    let bob = app.register("bob@example.test").await;
+    app.get(&bob.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
+    let id = app.register_passkey(&bob.token, &mut Authenticator::p256()).await;
+    assert_eq!(app.get(&bob.token, "/__test/protected/user").await.status, 200);
+    app.prove(&bob).await;
+    app.send(&bob, "DELETE", &format!("{CREDENTIALS}/{id}"), json!({})).await.refused(403, "mfa_required");
+}
+
+async fn all_factors_at_once(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = app.register("ada@example.test").await;
+    app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    enrol(&app, &ada).await;
+    app.prove(&ada).await;
+    assert_eq!(app.send(&ada, "DELETE", "/auth/mfa", json!({})).await.status, 200);
+    assert_eq!(app.get(&ada.token, CREDENTIALS).await.json()["credentials"], json!([]));
+    assert!(!app.try_login("ada@example.test").await.text("token").is_empty());
+    // Who could not get in any more keeps what they have.
+    let eve = without_password(&app, &post, "eve@example.test").await;
+    app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
+    app.prove(&eve).await;
+    app.send(&eve, "DELETE", "/auth/mfa", json!({})).await.refused(409, "last_credential");
+    assert_eq!(app.get(&eve.token, "/auth/mfa/methods").await.json()["methods"], json!(["webauthn"]));
+}
+
+async fn of_two_who_take_the_last_two_one_is_told(store: Store) {
+    let post = Post::default();
+    let links = |auth: Auth| post.on(with_passkeys(auth)).configure(|config| config.auth.magic_link.enabled = true);
+    let app = store.app_with(links).await;
+    let eve = without_password(&app, &post, "eve@example.test").await;
+    for _ in 0..5 {
+        let mut ids = Vec::new();
+        while app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap().len() < 2 {
+            app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
+        }
+        for one in app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap() {
+            ids.push(one["credentialId"].as_str().unwrap().to_owned());
+        }
+        let paths: Vec<String> = ids.iter().map(|id| format!("{CREDENTIALS}/{id}")).collect();
+        let all = paths.iter().map(|path| app.send(&eve, "DELETE", path, json!({})));
+        let statuses: Vec<u16> = futures_util::future::join_all(all).await.iter().map(|reply| reply.status).collect();
+        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+        assert_eq!(app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap().len(), 1);
+    }
+}
