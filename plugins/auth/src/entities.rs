@@ -42,6 +42,9 @@ pub(crate) struct User {
     /// Raised by every change of the password: challenges of before die with it.
     #[field(default = 0)]
     pub(crate) password_version: i64,
+    /// Raised whenever all sessions end: what is opened by somebody who had proved themselves before is worth nothing.
+    #[field(default = 0)]
+    pub(crate) session_epoch: i64,
     pub(crate) roles: Vec<String>,
     pub(crate) suspended_at: Option<Timestamp>,
     pub(crate) suspended_reason: Option<String>,
@@ -86,6 +89,9 @@ pub(crate) struct Session {
     pub(crate) sid_hash: String,
     #[field(immutable)]
     pub(crate) user_id: String,
+    /// That of its user when they proved who they are.
+    #[field(default = 0)]
+    pub(crate) epoch: i64,
     /// What the refresh tokens of the family are made with.
     #[field(private)]
     pub(crate) family_seed: String,
@@ -108,6 +114,13 @@ pub(crate) struct Session {
     pub(crate) aal: i64,
     #[field(private)]
     pub(crate) custom_claims: Option<Json>,
+}
+
+impl Session {
+    /// Whether it is this user's, opened since all of theirs were last ended.
+    pub(crate) fn is_of(&self, user: &User) -> bool {
+        self.user_id == user.id && self.epoch == user.session_epoch
+    }
 }
 
 /// What has happened. Rows are only ever added, and go by themselves; of a deleted account they keep a name that leads to nobody.
@@ -196,6 +209,10 @@ pub(crate) const OF_OWNER: Operation<PasswordHistory>;
 #[operation(kind = "lookup", fields(identifier = param(identifier)), returns = "one", route(disabled))]
 pub(crate) const BY_IDENTIFIER: Operation<User>;
 
+/// Ends every session there is, and those that are being opened.
+#[operation(kind = "increment", field = session_epoch, route(disabled))]
+pub(crate) const NEW_EPOCH: Operation<User>;
+
 /// The account of an email address.
 #[operation(kind = "lookup", fields(email_normalised = param(email)), returns = "one", route(disabled))]
 pub(crate) const BY_EMAIL: Operation<User>;
@@ -212,7 +229,7 @@ pub(crate) const OF_USER: Operation<Session>;
 pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-auth",
     entities = [
-        entity(User, [BY_IDENTIFIER, BY_EMAIL]),
+        entity(User, [BY_IDENTIFIER, BY_EMAIL, NEW_EPOCH]),
         entity(Session, [BY_SID, OF_USER]),
         entity(Audit),
         entity(PasswordHistory, [OF_OWNER]),

@@ -43,6 +43,7 @@ pub fn fold(text: &str) -> String {
     out
 }
 
+#[cfg(any(feature = "sqlite", test))]
 /// Whether the folded form of `text` holds `folded`, which is folded already. Most texts are ASCII, and for those nothing is allocated.
 pub(crate) fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {

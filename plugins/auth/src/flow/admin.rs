@@ -22,6 +22,7 @@ impl Core {
             let signs_in = |purpose: Purpose| matches!(purpose, Purpose::MagicLink | Purpose::VerifyAndLogin | Purpose::OauthCode);
             let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| !signs_in(*purpose)).collect();
             self.parts.tokens.void(cx, id, &at_once).await?;
+            self.users.new_epoch(cx, id).await?;
             self.end_sessions(cx, client, id).await?;
             self.devices.distrust(cx, id).await?;
             self.parts.notice(cx, client, user, MailKind::AccountSuspended).await

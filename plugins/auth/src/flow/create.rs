@@ -56,6 +56,7 @@ impl Core {
             email_verified_at,
             password_hash,
             password_version: None,
+            session_epoch: None,
             roles: Some(roles),
             suspended_at: None,
             suspended_reason: None,

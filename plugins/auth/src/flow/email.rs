@@ -113,7 +113,14 @@ impl Core {
                         self.end(cx, client, &session, reason).await?;
                     }
                 }
-                if stays { Ok(()) } else { self.set_email(cx, client, user, to).await }
+                if !stays {
+                    self.set_email(cx, client, user, to).await?;
+                }
+                // Last: it is a change of the account like any other.
+                if ends.is_some() {
+                    self.users.new_epoch(cx, user.id.as_str()).await?;
+                }
+                Ok(())
             })
             .await;
         self.checks.forget(&user.id);

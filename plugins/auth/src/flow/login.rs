@@ -128,6 +128,7 @@ impl Core {
             sid_version: None,
             sid_hash: sid::hash(&sid),
             user_id: user.id.clone(),
+            epoch: Some(user.session_epoch),
             family_seed,
             generation: None,
             rotated_at: client.now,
@@ -152,6 +153,10 @@ impl Core {
             .transaction(async |cx| {
                 spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
+                // Since the proof a new password, a suspension or the like may have ended all sessions: this one as well.
+                if !self.users.get(cx, user.id.as_str()).await?.is_some_and(|user| session.is_of(&user)) {
+                    return Err(refuse(INVALID_CREDENTIALS));
+                }
                 let (device, token) = self.on_device(cx, client, &user, known).await?;
                 let trusted = self.config.auth.mfa.trust_device_seconds;
                 if trusts && trusted > 0 {

@@ -3,7 +3,7 @@
 use linchpin::{Cx, PageArgs, Result};
 
 use crate::core::{Client, Core, Happened};
-use crate::entities::{PasswordHistoryCreate, User, UserPatch};
+use crate::entities::{PasswordHistoryCreate, SessionPatch, User, UserPatch};
 use crate::error::{PASSWORD_REUSED, overtaken, refuse_field};
 use crate::flow::Reason;
 use crate::hooks::PasswordChange;
@@ -84,6 +84,7 @@ impl Core {
         let patch = UserPatch {
             password_hash: Some(Some(hash)),
             password_version: Some(user.password_version + 1),
+            session_epoch: Some(user.session_epoch + 1),
             // Whoever resets it by mail has proved the mailbox.
             email_verified_at: (cause == Cause::Reset && user.email_verified_at.is_none()).then_some(Some(client.now)),
             ..UserPatch::default()
@@ -92,12 +93,31 @@ impl Core {
         self.remember_password(cx, user).await?;
         self.parts
             .tokens
-            .void(cx, &user.id, &[Purpose::ResetPassword, Purpose::MagicLink, Purpose::VerifyAndLogin, Purpose::Login, Purpose::Reauth])
+            .void(
+                cx,
+                &user.id,
+                &[
+                    Purpose::ResetPassword,
+                    Purpose::MagicLink,
+                    Purpose::VerifyAndLogin,
+                    // Whoever knew the former password may have asked for another address.
+                    Purpose::VerifyNewEmail,
+                    Purpose::Login,
+                    Purpose::Reauth,
+                ],
+            )
             .await?;
         for session in self.sessions_of(cx, &user.id).await? {
-            if but != Some(session.handle.as_str()) {
+            if but == Some(session.handle.as_str()) {
+                let patch = SessionPatch { epoch: Some(changed.session_epoch), ..SessionPatch::default() };
+                self.sessions.update(cx, session.handle, patch, None).await?;
+            } else {
                 self.end(cx, client, &session, Reason::PasswordChanged).await?;
             }
+        }
+        if cause == Cause::Reset && user.email_verified_at.is_none() {
+            // Whoever made the account had not proved that the mailbox is theirs.
+            self.remove_links(cx, &user.id).await?;
         }
         let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };
         self.audit(cx, client, Happened::to(event, &user.id)).await?;

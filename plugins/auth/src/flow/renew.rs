@@ -5,7 +5,7 @@ use linchpin::{Code, Cx, Error, Result, axum};
 use super::{Reason, Tokens};
 use crate::core::{Client, Core, later, millis};
 use crate::entities::{Session, SessionPatch, User};
-use crate::error::{ACCOUNT_SUSPENDED, REFRESH_INVALID, REFRESH_REUSED, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse};
 use crate::limit::{Bucket, Hit};
 use crate::session::refresh::{Presented, Worth};
 use crate::session::sid;
@@ -23,11 +23,15 @@ impl Core {
         let of_address = [Hit { bucket: Bucket::RefreshIp, of: &[&client.counted()] }];
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
-        let of_session = [Hit { bucket: Bucket::Refresh, of: &[&presented.handle()] }];
-        self.limiter.take(&of_session).await?.succeeded().await;
+        let mut counted = false;
         for _ in 0..TRIES {
             let session = self.sessions.get(&cx, presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
             let session = session.filter(|session| self.renews(session, client)).ok_or_else(invalid)?;
+            if !std::mem::replace(&mut counted, true) {
+                // Only real tokens count: whoever has seen the name of a session must not use up what its owner may do.
+                let of_session = [Hit { bucket: Bucket::Refresh, of: &[&presented.handle()] }];
+                self.limiter.take(&of_session).await?.succeeded().await;
+            }
             let user = self.owner(&cx, client, &session).await?;
             let renewed = match presented.worth(&session, client.now, self.config.auth.refresh.grace_seconds) {
                 Worth::Current => match self.rotate(&cx, client, &session).await {
@@ -63,6 +67,12 @@ impl Core {
     async fn owner(&self, cx: &Cx, client: &Client, session: &Session) -> Result<User> {
         let user = self.users.get(cx, session.user_id.clone()).await?;
         let user = user.filter(|user| !Self::is_gone(user, client)).ok_or_else(invalid)?;
+        if user.suspended_at.is_none() && !session.is_of(&user) {
+            return Err(invalid());
+        }
+        if self.must_verify(&user) {
+            return Err(refuse(EMAIL_NOT_VERIFIED));
+        }
         if user.suspended_at.is_some() {
             self.end(cx, client, session, Reason::Suspended).await?;
             return Err(refuse(ACCOUNT_SUSPENDED));

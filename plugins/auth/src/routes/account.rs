@@ -100,7 +100,15 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     // Where sign-ups are concealed, nobody learns by the password they signed up with whether there was an account before.
     let concealed = |user: &&User| core.config.auth.conceal_registration && user.email_verified_at.is_none();
     let stored = user.as_ref().filter(|user| !concealed(user)).and_then(|user| user.password_hash.clone());
-    match (core.hasher.verify(password, stored).await?, user) {
+    let verdict = match core.hasher.verify(password, stored).await {
+        Ok(verdict) => verdict,
+        Err(error) => {
+            // What could not be judged is no wrong password.
+            attempt.undo().await;
+            return Err(error);
+        }
+    };
+    match (verdict, user) {
         (Verdict::Right { rehashed }, Some(user)) => {
             core.succeeded(attempt, &identifier.normalised).await;
             let user = rehash(&core, &cx, user, rehashed).await?;
@@ -148,7 +156,9 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     for (session, _) in by_header.iter().chain(&of_browser) {
         core.end(&cx, &client, session, Reason::Logout).await?;
     }
-    Ok(core.cookies.clear(Reply::json(200, &Done { ok: true })?))
+    let done = Reply::json(200, &Done { ok: true })?;
+    // A page of another origin brings no cookies, and takes none away.
+    Ok(if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(done) } else { done })
 }
 
 /// The tokens that the client itself put into headers.

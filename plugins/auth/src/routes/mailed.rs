@@ -203,6 +203,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         email_verified_at: Some(Some(client.now)),
         password_hash: Some(None),
         password_version: Some(user.password_version + 1),
+        session_epoch: Some(user.session_epoch + 1),
         ..UserPatch::default()
     };
     let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
@@ -210,6 +211,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         core.end(cx, client, &session, Reason::Proved).await?;
     }
     core.remove_links(cx, &user.id).await?;
+    core.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
     Ok(proved)
 }

@@ -27,8 +27,10 @@ fn presented<'a>(core: &Core, call: &'a PluginCall, input: &'a RefreshInput) -> 
 
 pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInput) -> Result<Reply> {
     let client = core.client(&call);
+    // A page of another origin brings no cookies, and takes none away.
+    let clear = |reply| if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(reply) } else { reply };
     let Some((token, by_cookie)) = presented(&core, &call, &input) else {
-        return Ok(core.cookies.clear(Reply::refused(refuse(REFRESH_REQUIRED))));
+        return Ok(clear(Reply::refused(refuse(REFRESH_REQUIRED))));
     };
     if by_cookie {
         core.judge_refresh(&client, &call.headers, token).await?;
@@ -36,7 +38,7 @@ pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInp
     let (user, sid, tokens) = match core.renew(&client, token).await {
         Ok(renewed) => renewed,
         // What can never be right again is not kept.
-        Err(error) if error.code().status() == 401 => return Ok(core.cookies.clear(Reply::refused(error))),
+        Err(error) if error.code().status() == 401 => return Ok(clear(Reply::refused(error))),
         Err(error) => return Err(error),
     };
     let in_body = core.config.auth.session.transport.bodies();

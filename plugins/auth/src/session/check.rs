@@ -193,7 +193,7 @@ impl Checks {
         }
         let Some(user) = self.users.get(cx, session.user_id.clone()).await? else { return Ok(None) };
         let gone = user.suspended_at.is_some() || user.deletion_due_at.is_some_and(|due| cx.now() >= due);
-        Ok((!gone).then_some((session, user)))
+        Ok((!gone && session.is_of(&user)).then_some((session, user)))
     }
 
     fn actor(&self, token: &Verified, session: Session, user: &User, tenant: Option<String>) -> Actor {

@@ -98,6 +98,7 @@ mod tests {
             handle: URL_SAFE_NO_PAD.encode([7; HANDLE]),
             sid_version: 0,
             sid_hash: String::new(),
+            epoch: 0,
             user_id: "u".into(),
             family_seed: "seed".into(),
             generation,

@@ -28,6 +28,7 @@ mod model;
 mod oauth;
 mod oauth_attacks;
 mod oauth_presets;
+mod overtaken;
 mod pages;
 mod pages_browser;
 mod pages_factors;

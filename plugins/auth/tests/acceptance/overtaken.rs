@@ -1,0 +1,130 @@
+//! What ends everything an account had open also ends what was being opened just then; and what strangers cannot end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linchpin::BoxFuture;
+use linchpin_auth::{AuthHooks, HookCx, HookResult, SignIn};
+use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+cases!(
+    a_sign_in_overtaken_by_a_reset,
+    a_sign_in_overtaken_by_a_suspension,
+    a_new_address_asked_for_before_a_reset,
+    pages_of_others_clear_no_cookies,
+    forged_refresh_tokens_count_for_nobody
+);
+
+const NEW: &str = "amber-walrus-17-dune";
+
+/// Holds sign-ins by password between the look at the account and the session, from when it is shut.
+#[derive(Clone, Default)]
+struct Gate {
+    shut: Arc<AtomicBool>,
+    waits: Arc<Notify>,
+    open: Arc<Notify>,
+}
+
+impl AuthHooks for Gate {
+    fn pre_login<'a>(&'a self, _: &'a HookCx, sign_in: &'a SignIn) -> BoxFuture<'a, HookResult> {
+        Box::pin(async move {
+            if sign_in.method == "password" && self.shut.swap(false, Ordering::SeqCst) {
+                self.waits.notify_one();
+                self.open.notified().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Gate {
+    /// A sign-in with the right password, during which something else happens.
+    async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> crate::server::Reply {
+        self.shut.store(true, Ordering::SeqCst);
+        let login = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD }));
+        let between = async {
+            self.waits.notified().await;
+            other.await;
+            self.open.notify_one();
+        };
+        futures_util::future::join(login, between).await.0
+    }
+}
+
+/// How many sessions there are, as their owner sees it.
+async fn sessions(app: &Server, token: &str) -> usize {
+    app.get(token, "/auth/sessions").await.json()["sessions"].as_array().map_or(0, Vec::len)
+}
+
+async fn a_sign_in_overtaken_by_a_reset(store: Store) {
+    let (gate, post) = (Gate::default(), Post::default());
+    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    app.register("ada@x.test").await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    let reset = async {
+        let done = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
+        assert_eq!(done.status, 200, "{done:?}");
+    };
+    gate.meanwhile(&app, reset).await.refused(401, "invalid_credentials");
+    let owner = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
+    assert_eq!(sessions(&app, &owner.token).await, 1);
+}
+
+async fn a_sign_in_overtaken_by_a_suspension(store: Store) {
+    let gate = Gate::default();
+    let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    let shut = async {
+        app.change(&ada.id, json!({ "suspended": true })).await;
+        app.change(&ada.id, json!({ "suspended": false })).await;
+    };
+    gate.meanwhile(&app, shut).await.refused(401, "invalid_credentials");
+    let again = app.login("ada@x.test").await;
+    assert_eq!(sessions(&app, &again.token).await, 1);
+}
+
+async fn a_new_address_asked_for_before_a_reset(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth).configure(|config| config.auth.email_verification.enabled = true)).await;
+    let thief = app.register("ada@x.test").await;
+    let asked = json!({ "email": "thief@x.test", "password": GOOD });
+    assert_eq!(app.with(&thief.token, "POST", "/auth/change-email", Some(asked)).await.status, 202);
+    let taken = post.token("verify_new_email", 1).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    app.post("/auth/verify-email", json!({ "token": taken })).await.refused(400, "invalid_token");
+}
+
+async fn pages_of_others_clear_no_cookies(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true)).await;
+    for (path, status) in [("/auth/logout", 200), ("/auth/refresh", 401)] {
+        for (header, value, clears) in
+            [("origin", "https://evil.test", false), ("sec-fetch-site", "cross-site", false), ("sec-fetch-site", "same-origin", true)]
+        {
+            // A form of another page brings no cookies that are for this site alone.
+            let reply = app.raw("POST", path, &[(header, value)], "").await;
+            assert_eq!((reply.status, reply.headers.contains_key("set-cookie")), (status, clears), "{path} {header}: {reply:?}");
+        }
+    }
+}
+
+async fn forged_refresh_tokens_count_for_nobody(store: Store) {
+    let app = store.app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true)).await;
+    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let real = made.text("refreshToken");
+    let (head, mac) = real.split_at(real.len() - 2);
+    let forged = format!("{head}{}", if mac == "AA" { "AB" } else { "AA" });
+    let renew = async |token: &str| app.post("/auth/refresh", json!({ "refreshToken": token })).await;
+    for _ in 0..40 {
+        let refused = renew(&forged).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (401, &Json::from("refresh_invalid")), "{refused:?}");
+    }
+    assert_eq!(renew(&real).await.status, 200);
+}
