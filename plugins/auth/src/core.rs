@@ -167,7 +167,7 @@ impl Core {
             hasher: Hasher::new(argon2, at_once, Arc::clone(&env.rng), password.legacy.clone())?,
             policy: Policy {
                 length: usize::try_from(password.min_length).unwrap_or(8)..=usize::try_from(password.max_length).unwrap_or(128),
-                names: Vec::new(),
+                names: config.auth.passkeys.rp_name.iter().chain([&config.auth.app_name]).cloned().collect(),
             },
             breaches: Breaches { checker: password.breach_checker.clone(), on_error: password.breach_on_error },
             hooks: Hooks(config.auth.hooks.clone()),

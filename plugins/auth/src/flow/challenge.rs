@@ -196,11 +196,11 @@ impl Core {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }
-        // Whoever has signed in here before is kept out by nobody who guesses elsewhere.
+        // Whoever has signed in here before is kept out by nobody who guesses elsewhere: guesses from there count apart.
         let device = self.devices.recognised(&cx, client.device(), &user.id).await?;
-        let of_user = [user.id.as_str()];
-        let hits: &[Hit<'_>] = if device.is_some() { &[] } else { &[Hit { bucket: Bucket::MfaVerifyUser, of: &of_user }] };
-        let taken = match self.limiter.take(hits).await {
+        let mut of_user = vec![user.id.as_str()];
+        of_user.extend(device.as_ref().map(|device| device.id.as_str()));
+        let taken = match self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyUser, of: &of_user }]).await {
             Ok(of_user) => of_address.and(of_user),
             Err(refusal) => {
                 of_address.undo().await;

@@ -159,6 +159,22 @@ impl Core {
         self.replace_recovery_codes(cx, user).await
     }
 
+    /// Takes away by what else somebody may sign in who never proved that the account's mailbox is theirs: providers, passkeys, and the
+    /// wish for another address. Second factors stay, passkeys that are some among them. Part of the transaction in which the mailbox is
+    /// proved.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+        self.remove_links(cx, &user.id).await?;
+        self.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
+        if self.config.auth.mfa.enabled {
+            return Ok(());
+        }
+        let passkeys = self.passkeys.of(cx, &user.id).await?;
+        self.drop_passkeys(cx, client, user, &passkeys).await
+    }
+
     /// Takes every second factor of somebody away who has lost them.
     ///
     /// # Errors

@@ -37,6 +37,11 @@ enum Cost {
 }
 
 impl Right {
+    /// Whether it is a passkey that did not verify its user: whoever holds it has proved no more than that.
+    pub(crate) fn is_bare_passkey(&self) -> bool {
+        matches!(&self.0, Cost::Passkey(used) if !used.asserted.flags.user_verified)
+    }
+
     /// Uses it up, as part of what it is good for.
     ///
     /// # Errors

@@ -116,8 +116,7 @@ impl Core {
             }
         }
         if cause == Cause::Reset && user.email_verified_at.is_none() {
-            // Whoever made the account had not proved that the mailbox is theirs.
-            self.remove_links(cx, &user.id).await?;
+            self.drop_unproved(cx, client, &changed).await?;
         }
         let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };
         self.audit(cx, client, Happened::to(event, &user.id)).await?;

@@ -3,7 +3,7 @@
 //! - R: signed in lately, or a proof in the body.
 //! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor second factor, a sign-in a moment ago.
 
-use linchpin::{Code, Cx, Result};
+use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
 
 use super::factors::Right;
@@ -117,6 +117,9 @@ impl Core {
         match judged.await {
             Ok(Some(right)) => {
                 taken.succeeded().await;
+                if right.is_bare_passkey() && self.holds_nothing_else(&client.cx(), known).await? {
+                    return Err(refuse(FACTOR_NOT_ALLOWED));
+                }
                 Ok(Proof { right: Some(right), challenge: challenge.map(|challenge| challenge.one) })
             }
             Ok(None) => {
@@ -154,6 +157,12 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a session began with holding a passkey, and nothing has been proved besides: holding one again proves nothing more.
+    async fn holds_nothing_else(&self, cx: &Cx, known: &Known) -> Result<bool> {
+        let session = self.sessions.get(cx, known.handle.as_str()).await?.ok_or_else(Error::unauthorized)?;
+        Ok(session.amr.iter().all(|how| how == "pop" || how == "user"))
     }
 
     async fn proof_failed(&self, client: &Client, known: &Known, way: Way, outcome: Code) -> Result<()> {

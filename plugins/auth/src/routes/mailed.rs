@@ -210,8 +210,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
-    core.remove_links(cx, &user.id).await?;
-    core.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+    core.drop_unproved(cx, client, &proved).await?;
     Ok(proved)
 }

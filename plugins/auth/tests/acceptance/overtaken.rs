@@ -8,7 +8,9 @@ use linchpin_auth::{AuthHooks, HookCx, HookResult, SignIn};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
+use crate::authenticator::Authenticator;
 use crate::cases;
+use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
@@ -16,6 +18,8 @@ cases!(
     a_sign_in_overtaken_by_a_reset,
     a_sign_in_overtaken_by_a_suspension,
     a_new_address_asked_for_before_a_reset,
+    a_reset_that_proves_the_mailbox_begins_anew,
+    guesses_from_a_known_device_are_bounded,
     pages_of_others_clear_no_cookies,
     forged_refresh_tokens_count_for_nobody
 );
@@ -54,6 +58,46 @@ impl Gate {
         };
         futures_util::future::join(login, between).await.0
     }
+}
+
+/// By what else somebody could sign in who never proved the mailbox goes with its first proof: here a passkey.
+async fn a_reset_that_proves_the_mailbox_begins_anew(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = false)).await;
+    let thief = app.register("ada@example.test").await;
+    let mut authenticator = Authenticator::p256();
+    app.register_passkey(&thief.token, &mut authenticator).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@example.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    let (options, token) = app.login_options().await;
+    app.passkey_login(&token, &authenticator.assert(&options)).await.refused(401, "webauthn_failed");
+}
+
+/// Guesses from a device that was signed in from before have a bound as well: one of their own.
+async fn guesses_from_a_known_device_are_bounded(store: Store) {
+    let post = Post::default();
+    let app = crate::factor::app(&store, &post).await;
+    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let (who, device) = (made.signed_in(), made.text("deviceToken"));
+    let (secret, _) = crate::factor::enrol(&app, &who).await;
+    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let guess = async |token: &str| {
+        let body = json!({ "mfaToken": token, "code": crate::factor::wrong(&crate::factor::code_at(&app, &secret, 1)) }).to_string();
+        app.raw("POST", "/auth/mfa/verify", &headers, &body).await
+    };
+    for _ in 0..3 {
+        let token = app.challenged("ada@x.test").await;
+        for _ in 0..5 {
+            guess(&token).await.refused(401, "invalid_code");
+        }
+    }
+    guess(&app.challenged("ada@x.test").await).await.refused(429, "rate_limited");
+    post.all("mfa_under_attack", 1).await;
+    // Nobody else is kept out by that.
+    app.advance(30).await;
+    let token = app.challenged("ada@x.test").await;
+    assert_eq!(app.verify(&token, &crate::factor::code_at(&app, &secret, 0)).await.status, 200);
 }
 
 /// How many sessions there are, as their owner sees it.

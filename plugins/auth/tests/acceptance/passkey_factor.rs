@@ -126,6 +126,12 @@ async fn auth_71_preferred(store: Store) {
     let alone = sign_in(&mut touch).await;
     assert!(!alone.text("token").is_empty(), "{alone:?}");
     app.get(&alone.text("token"), "/__test/protected/mfa").await.refused(403, "mfa_required");
+    // Holding it once more proves nothing more.
+    let held = alone.signed_in();
+    let asked = app.send(&held, "POST", "/auth/reauth/challenge", json!({ "method": "webauthn" })).await.json();
+    let response = touch.assert(&asked["webauthnOptions"]);
+    let body = json!({ "method": "webauthn", "reauthToken": asked["reauthToken"], "webauthnResponse": response });
+    app.send(&held, "POST", "/auth/step-up", body).await.refused(403, "factor_not_allowed");
     let (secret, _) = enrol(&app, &ada).await;
     let challenge = sign_in(&mut touch).await.json();
     assert_eq!((&challenge["token"], &challenge["mfaMethods"]), (&json!(""), &json!(["totp"])), "{challenge}");
