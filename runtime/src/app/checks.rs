@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::build::{Replacement, mounted};
+use super::build::Replacement;
 use super::plugin::{Plugin, RoutesCx};
+use super::start::mounted;
 use super::suggest::did_you_mean;
 use crate::audit::AuditLog;
 use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};

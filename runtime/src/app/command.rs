@@ -2,8 +2,9 @@
 
 use std::io::IsTerminal;
 
-use super::build::{App, apply};
+use super::build::App;
 use super::config::Config;
+use super::start::apply;
 use super::suggest::did_you_mean;
 use super::{checks, graph, report};
 use crate::entity::EntityDesc;

@@ -8,11 +8,13 @@ mod config;
 mod exchange;
 mod graph;
 mod listen;
+mod own;
 mod peers;
 mod plugin;
 mod report;
 mod running;
 mod secret;
+mod start;
 mod stream;
 mod suggest;
 

@@ -1,0 +1,72 @@
+//! What every app has without asking: its store, its health, its document.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checks::{self, startup};
+use super::config::{Config, Database};
+use super::plugin::RoutesCx;
+use crate::http::Endpoint;
+use crate::store::{Store, memory::Memory};
+use crate::{Error, Result};
+
+/// How long the store may take to say that it is ready.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Refuses a database whose store is not in this build.
+pub(super) fn compiled(database: &Database) -> Result<()> {
+    let missing = match database {
+        Database::Sqlite(_) if !cfg!(feature = "sqlite") => "this build has no `sqlite` feature; enable it or use memory:",
+        Database::Postgres(_) if !cfg!(feature = "postgres") => "this build has no `postgres` feature; enable it in Cargo.toml",
+        _ => return Ok(()),
+    };
+    Err(startup(missing))
+}
+
+/// Opens the store that the settings name.
+pub(super) fn connect(config: &Config) -> Result<Arc<dyn Store>> {
+    match &config.database {
+        Database::Memory => Ok(Arc::new(Memory::new())),
+        #[cfg(feature = "sqlite")]
+        Database::Sqlite(file) => super::listen::sqlite(file, config.durability),
+        #[cfg(feature = "postgres")]
+        Database::Postgres(url) => super::listen::postgres(url.expose(), config),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        other => compiled(other).and_then(|()| Err(startup("the database has no store"))),
+    }
+}
+
+/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`.
+pub(super) fn own_routes(
+    routes: &mut RoutesCx,
+    config: &Config,
+    info: &crate::openapi::Info,
+    endpoints: &[Endpoint],
+    store: &Arc<dyn Store>,
+) {
+    use axum::routing::get;
+    routes.route("/health/live", get(|| async { "ok" }));
+    let store = Arc::clone(store);
+    let ready = move || {
+        let store = Arc::clone(&store);
+        async move { ready(&*store).await.map(|()| "ok") }
+    };
+    routes.route("/health/ready", get(ready));
+    if config.openapi {
+        routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints)));
+        routes.areas.push(crate::openapi::PATHS[0].to_owned());
+    }
+    if config.openapi && config.docs_on() {
+        routes.merge(crate::openapi::docs_router());
+        routes.areas.extend(crate::openapi::PATHS.map(str::to_owned));
+    }
+}
+
+/// Whether the store answers in time.
+async fn ready(store: &dyn Store) -> Result<()> {
+    match tokio::time::timeout(PATIENCE, store.ready()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Error::unavailable(checks::chain(&error))),
+        Err(_) => Err(Error::unavailable("the store did not say in time whether it is ready")),
+    }
+}

@@ -1,0 +1,220 @@
+//! Start-up, in the contract's order: everything that can be wrong is found before the port is opened.
+
+use std::sync::Arc;
+
+use super::build::{App, Replacement};
+use super::capabilities;
+use super::checks::{self, startup};
+use super::config::Database;
+use super::own::{compiled, connect, own_routes};
+use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+use super::running::{Built, Running};
+use crate::audit::AuditLog;
+use crate::entity::EntityDesc;
+use crate::http::{self, Claims, Endpoint, HttpState, idempotency};
+use crate::resource::{Adapters, CursorKey, Table};
+use crate::store::{Store, granted};
+use crate::{Error, Package, Result};
+
+impl App {
+    /// Starts everything and listens; the app serves until the returned handle is stopped or dropped.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the app, before the port is opened; or the port is taken.
+    pub async fn start(self) -> Result<Running> {
+        let config = self.config.clone();
+        let built = self.build().await?;
+        built.listen(&config).await
+    }
+
+    /// Serves until SIGINT or SIGTERM, then finishes what it accepted.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn serve(self) -> Result<()> {
+        super::command::log(&self.config);
+        let running = self.start().await?;
+        tracing::info!("listening on http://{}", running.address());
+        running.until_signal().await
+    }
+
+    /// Steps 1 to 13 of start-up.
+    pub(crate) async fn build(self) -> Result<Built> {
+        let info = self.info();
+        let Self {
+            config,
+            plugins,
+            packages,
+            clock,
+            overrides,
+            sweep_every,
+            rates,
+            hooks,
+            guards,
+            audit,
+            keep_audit,
+            mut events,
+            mut searches,
+            store: own_store,
+            ..
+        } = self;
+        let (config, secrets) = config.checked()?;
+        let plugins = checks::ordered(plugins, &packages)?;
+        let entries = || packages.iter().flat_map(|p| p.entities);
+
+        let name = match (&own_store, &config.database) {
+            (Some(store), _) => store.name(),
+            (None, Database::Memory) => "memory",
+            (None, Database::Sqlite(_)) => "sqlite",
+            (None, Database::Postgres(_)) => "postgres",
+        };
+        // Said first: what a store that is not there cannot do is no news.
+        if own_store.is_none() {
+            compiled(&config.database)?;
+        }
+        let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
+        capabilities::check(entries(), name, supports)?;
+        checks::routes(&packages, &overrides)?;
+        let guards = checks::patterns(&guards)?;
+        let audited = checks::audited(&packages, &plugins)? || audit;
+
+        let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
+        let mut teardown = Built::new(Arc::clone(&store), config.grace);
+        let done: Result<http::HttpService> = async {
+            let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
+            let repeats = entries().any(idempotency::wanted);
+            descs.extend(repeats.then(Claims::entity));
+            descs.extend(audited.then(AuditLog::entity));
+            store.install(&descs).await?;
+            let claims = repeats.then(|| Claims::new(&store)).transpose()?.map(Arc::new);
+            let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();
+            let cursors = CursorKey::derive(&keys);
+            let mut tables = Vec::new();
+            for entry in entries() {
+                let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
+                tables.push(table);
+            }
+            let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), keep_audit)).transpose()?;
+            let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone());
+            if let Some(log) = &audit {
+                adapters.provide(log.clone());
+            }
+            // Planning now turns a statement the store refuses into a start-up error.
+            for entry in entries() {
+                if let Some(table) = adapters.table(entry.desc.storage_name) {
+                    for spec in entry.mounted() {
+                        table.executor(spec)?;
+                    }
+                }
+            }
+            let entries: Vec<_> = entries().collect();
+            // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
+            events.activate(&entries, &tables, &store).await?;
+            for package in &packages {
+                if let Some(hook) = package.after_adapters {
+                    let failed = |e| startup(format!("after_adapters of package `{}` failed: {}", package.name, checks::chain(&e)));
+                    hook(adapters.clone()).await.map_err(failed)?;
+                }
+            }
+            for hook in hooks {
+                hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
+            }
+
+            let mut middleware =
+                MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), environment: config.environment, resolver: None };
+            let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
+            let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
+            for plugin in plugins {
+                let plugin = teardown.add(plugin);
+                plugin.setup_middleware(&mut middleware).await.map_err(|e| failed(plugin, "setup_middleware", &e))?;
+            }
+            for plugin in teardown.plugins() {
+                plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, "setup_routes", &e))?;
+            }
+            let mut endpoints = mounted(&packages, &adapters);
+            endpoints.extend(http::plugin_endpoints(teardown.plugins().flat_map(Plugin::routes).collect()));
+            apply(&overrides, &mut endpoints);
+            http::guard(&guards, &mut endpoints);
+            for plugin in teardown.plugins() {
+                plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
+            }
+            events.adopt(std::mem::take(&mut post.registrar.consumers));
+            searches.extend(std::mem::take(&mut post.registrar.searches));
+            let feeds = teardown.searches.open(searches, &entries, &tables, &store, &clock).await?;
+            events.adopt(feeds);
+            events.activate(&entries, &tables, &store).await?;
+            let registry = std::mem::take(&mut post.registrar.registry);
+            let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
+            if let Some(evaluator) = &registry.evaluator {
+                for table in &tables {
+                    table.judged_by(evaluator);
+                }
+            }
+            own_routes(&mut routes, &config, &info, &endpoints, &store);
+            routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
+            routes.problems.extend(checks::idle(&guards, &endpoints, &routes));
+            if !routes.problems.is_empty() {
+                return Err(startup(routes.problems.join("\n")));
+            }
+
+            // From here on nothing fails any more. Every change is told to the indexes by now: what is read is not missed.
+            teardown.indexing = teardown.searches.make().await;
+            teardown.adapters = adapters.clone();
+            teardown.endpoints.clone_from(&endpoints);
+            let mut state = HttpState::new(adapters);
+            state.resolver = middleware.resolver;
+            state.auth = auth;
+            state.registry = registry;
+            state.guards = guards;
+            if let Some(rates) = rates {
+                state.rates = rates;
+            }
+            teardown.sweep = Some((Arc::clone(&clock), sweep_every));
+            teardown.events = events;
+            state.clock = clock;
+            state.bodies = config.bodies;
+            teardown.claims.clone_from(&claims);
+            state.claims = claims;
+            teardown.audit.clone_from(&audit);
+            state.audit = audit;
+            state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
+            state.extra = routes.router;
+            state.extra_paths = routes.paths;
+            http::service(endpoints, state)
+        }
+        .await;
+        match done {
+            Ok(service) => {
+                teardown.service = Some(service);
+                Ok(teardown)
+            }
+            Err(error) => {
+                teardown.undo().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The commands of all plugins.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        self.plugins.iter().flat_map(|p| p.commands()).collect()
+    }
+}
+
+/// Everything the packages mount.
+pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec<Endpoint> {
+    packages.iter().flat_map(|p| http::endpoints(p, p.mount, adapters)).collect()
+}
+
+fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
+    startup(format!("plugin `{}` failed in {step}: {}", plugin.name(), checks::chain(error)))
+}
+
+/// Puts each override in its place.
+pub(super) fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
+    for replacement in overrides {
+        for endpoint in endpoints.iter_mut().filter(|e| replacement.is_of(e)) {
+            endpoint.run = Some(Arc::clone(&replacement.run));
+        }
+    }
+}
