@@ -344,8 +344,15 @@ async fn an_app_makes_no_more_connections_than_it_may() {
     // Reads, reads that may take long, writes, writes that leave events, a transaction, the pool, and the one that delivers.
     assert!((4..=1 + 1 + 2 + 2 + 1 + 1 + 1).contains(&open), "{open} connections");
     running.stop().await.unwrap();
-    let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
-    assert_eq!(open, 0, "connections are left behind");
+    // The server's process of a closed connection goes on its own, so the last ones may still be seen for a moment.
+    for left in (0..100).rev() {
+        let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
+        assert!(open == 0 || left > 0, "{open} connections are left behind");
+        if open == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Contract 13.7, as the server itself tells it: it logs the plan of each statement that the routes run.

@@ -64,8 +64,8 @@ fn test(fast: bool) -> Result<(), String> {
         let workspace = ["clippy", "--workspace", "--exclude", SEARCH, "--all-targets"];
         note(step("lints", cargo(&workspace).args(FEATURES).args(["--", "-D", "warnings"])));
     }
-    // Declarations alone, the server without a store, and with the embedded one alone: what others may build.
-    for features in ["", "server", "sqlite"] {
+    // Declarations alone, the server without a store, and with one store alone: what others may build.
+    for features in ["", "server", "sqlite", "postgres"] {
         let bare = ["clippy", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
         note(step("fewer features", cargo(&bare).args(["--", "-D", "warnings"])));
     }

@@ -42,7 +42,13 @@ pub(super) enum Fact<'a> {
         certain: bool,
     },
     /// It is on this side of a value, and so not null.
-    Range { field: usize, op: Op, value: &'a Source },
+    Range {
+        field: usize,
+        op: Op,
+        /// Only the embedded store asks for the bound itself.
+        #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+        value: &'a Source,
+    },
     /// It is not null.
     Present { field: usize },
     /// Nothing matches.
@@ -80,6 +86,7 @@ impl<'a> Fact<'a> {
     }
 
     /// Whether it bounds a field from where an order of this direction begins.
+    #[cfg(feature = "sqlite")]
     pub(super) fn begins(&self, at: usize, desc: bool) -> bool {
         matches!(self, Self::Range { field, op, .. } if *field == at && matches!(op, Op::Lt | Op::Lte) == desc)
     }
