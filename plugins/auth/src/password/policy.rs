@@ -92,21 +92,28 @@ impl Policy {
         let locals = identifiers.iter().filter_map(|i| i.split_once('@')).map(|(local, _)| local);
         let names = self.names.iter().map(String::as_str).chain(identifiers.iter().copied()).chain(locals);
         let names: Vec<Vec<char>> = names.map(|name| fold(name.trim()).collect()).filter(|name: &Vec<char>| !name.is_empty()).collect();
-        let text: Vec<char> = fold(password.expose()).collect();
-        beside(&text, &names) <= BESIDE_NAMES
+        beside(password.expose(), &names) <= BESIDE_NAMES
     }
 }
 
-/// Fewest characters of `text` that no name covers, over every way to lay names into it without overlap.
-fn beside(text: &[char], names: &[Vec<char>]) -> usize {
-    let mut fewest = vec![0; text.len() + 1];
-    for end in 1..=text.len() {
-        fewest[end] = fewest[end - 1] + 1;
-        for name in names.iter().filter(|name| text[..end].ends_with(name)) {
+/// Fewest characters of `text` that no name covers, over every way to lay names into it without overlap. One that is compared as
+/// several, as `ß` is as `ss`, is one that somebody typed.
+fn beside(text: &str, names: &[Vec<char>]) -> usize {
+    let (mut folded, mut costs) = (Vec::new(), Vec::new());
+    for c in text.chars() {
+        for (at, part) in fold(c.encode_utf8(&mut [0; 4])).enumerate() {
+            folded.push(part);
+            costs.push(usize::from(at == 0));
+        }
+    }
+    let mut fewest = vec![0; folded.len() + 1];
+    for end in 1..=folded.len() {
+        fewest[end] = fewest[end - 1] + costs[end - 1];
+        for name in names.iter().filter(|name| folded[..end].ends_with(name)) {
             fewest[end] = fewest[end].min(fewest[end - name.len()]);
         }
     }
-    fewest[text.len()]
+    fewest[folded.len()]
 }
 
 #[cfg(test)]
@@ -170,6 +177,7 @@ mod tests {
             "Accounts2026",
             "accountsaccounts!",
             "accounts-alice.smith-1",
+            "ßßalice.smithßß",
         ] {
             assert_eq!(code(password).0, "password_too_common", "{password}");
         }
