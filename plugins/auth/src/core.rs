@@ -248,6 +248,7 @@ impl Core {
             event: happened.event.to_owned(),
             at: client.now,
             user_id: happened.user.map(str::to_owned),
+            by_id: happened.details["by"].as_str().map(str::to_owned),
             session_id: happened.session.map(str::to_owned),
             tenant_id: client.tenant.clone(),
             ip: client.ip.map(|ip| ip.to_string()),

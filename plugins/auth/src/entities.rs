@@ -124,7 +124,7 @@ impl Session {
 }
 
 /// What has happened. Rows are only ever added, and go by themselves; of a deleted account they keep a name that leads to nobody.
-#[entity(namespace = "auth", index(user_id, desc(at)), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
+#[entity(namespace = "auth", index(user_id, desc(at)), index(by_id), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {
     #[field(primary, default = uuid)]
@@ -133,6 +133,8 @@ pub(crate) struct Audit {
     pub(crate) event: String,
     pub(crate) at: Timestamp,
     pub(crate) user_id: Option<String>,
+    /// Who did it, where that is somebody else: the `by` of the details, by which the row is found when they leave.
+    pub(crate) by_id: Option<String>,
     /// The handle.
     pub(crate) session_id: Option<String>,
     pub(crate) tenant_id: Option<String>,

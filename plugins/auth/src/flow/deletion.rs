@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::Reason;
 use super::proof::Proof;
 use crate::core::{Client, Core, Happened, later, millis};
-use crate::entities::{AuditPatch, User, UserPatch, audit, user};
+use crate::entities::{Audit, AuditPatch, User, UserPatch, audit, user};
 use crate::error::{NOT_SCHEDULED, overtaken, refuse};
 use crate::hooks::AccountDeletion;
 use crate::keys::derive;
@@ -126,8 +126,8 @@ impl Core {
     pub(crate) async fn purge(&self, user: &User) -> Result<()> {
         let client = self.as_asked(user).await?;
         let pseudonym = URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
-        // The long part first, row by row: nobody can add many rows to an account that is gone.
-        while self.rename_rows(&client.cx(), &user.id, &pseudonym).await? {}
+        // The long part first, row by row: nobody can add many rows to an account that is gone, or by it.
+        self.rename_all(&client.cx(), &user.id, &pseudonym).await?;
         let removed = client
             .cx()
             .transaction(async |cx| {
@@ -139,8 +139,7 @@ impl Core {
                 self.users.delete(cx, user.id.as_str(), Some(user.version)).await?;
                 // Whoever listens is told who it was; what is kept does not say it.
                 self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id)).await?;
-                while self.rename_rows(cx, &user.id, &pseudonym).await? {}
-                Ok(())
+                self.rename_all(cx, &user.id, &pseudonym).await
             })
             .await;
         self.checks.forget(&user.id);
@@ -195,13 +194,28 @@ impl Core {
         })
     }
 
-    /// Puts a pseudonym in place of a user's id in some of what has happened to them; whether there was any.
-    async fn rename_rows(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<bool> {
-        let rows = ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned()))).limit(ROWS);
-        let rows = self.audits.list(cx, rows).await?.items;
+    /// Puts a pseudonym in place of a user's id in all that has happened to them, and in all that they did to others.
+    async fn rename_all(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<()> {
+        let to_them = || ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned())));
+        let by_them = || ListQuery::new().filter(audit::by_id.eq(Some(user.to_owned())));
+        while self.rename_rows(cx, to_them(), |_| AuditPatch { user_id: named(pseudonym), ..AuditPatch::default() }).await? {}
+        let renamed = |row: &Audit| {
+            let mut details = row.details.clone();
+            if let Some(by) = details.as_mut().and_then(|details| details.get_mut("by")) {
+                *by = json!(pseudonym);
+            }
+            AuditPatch { by_id: named(pseudonym), details: Some(details), ..AuditPatch::default() }
+        };
+        while self.rename_rows(cx, by_them(), renamed).await? {}
+        Ok(())
+    }
+
+    /// Changes some of these rows; whether there was any.
+    async fn rename_rows(&self, cx: &Cx, rows: ListQuery<Audit>, patch: impl Fn(&Audit) -> AuditPatch) -> Result<bool> {
+        let rows = self.audits.list(cx, rows.limit(ROWS)).await?.items;
         let any = !rows.is_empty();
         for row in rows {
-            let patch = AuditPatch { user_id: Some(Some(pseudonym.to_owned())), ..AuditPatch::default() };
+            let patch = patch(&row);
             match self.audits.update(cx, row.id, patch, None).await {
                 Err(error) if error.code() != Code::NotFound => return Err(error),
                 _ => {}
@@ -209,6 +223,12 @@ impl Core {
         }
         Ok(any)
     }
+}
+
+/// Another name in place of the one that stands there.
+#[allow(clippy::option_option, clippy::unnecessary_wraps)] // as patches have it
+fn named(pseudonym: &str) -> Option<Option<String>> {
+    Some(Some(pseudonym.to_owned()))
 }
 
 /// The entities whose records [`Core::erase`] removes.

@@ -18,6 +18,7 @@ cases!(
     auth_80_at_once,
     auth_80_by_the_job,
     auth_80_what_is_kept,
+    auth_80_what_is_kept_of_an_administrator,
     auth_80_while_nothing_runs,
     a_deletion_without_a_page,
     deletion_is_a_setting
@@ -223,6 +224,53 @@ async fn auth_80_what_is_kept(store: Store) {
         let found = Command::new("python3").args(["-c", DUMP, &file.display().to_string(), &ada.id]).output().unwrap();
         assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
         assert_eq!(String::from_utf8_lossy(&found.stdout), "", "no table of any entity has a row of hers");
+    }
+}
+
+/// What somebody did to others is kept as well, and no longer says who it was.
+async fn auth_80_what_is_kept_of_an_administrator(store: Store) {
+    let (post, told) = (Post::default(), Told::default());
+    let app = store
+        .app_with(|auth| {
+            deleting(auth, &post).hooks(told.clone()).configure(|config| {
+                config.auth.admin_role = Some("admin".into());
+                config.auth.account_deletion.grace_seconds = 0;
+                config.auth.mfa.enabled = true;
+            })
+        })
+        .await;
+    let (root, other, ada) = (app.admin("root@x.test").await, app.admin("other@x.test").await, app.register("ada@x.test").await);
+    crate::factor::enrol(&app, &ada).await;
+    for admin in [&root, &other] {
+        for (method, what, body) in
+            [("POST", "suspend", Some(json!({}))), ("POST", "unsuspend", None), ("PUT", "roles", Some(json!({ "roles": ["member"] })))]
+        {
+            let done = app.with(&admin.token, method, &format!("/auth/admin/users/{}/{what}", ada.id), body).await;
+            assert_eq!(done.status, 200, "{what}: {done:?}");
+        }
+    }
+    assert_eq!(app.with(&root.token, "POST", &format!("/auth/admin/users/{}/reset-mfa", ada.id), None).await.status, 200);
+    let rows = async || {
+        let page = app.get(&other.token, "/auth/admin/audit?limit=100").await.json();
+        assert_eq!(page["hasMore"], json!(false));
+        page["items"].as_array().unwrap().clone()
+    };
+    let by = |rows: &[serde_json::Value], who: &serde_json::Value| rows.iter().filter(|row| row["details"]["by"] == *who).count();
+    let before = rows().await;
+    assert_eq!((by(&before, &json!(root.id)), by(&before, &json!(other.id))), (4, 3), "{before:?}");
+    assert_eq!(delete(&app, &root, proof()).await.status, 200);
+    told.posts(1).await;
+    let after = rows().await;
+    let deleted = after.iter().find(|row| row["event"] == "auth:user.deleted").unwrap();
+    assert_eq!((by(&after, &deleted["userId"]), by(&after, &json!(other.id))), (4, 3), "{after:?}");
+    assert!(!json!(after).to_string().contains(&root.id));
+    let roles = after.iter().find(|row| row["event"] == "auth:role.changed" && row["details"]["by"] == deleted["userId"]).unwrap();
+    assert_eq!(roles["details"]["roles"], json!(["member"]), "the rest of it stays");
+    app.stop().await;
+    if let Some(file) = store.file() {
+        let found = Command::new("python3").args(["-c", DUMP, &file.display().to_string(), &root.id]).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     }
 }
 
