@@ -7,6 +7,7 @@ use crate::core::{Client, Core, Happened};
 use crate::device::Device;
 use crate::entities::User;
 use crate::error::rate_limited;
+use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
@@ -70,8 +71,14 @@ impl Core {
     async fn throttled(&self, cx: &Cx, client: &Client, identifier: &str, user: Option<&User>, full: Full) -> Result<Error> {
         let locked = full.bucket == Bucket::PasswordLockout;
         let seconds = if locked { full.seconds.min(LOCKED_OUT) } else { full.seconds };
-        let name = full.bucket.row().name;
-        if self.limiter.is_first(&["auth:login.throttled", name, &client.counted(), identifier], seconds).await? {
+        let (name, address) = (full.bucket.row().name, client.counted());
+        // By what the bucket is kept for: identifiers cost nothing to make up.
+        let of = match full.bucket {
+            Bucket::LoginIp | Bucket::LoginSpread => [address.as_str(), ""],
+            Bucket::Login => [address.as_str(), identifier],
+            _ => ["", identifier],
+        };
+        if self.limiter.is_first(&["auth:login.throttled", name, of[0], of[1]], seconds).await? {
             let happened = Happened {
                 event: "auth:login.throttled",
                 user: user.map(|user| user.id.as_str()),
@@ -85,16 +92,18 @@ impl Core {
     }
 
     /// Whether who is locked out of a password can still sign in: then, and only then, guesses lock it. An identifier without an
-    /// account is like any account that has been signed in to.
+    /// account is like any account that has been signed in to, and as much is looked for.
     async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
         let auth = &self.config.auth;
         let by_mail = auth.password_reset.enabled == Some(true) || auth.magic_link.enabled;
-        match user {
-            Some(user) if user.email.is_none() || !by_mail => Ok(self.devices.any(cx, &user.id).await?
-                || self.signs_in_by_passkey(cx, &user.id).await?
-                || self.signs_in_by_provider(cx, &user.id).await?),
-            _ => Ok(true),
+        if by_mail && auth.primary_field == PrimaryField::Email {
+            return Ok(true);
         }
+        let id = user.map_or("", |user| user.id.as_str());
+        let device = self.devices.any(cx, id).await?;
+        let passkey = self.signs_in_by_passkey(cx, id).await?;
+        let provider = self.signs_in_by_provider(cx, id).await?;
+        Ok(device || passkey || provider || user.is_none_or(|user| by_mail && user.email.is_some()))
     }
 
     /// A right password: what counts failures in a row begins anew.

@@ -14,10 +14,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin::{Code, Cx, Error, Result, Timestamp};
 
+use crate::core::later;
 use crate::env::Env;
 use crate::error::rate_limited;
 use crate::keys::derive::{Purpose, Ring};
-use counter::{CounterAdapter, CounterCreate};
+use counter::{CounterAdapter, CounterCreate, CounterPatch};
 pub(crate) use table::{Bucket, Counted, Limits};
 
 /// How often a step is repeated that met another one. Each repetition means that somebody else got on.
@@ -99,8 +100,14 @@ impl Limiter {
         let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
         for hit in hits {
             let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
-            match self.step(&id, limits.of(bucket)).await {
-                Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None }),
+            let limit = limits.of(bucket);
+            match self.step(&id, limit).await {
+                Ok(Step::Taken { left, mut window_end }) => {
+                    if bucket.row().counted == Counted::FailuresThatAdd {
+                        window_end = self.prolong(&id, limit, left, window_end).await.map_err(unreachable)?;
+                    }
+                    taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None });
+                }
                 Ok(Step::Full(seconds)) => {
                     taken.undo().await;
                     return Ok(Err(Full { bucket, seconds }));
@@ -190,6 +197,24 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
+    /// Keeps a counter for as many windows from now as it has counted. Of two at once the later one writes last, or the next one
+    /// makes up for it.
+    async fn prolong(&self, id: &str, limit: table::Limit, left: i64, end: Option<Timestamp>) -> Result<Option<Timestamp>> {
+        let cx = self.cx();
+        let failures = i64::from(limit.max).saturating_sub(left);
+        let prolonged = Some(later(cx.now(), failures.saturating_mul(i64::from(limit.window_seconds) * 1000)));
+        if prolonged <= end {
+            return Ok(end);
+        }
+        let patch = CounterPatch { window_end: Some(prolonged), ..CounterPatch::default() };
+        match self.counters.update(&cx, id, patch, None).await {
+            Ok(_) => Ok(prolonged),
+            // A success has emptied it meanwhile.
+            Err(error) if error.code() == Code::NotFound => Ok(end),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Gives one back. That it cannot be done makes the limit stricter and nothing else.
     async fn give_back(&self, id: &str, bucket: Bucket, window_end: Option<Timestamp>) {
         let (Some(end), Some(limits)) = (window_end, &self.limits) else { return };
@@ -229,7 +254,7 @@ impl Taken {
             match ticket.bucket.row().counted {
                 Counted::All => {}
                 Counted::Failures => self.return_ticket(ticket).await,
-                Counted::FailuresInARow => self.limiter.remove(&ticket.id).await,
+                Counted::FailuresInARow | Counted::FailuresThatAdd => self.limiter.remove(&ticket.id).await,
             }
         }
     }

@@ -12,6 +12,7 @@ cases!(
     a_device_is_of_one_user,
     a_device_has_a_bucket_of_its_own,
     guesses_lock_the_password_and_not_its_owner,
+    a_siege_ends_by_itself,
     a_new_device_is_told_of,
     by_transport
 );
@@ -147,6 +148,48 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     app.advance(86_400).await;
     unknown(1, 429).await;
     app.stop().await;
+}
+
+/// Each wrong password is kept in mind for a while longer, so that what nobody guesses any more is forgotten, whoever it is of.
+async fn a_siege_ends_by_itself(store: Store) {
+    const DAY: i64 = 86_400;
+    let post = Post::default();
+    let narrow = |auth: Auth| {
+        narrow(post.on(auth)).configure(|config| {
+            let buckets = &mut config.auth.rate_limit.buckets;
+            buckets.insert("loginIdentifier".to_owned(), Limit { max: 1000, window_seconds: 3600 });
+            buckets.insert("passwordLockout".to_owned(), Limit { max: 5, window_seconds: 86_400 });
+        })
+    };
+    let app = store.app_with(narrow).await;
+    app.register("ada@x.test").await;
+    for email in ["ada@x.test", "nobody@x.test"] {
+        let guess = async |status: u16| {
+            let reply = app.post("/auth/login", json!({ "email": email, "password": WRONG })).await;
+            assert_eq!(reply.status, status, "{email}: {reply:?}");
+        };
+        // One guess a day never adds up; nor do four that are left alone for as many days.
+        for _ in 0..7 {
+            guess(401).await;
+            app.advance(DAY).await;
+        }
+        for _ in 0..4 {
+            guess(401).await;
+        }
+        app.advance(4 * DAY).await;
+        for _ in 0..4 {
+            guess(401).await;
+        }
+        app.advance(3 * DAY).await;
+        guess(401).await;
+        guess(429).await;
+        assert_eq!(post.all("password_under_attack", 1).await.len(), 1, "nobody is told of what has no account");
+        // What is refused prolongs nothing.
+        app.advance(5 * DAY - 1).await;
+        guess(429).await;
+        app.advance(1).await;
+        guess(401).await;
+    }
 }
 
 async fn a_new_device_is_told_of(store: Store) {

@@ -13,7 +13,7 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-cases!(every_event_of_an_account, auth_84_nothing_secret_is_written, refusals_are_written_once);
+cases!(every_event_of_an_account, auth_84_nothing_secret_is_written, refusals_are_written_once, identifiers_cost_nothing_and_write_nothing);
 
 /// Every event of every entity.
 #[derive(Clone, Default)]
@@ -298,4 +298,19 @@ async fn refusals_are_written_once(store: Store) {
     assert_eq!((count("auth:csrf.failed"), count("auth:login.throttled"), count("auth:login.failed")), (2, 2, 20));
     let forged = rows.iter().find(|row| row["event"] == "auth:csrf.failed").unwrap();
     assert_eq!((&forged["details"], &forged["userId"]), (&json!({ "path": "/auth/login" }), &json!(null)));
+}
+
+/// Whoever is refused for their address makes up as many identifiers as they like.
+async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
+    let (post, sink) = (Post::default(), Sink::default());
+    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    for n in 0..40 {
+        let reply = login(&app, &format!("nobody{n}@x.test"), WRONG).await;
+        assert_eq!(reply.status, if n < 15 { 401 } else { 429 }, "{n}: {reply:?}");
+    }
+    app.register("last@x.test").await;
+    let rows = sink.told("auth:user.created").await;
+    let throttled: Vec<&Json> = rows.iter().filter(|row| row["event"] == "auth:login.throttled").collect();
+    assert_eq!(throttled.len(), 1, "{throttled:?}");
+    assert_eq!(throttled[0]["details"]["reason"], "loginSpread");
 }
