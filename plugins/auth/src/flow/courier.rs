@@ -31,6 +31,7 @@ impl Perform for Courier {
                     provider.send(&to, &text).await
                 }
                 Task::Lookup { what, identifier } => self.look(what, &identifier).await,
+                Task::SignUp(asked) => self.0.take_sign_up(asked).await,
             }
         })
     }

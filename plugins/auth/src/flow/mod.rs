@@ -3,6 +3,7 @@
 mod admin;
 mod attempt;
 mod challenge;
+mod concealed;
 mod courier;
 mod create;
 mod deletion;

@@ -27,10 +27,12 @@ pub(crate) enum Purpose {
     Limit,
     /// The pseudonyms of deleted users.
     Audit,
+    /// The salts of passwords that nobody has proved yet to be those of whom they are for.
+    Salt,
 }
 
 impl Purpose {
-    const ALL: [Self; 5] = [Self::Csrf, Self::Refresh, Self::Device, Self::Limit, Self::Audit];
+    const ALL: [Self; 6] = [Self::Csrf, Self::Refresh, Self::Device, Self::Limit, Self::Audit, Self::Salt];
 
     const fn info(self) -> &'static str {
         match self {
@@ -39,6 +41,7 @@ impl Purpose {
             Self::Device => "device",
             Self::Limit => "limit",
             Self::Audit => "audit",
+            Self::Salt => "salt",
         }
     }
 }

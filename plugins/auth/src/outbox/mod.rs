@@ -7,6 +7,7 @@ pub(crate) mod entity;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,21 @@ pub(crate) enum Task {
     Sms { to: String, text: String },
     /// Looks for the account of an address, and mails it what was asked for.
     Lookup { what: Asked, identifier: String },
+    /// Makes the account of a concealed sign-up, or tells the owner of the one there is.
+    SignUp(Concealed),
+}
+
+/// A sign-up that tells nobody what becomes of it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Concealed {
+    /// The address, in both its forms.
+    pub(crate) normalised: String,
+    pub(crate) display: String,
+    pub(crate) password_hash: String,
+    /// Where it came from.
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) request_id: String,
 }
 
 /// What somebody who is not signed in may have mailed to an address.
@@ -62,6 +78,7 @@ impl std::fmt::Debug for Task {
             Self::Mail { kind, .. } => write!(f, "Mail({})", kind.name()),
             Self::Sms { .. } => f.write_str("Sms"),
             Self::Lookup { what, .. } => write!(f, "Lookup({what:?})"),
+            Self::SignUp(_) => f.write_str("SignUp"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Hashing: Argon2id on threads of its own, a bounded number at once.
 //!
-//! A try costs the same whether the account exists, has no password, or has one: exactly one Argon2id computation.
+//! A try takes as long whether the account exists, has no password, or has one: one Argon2id computation under the present parameters.
+//! What was made in another way is tried beside it.
 
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use tokio::sync::Semaphore;
 use super::policy::Password;
 use super::{LegacyVerifier, Verdict};
 use crate::env::SecureRng;
+
+/// Length of a salt, in bytes.
+pub(crate) const SALT: usize = 16;
 
 /// Tries that may wait for a free thread; the next is told to come back.
 const QUEUE: usize = 64;
@@ -92,7 +96,15 @@ impl Hasher {
     /// # Errors
     /// 503 when too many wait.
     pub(crate) async fn hash(&self, password: Password) -> Result<String> {
-        self.run(move |inner| hashed(&inner.params, &*inner.rng, password.expose().as_bytes())).await
+        self.run(move |inner| inner.hashed(&password)).await
+    }
+
+    /// The same, with a salt that is given: whoever chooses the same password under the same salt has the same hash.
+    ///
+    /// # Errors
+    /// 503 when too many wait.
+    pub(crate) async fn hash_with(&self, password: Password, salt: [u8; SALT]) -> Result<String> {
+        self.run(move |inner| salted(&inner.params, &salt, password.expose().as_bytes())).await
     }
 
     /// Tries a password. `stored` is `None` for an account that does not exist or has no password.
@@ -153,18 +165,20 @@ impl Inner {
             self.matches(password, &self.dummy)?;
             return Ok(Verdict::Wrong);
         };
-        if let Some(legacy) = self.legacy.iter().find(|legacy| legacy.recognises(stored)) {
-            if legacy.verify(password.expose(), stored) {
-                return Ok(Verdict::Right { rehashed: Some(hashed(&self.params, &*self.rng, password.expose().as_bytes())?) });
-            }
-            self.matches(password, &self.dummy)?;
-            return Ok(Verdict::Wrong);
+        if self.is_current(stored) && !self.legacy.iter().any(|legacy| legacy.recognises(stored)) {
+            return Ok(if self.matches(password, stored)? { Verdict::Right { rehashed: None } } else { Verdict::Wrong });
         }
-        if !self.matches(password, stored)? {
-            return Ok(Verdict::Wrong);
-        }
-        let rehashed = if self.is_current(stored) { None } else { Some(hashed(&self.params, &*self.rng, password.expose().as_bytes())?) };
-        Ok(Verdict::Right { rehashed })
+        // What is to take its place is made meanwhile, right or wrong: how long a wrong one takes does not tell that there is one.
+        let (right, fresh) = std::thread::scope(|scope| {
+            let fresh = scope.spawn(|| self.hashed(password));
+            (self.matches(password, stored), fresh.join())
+        });
+        let fresh = fresh.map_err(|_| Error::internal("a password could not be hashed"))??;
+        Ok(if right? { Verdict::Right { rehashed: Some(fresh) } } else { Verdict::Wrong })
+    }
+
+    fn hashed(&self, password: &Password) -> Result<String> {
+        hashed(&self.params, &*self.rng, password.expose().as_bytes())
     }
 
     /// Whether a hash, of this program or an imported one, is that of a password.
@@ -196,10 +210,14 @@ impl Inner {
 }
 
 fn hashed(params: &Params, rng: &dyn SecureRng, password: &[u8]) -> Result<String> {
-    let mut salt = [0; 16];
+    let mut salt = [0; SALT];
     rng.fill(&mut salt)?;
+    salted(params, &salt, password)
+}
+
+fn salted(params: &Params, salt: &[u8; SALT], password: &[u8]) -> Result<String> {
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
-    let hash = argon2.hash_password_with_salt(password, &salt).map_err(|e| Error::internal(e.to_string()))?;
+    let hash = argon2.hash_password_with_salt(password, salt).map_err(|e| Error::internal(e.to_string()))?;
     Ok(hash.to_string())
 }
 

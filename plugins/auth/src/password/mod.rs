@@ -8,7 +8,7 @@ mod policy;
 pub(crate) use breach::Breaches;
 pub use breach::{BreachChecker, BreachOnError, RangeChecker};
 pub use hash::Argon2Cost;
-pub(crate) use hash::Hasher;
+pub(crate) use hash::{Hasher, SALT};
 pub(crate) use policy::{Password, Policy};
 
 /// Checks hashes that another program made. They are replaced at the first right password.

@@ -43,11 +43,12 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInp
     let hook_cx = core.hook_cx(&client);
     let mut sign_up = SignUp { identifier: identifier.normalised.clone(), method: PASSWORD, user_id: None };
     core.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
+    if core.config.auth.conceal_registration {
+        let hash = core.hasher.hash_with(password, concealed::salt(&core, &identifier.normalised)).await?;
+        return concealed::answer(&core, &client, identifier, hash).await;
+    }
     let hash = core.hasher.hash(password).await?;
     let new = NewAccount::signed_up(&core, identifier, email, hash);
-    if core.config.auth.conceal_registration {
-        return concealed::answer(core, client, new, sign_up).await;
-    }
     let user = core.create_account(&client, new).await?;
     sign_up.user_id = Some(user.id.clone());
     core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));

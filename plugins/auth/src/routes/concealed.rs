@@ -1,54 +1,47 @@
 //! Sign-ups that tell nobody whether there is an account: its owner learns it by mail.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use linchpin::Result;
 use linchpin::http::{PluginCall, Reply};
-use linchpin::{Code, Result};
 
 use super::mailed::{by_ip, invalid, signing_in};
 use super::shapes::{Said, TokenInput};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::error::overtaken;
-use crate::flow::{NewAccount, Proved};
-use crate::hooks::SignUp;
-use crate::limit::{Bucket, Hit};
-use crate::mail::MailKind;
-use crate::onetime::Purpose;
+use crate::flow::Proved;
+use crate::identity::normalise::Identifier;
+use crate::keys::derive::Purpose;
+use crate::limit::Bucket;
+use crate::onetime;
+use crate::outbox::{Concealed, Task};
+use crate::password::SALT;
 use crate::secret::SecretText;
 
 /// Who has proved by a mailed link that a sign-up was theirs.
 const METHOD: &str = "verifyAndLogin";
 
-/// Makes an account that is mailed a link, or tells the owner of the one there is. The answer is the same, and so is all that has
-/// been done until here.
-pub(super) async fn answer(core: Arc<Core>, client: Client, new: NewAccount, mut sign_up: SignUp) -> Result<Reply> {
-    let identifier = new.identifier.normalised.clone();
-    match core.create_account(&client, new).await {
-        Ok(user) => {
-            sign_up.user_id = Some(user.id);
-            core.hooks.tell("post_register", core.hook_cx(&client), sign_up, |hooks, cx, input| hooks.post_register(cx, input));
-        }
-        Err(error) if error.code() == Code::Conflict => tell_owner(&core, &client, &identifier).await?,
-        Err(error) => return Err(error),
-    }
-    let message = "If that email can be used, a message has been sent to it.".to_owned();
-    Reply::json(202, &Said { ok: true, message })
+/// How long a sign-up is worth doing: as long as its owner may wait for the mail.
+const WAITING: Duration = Duration::from_hours(24);
+
+/// What hashes the password of such a sign-up: whoever sends the same twice, as a browser does whose button is pressed twice, is seen to
+/// be one by that.
+pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT] {
+    let mac = core.ring.mac(Purpose::Salt, &[identifier.as_bytes()]);
+    std::array::from_fn(|at| mac[at])
 }
 
-/// Mails the owner of an account that somebody tried to sign up with its address, but not any number of times.
-async fn tell_owner(core: &Core, client: &Client, identifier: &str) -> Result<()> {
-    match core.limiter.take(&[Hit { bucket: Bucket::ResendIdentifier, of: &[identifier] }]).await {
-        Err(error) if error.code() == Code::RateLimited => return Ok(()),
-        taken => drop(taken?),
-    }
-    let cx = client.cx();
-    let user = core.users.by_identifier(&cx, identifier.to_owned()).await?;
-    let user = user.filter(|user| user.suspended_at.is_none() && !Core::is_gone(user, client));
-    match user {
-        Some(user) => core.parts.notice(&cx, client, &user, MailKind::ExistingAccount).await,
-        None => Ok(()),
-    }
+/// Leaves the sign-up behind. Whether there is an account is found out by whoever does it: the answer is the same, and so is all that
+/// has been done until here.
+pub(super) async fn answer(core: &Core, client: &Client, identifier: Identifier, password_hash: String) -> Result<Reply> {
+    let Identifier { normalised, display } = identifier;
+    let (ip, user_agent, request_id) = (client.ip, client.user_agent.clone(), client.request_id.clone());
+    let task = Task::SignUp(Concealed { normalised, display, password_hash, ip, user_agent, request_id });
+    core.parts.outbox.put(&client.cx(), &task, Some(WAITING)).await?;
+    let message = "If that email can be used, a message has been sent to it.".to_owned();
+    Reply::json(202, &Said { ok: true, message })
 }
 
 /// Takes the token of such a sign-up: the address is proved, and whoever proved it is signed in.
@@ -57,7 +50,7 @@ pub(super) async fn verify_and_login(core: Arc<Core>, call: PluginCall, input: T
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::VerifyAndLogin).await?;
     let token = SecretText::from(input.token);
-    let (found, user) = signing_in(&core, &client, Purpose::VerifyAndLogin, METHOD, &token).await?;
+    let (found, user) = signing_in(&core, &client, onetime::Purpose::VerifyAndLogin, METHOD, &token).await?;
     let proved: String = core.parts.tokens.payload(&found)?;
     if user.email_normalised.as_ref() != Some(&proved) {
         return Err(invalid());

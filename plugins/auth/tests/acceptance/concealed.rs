@@ -8,9 +8,16 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
-cases!(auth_43, auth_43_refusals_are_alike, auth_43_an_unproved_account_is_no_oracle, auth_43_suspended, auth_43_settings);
+cases!(
+    auth_43,
+    auth_43_two_passwords_are_none,
+    auth_43_refusals_are_alike,
+    auth_43_an_unproved_account_is_no_oracle,
+    auth_43_suspended,
+    auth_43_settings
+);
 
-fn concealed(auth: Auth, post: &Post) -> Auth {
+pub fn concealed(auth: Auth, post: &Post) -> Auth {
     post.on(auth).configure(|config| {
         config.auth.conceal_registration = true;
         config.auth.email_verification.enabled = true;
@@ -42,7 +49,7 @@ async fn auth_43(store: Store) {
     let new = sign_up(&app, "ada@x.test", GOOD).await;
     assert_eq!((new.status, new.json()["ok"].clone(), new.headers.get("set-cookie")), (202, json!(true), None));
     let token = post.token("verify_email", 1).await;
-    let existing = sign_up(&app, "ADA@x.test", "amber-walrus-17-dune").await;
+    let existing = sign_up(&app, "ADA@x.test", OTHER).await;
     assert_eq!(seen(&new), seen(&existing), "byte for byte");
     assert_eq!(post.all("existing_account", 1).await[0].to, "ada@x.test");
     // It signs in, and nothing else takes it.
@@ -52,9 +59,13 @@ async fn auth_43(store: Store) {
     assert!(done.cookie("__Host-token").is_some());
     assert_eq!(app.me(&done.signed_in().token).await.status, 200);
     app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
-    // The password is that of the first; the second one came to nothing.
+    // Once she has set one, sign-ups with another come to nothing.
+    let me = done.signed_in();
+    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await.status, 200);
+    assert_eq!(seen(&sign_up(&app, "ada@x.test", OTHER).await), seen(&new));
+    post.all("existing_account", 2).await;
     app.login("ada@x.test").await;
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": "amber-walrus-17-dune" })).await.refused(401, "invalid_credentials");
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": OTHER })).await.refused(401, "invalid_credentials");
     // Many at once: one account, one link, and no other answer.
     let many = futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
     assert!(many.iter().all(|reply| seen(reply) == seen(&new)), "{many:?}");
@@ -66,6 +77,48 @@ async fn auth_43(store: Store) {
     app.post("/auth/resend-verification", json!({ "email": "bob@x.test" })).await;
     let again = post.token("verify_email", 3).await;
     assert_eq!(app.post("/auth/verify-and-login", json!({ "token": again })).await.status, 200);
+    // They all brought the same password: it is that of the account.
+    app.login("bob@x.test").await;
+}
+
+const OTHER: &str = "amber-walrus-17-dune";
+
+/// Of two who sign up with an address before it is proved, neither is known to be its owner: whoever was first must not have a password
+/// that works once the owner follows the link, and believes theirs to be set.
+async fn auth_43_two_passwords_are_none(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    let neither = async |email: &str| {
+        for password in [GOOD, OTHER] {
+            app.post("/auth/login", json!({ "email": email, "password": password })).await.refused(401, "invalid_credentials");
+        }
+    };
+    let thief = sign_up(&app, "ada@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    let owner = sign_up(&app, "ada@x.test", OTHER).await;
+    assert_eq!(seen(&thief), seen(&owner));
+    post.all("existing_account", 1).await;
+    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    neither("ada@x.test").await;
+    let me = done.signed_in();
+    assert_eq!(app.me(&me.token).await.json()["hasPassword"], json!(false));
+    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(json!({ "password": OTHER }))).await.status, 200);
+    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": OTHER })).await.status, 200);
+    // Also where somebody has seen to it that her mailbox gets no more mails.
+    for _ in 0..3 {
+        assert_eq!(app.post("/auth/resend-verification", json!({ "email": "bob@x.test" })).await.status, 200);
+    }
+    sign_up(&app, "bob@x.test", GOOD).await;
+    let token = post.token("verify_email", 2).await;
+    sign_up(&app, "bob@x.test", OTHER).await;
+    // What was asked for later is done later: by then that has been, too.
+    sign_up(&app, "carol@x.test", GOOD).await;
+    post.token("verify_email", 3).await;
+    assert_eq!(post.count("existing_account"), 1);
+    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": token })).await.status, 200);
+    neither("bob@x.test").await;
 }
 
 struct Refusing;

@@ -6,6 +6,7 @@
 
 mod account;
 mod admin;
+mod alike;
 mod authenticator;
 mod browser;
 mod chromium;

@@ -91,6 +91,11 @@ impl Store {
         self.start(linchpin::Environment::Development, change, |app| app.event_sink("case", sink)).await.unwrap()
     }
 
+    /// An app that keeps its records in another store.
+    pub async fn on(&self, store: impl linchpin::store::Store, change: impl FnOnce(Auth) -> Auth) -> Server {
+        self.start(linchpin::Environment::Development, change, |app| app.store(Arc::new(store))).await.unwrap()
+    }
+
     /// An app with a guard by path.
     pub async fn guarded(&self, pattern: &str, guard: linchpin::http::RouteGuard) -> linchpin::Result<Server> {
         self.start(linchpin::Environment::Development, |auth| auth, |app| app.guard(pattern, guard)).await

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use linchpin::Code;
 
@@ -74,6 +75,67 @@ async fn an_imported_hash_is_replaced_at_the_first_right_password() {
         panic!("not rehashed")
     };
     assert!(fresh.starts_with("$argon2id$"));
+}
+
+/// A place where two wait for each other, once it is in use.
+#[derive(Default)]
+struct Meeting {
+    /// How many are there; nobody waits while it is not in use.
+    there: Mutex<Option<usize>>,
+    come: Condvar,
+}
+
+impl Meeting {
+    fn arrive(&self) {
+        let mut there = self.there.lock().unwrap();
+        let Some(count) = there.as_mut() else { return };
+        *count += 1;
+        self.come.notify_all();
+        drop(self.come.wait_timeout_while(there, Duration::from_secs(20), |there| there.is_some_and(|count| count < 2)).unwrap());
+    }
+}
+
+/// A hash of another program, whose verifier comes to the meeting; so does whoever wants a salt.
+struct Attending(Arc<Meeting>);
+
+impl LegacyVerifier for Attending {
+    fn recognises(&self, stored: &str) -> bool {
+        stored.starts_with("$attending$")
+    }
+    fn verify(&self, password: &str, _: &str) -> bool {
+        self.0.arrive();
+        password == "violet otter"
+    }
+}
+
+impl SecureRng for Attending {
+    fn fill(&self, bytes: &mut [u8]) -> Result<()> {
+        self.0.arrive();
+        Env::system().rng.fill(bytes)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_made_otherwise_is_tried_beside_what_is_computed_for_everybody() {
+    let meeting = Arc::new(Meeting::default());
+    let rng = Arc::new(Attending(Arc::clone(&meeting)));
+    let hasher = Hasher::new(cheap(32), 2, rng, vec![Arc::new(Attending(Arc::clone(&meeting)))]).unwrap();
+    for (text, right) in [("violet otter", true), ("wrong", false)] {
+        *meeting.there.lock().unwrap() = Some(0);
+        let verdict = hasher.verify(password(text), Some("$attending$".to_owned())).await.unwrap();
+        assert_eq!(*meeting.there.lock().unwrap(), Some(2), "{text}: both were at work at once");
+        assert_eq!(matches!(verdict, Verdict::Right { rehashed: Some(_) }), right, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_password_under_the_same_salt_has_the_same_hash() {
+    let hasher = hasher(Vec::new());
+    let hash = async |text: &str, salt: u8| hasher.hash_with(password(text), [salt; SALT]).await.unwrap();
+    let first = hash("violet otter", 1).await;
+    assert_eq!(first, hash("violet otter", 1).await);
+    assert!(first != hash("violet otter", 2).await && first != hash("violet utter", 1).await);
+    assert_eq!(hasher.verify(password("violet otter"), Some(first)).await.unwrap(), Verdict::Right { rehashed: None });
 }
 
 #[tokio::test]

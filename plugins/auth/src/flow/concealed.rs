@@ -1,0 +1,85 @@
+//! What becomes of a sign-up that tells nobody: its request has left it behind, so that no time it takes shows whether there was an
+//! account.
+
+use linchpin::{Code, Error, Result};
+use serde_json::json;
+
+use super::NewAccount;
+use crate::core::{Client, Core, Happened};
+use crate::entities::{User, UserPatch};
+use crate::hooks::SignUp;
+use crate::identity::normalise::Identifier;
+use crate::limit::{Bucket, Hit};
+use crate::mail::MailKind;
+use crate::outbox::Concealed;
+
+/// How often an account is looked at again that has changed meanwhile.
+const TRIES: usize = 8;
+
+impl Core {
+    /// Makes the account and mails its owner a link, or tells the owner of the one there is.
+    ///
+    /// # Errors
+    /// When neither can be done now.
+    pub(super) async fn take_sign_up(&self, asked: Concealed) -> Result<()> {
+        let Concealed { normalised, display, password_hash, ip, user_agent, request_id } = asked;
+        let client = Client { ip, user_agent, request_id, ..Client::own(self.now()) };
+        let identifier = Identifier { normalised, display };
+        let new = NewAccount::signed_up(self, identifier.clone(), Some(identifier.clone()), password_hash.clone());
+        match self.create_account(&client, new).await {
+            Ok(user) => {
+                let sign_up = SignUp { identifier: identifier.normalised, method: "password", user_id: Some(user.id) };
+                let cx = self.hook_cx(&client);
+                self.hooks.tell("post_register", cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+                Ok(())
+            }
+            Err(error) if error.code() == Code::Conflict => {
+                let user = self.owner_of(&client, &identifier.normalised, &password_hash).await?;
+                self.tell_owner(&client, &user).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The account that there is. While nobody has proved the address, of two passwords neither is known to be its owner's: whoever
+    /// signed up first must not have one that works once the owner, who has signed up as well, follows the link.
+    async fn owner_of(&self, client: &Client, identifier: &str, password_hash: &str) -> Result<User> {
+        let cx = client.cx();
+        for _ in 0..TRIES {
+            // Gone meanwhile: the sign-up is done again.
+            let found = self.users.by_identifier(&cx, identifier.to_owned()).await?.filter(|user| !Self::is_gone(user, client));
+            let user = found.ok_or_else(|| Error::unavailable("the account of an address has just gone"))?;
+            let disputed = user.email_verified_at.is_none() && user.password_hash.as_deref().is_some_and(|hash| hash != password_hash);
+            if !disputed {
+                return Ok(user);
+            }
+            let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
+            let taken = cx.transaction(async |cx| {
+                let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+                let details = json!({ "reason": "signed_up_again" });
+                self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;
+                Ok(changed)
+            });
+            match taken.await {
+                Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {}
+                done => {
+                    self.checks.forget(&user.id);
+                    return done;
+                }
+            }
+        }
+        Err(Error::unavailable("an account kept changing"))
+    }
+
+    /// Mails the owner of an account that somebody tried to sign up with its address, but not any number of times.
+    async fn tell_owner(&self, client: &Client, user: &User) -> Result<()> {
+        if user.suspended_at.is_some() {
+            return Ok(());
+        }
+        match self.limiter.take(&[Hit { bucket: Bucket::ResendIdentifier, of: &[&user.identifier] }]).await {
+            Ok(_) => self.parts.notice(&client.cx(), client, user, MailKind::ExistingAccount).await,
+            Err(error) if error.code() == Code::RateLimited => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is done for who has an account and for who has none is the same, as its store sees it: how long it takes tells nothing.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use linchpin::entity::EntityDesc;
+use linchpin::resource::BoxFuture;
+use linchpin::store::memory::Memory;
+use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::{Result, Value};
+use linchpin_auth::{PrimaryField, ProviderSection};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::post::Post;
+use crate::server::{GOOD, Server};
+
+/// A store that writes down what it is asked, and can keep whoever works behind the requests from doing so.
+struct Watching {
+    store: Memory,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    log: Mutex<Vec<String>>,
+    shut: AtomicBool,
+    open: Notify,
+}
+
+impl Seen {
+    /// What was asked of these entities during a call.
+    async fn during<T>(&self, entities: &[&str], call: impl Future<Output = T>) -> (T, Vec<String>) {
+        self.log.lock().unwrap().clear();
+        let done = call.await;
+        let log = std::mem::take(&mut *self.log.lock().unwrap());
+        (done, log.into_iter().filter(|line| entities.iter().any(|entity| line.starts_with(entity))).collect())
+    }
+}
+
+impl Store for Watching {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        self.store.supports(capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.store.prepare(entity, plan)
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let what = match &statement.plan {
+            // A job that looks what is due: no request does.
+            Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => None,
+            Plan::Select { .. } if statement.entity.name == "Outbox" => {
+                if self.seen.shut.load(Ordering::SeqCst) {
+                    return Reply::Later(Box::pin(async move {
+                        self.seen.open.notified().await;
+                        self.store.run(statement, args, rows).await
+                    }));
+                }
+                None
+            }
+            Plan::Select { .. } => Some("select"),
+            Plan::Insert => Some("insert"),
+            _ => Some("other"),
+        };
+        self.seen.log.lock().unwrap().extend(what.map(|what| format!("{} {what}", statement.entity.name)));
+        self.store.run(statement, args, rows)
+    }
+
+    fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        self.store.begin()
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        self.store.install(entities)
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        self.store.ready()
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.close()
+    }
+}
+
+fn watched() -> (Watching, Arc<Seen>) {
+    let seen = Arc::new(Seen::default());
+    (Watching { store: Memory::new(), seen: Arc::clone(&seen) }, seen)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concealed_sign_ups() {
+    let ((store, seen), post) = (watched(), Post::default());
+    let app = crate::server::Store::memory().on(store, |auth| crate::concealed::concealed(auth, &post)).await;
+    let sign_up = async |email: &str, password: &str| app.post("/auth/register", json!({ "email": email, "password": password })).await;
+    sign_up("proved@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": token })).await.status, 200);
+    sign_up("waiting@x.test", GOOD).await;
+    post.token("verify_email", 2).await;
+    // Until the answer is there, nobody looks whose address it is.
+    seen.shut.store(true, Ordering::SeqCst);
+    let mut all = Vec::new();
+    for email in ["new@x.test", "waiting@x.test", "proved@x.test"] {
+        let (reply, asked) = seen.during(&["User", "Audit", "OneTime", "Outbox", "Counter"], sign_up(email, "amber-walrus-17-dune")).await;
+        assert_eq!(reply.status, 202);
+        all.push(asked);
+    }
+    assert!(all.iter().all(|asked| *asked == all[0] && asked.contains(&"Outbox insert".to_owned())), "{all:?}");
+    assert!(!all[0].iter().any(|line| line.starts_with("User")), "{all:?}");
+    // Then it is done.
+    seen.shut.store(false, Ordering::SeqCst);
+    seen.open.notify_one();
+    post.token("verify_email", 3).await;
+    assert_eq!(post.all("existing_account", 2).await.len(), 2);
+    app.stop().await;
+}
+
+async fn guess(app: &Server, name: &str) {
+    let reply = app.post("/auth/login", json!({ "username": name, "password": "wrong-otter-91-lamp" })).await;
+    reply.refused(401, "invalid_credentials");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_passwords() {
+    let (store, seen) = watched();
+    let many_ways = |auth: linchpin_auth::Auth| {
+        auth.configure(|config| {
+            let auth = &mut config.auth;
+            auth.primary_field = PrimaryField::Username;
+            auth.public_url = Some("https://me.test".into());
+            auth.oauth.providers.insert("github".into(), ProviderSection::new("an-app").secret("a-secret".to_owned()));
+            auth.passkeys.enabled = true;
+            auth.passkeys.rp_id = "me.test".into();
+            auth.passkeys.origins = vec!["https://me.test".into()];
+        })
+    };
+    let app = crate::server::Store::memory().on(store, many_ways).await;
+    let made = app.post("/auth/register", json!({ "username": "signed-in", "password": GOOD })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let seed = json!({ "identifier": "never-seen", "password": GOOD, "emailVerified": false });
+    assert_eq!(app.post("/__test/users", seed).await.status, 200);
+    let mut all = Vec::new();
+    for name in ["nobody-at-all", "signed-in", "never-seen"] {
+        all.push(seen.during(&["User", "Device", "Credential", "ProviderLink"], guess(&app, name)).await.1);
+    }
+    assert!(all.iter().all(|asked| *asked == all[0]) && all[0].len() == 4, "{all:?}");
+    app.stop().await;
+}
