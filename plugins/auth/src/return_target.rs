@@ -9,6 +9,9 @@ use crate::error::{INVALID_REDIRECT, refuse};
 /// Longest target: it comes back in a header.
 const LONGEST: usize = 2048;
 
+/// What paths are resolved against.
+const NOWHERE: &str = "http://nowhere.invalid/";
+
 /// A target that was allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReturnTarget(String);
@@ -28,6 +31,19 @@ impl ReturnTarget {
         &self.0
     }
 
+    /// Whether it is at or below `base` but not at or below `but`, or can be taken for that: by a browser, which takes dots out, and by
+    /// the server and something in front of it, which decode it once each. Capitals and small letters are one, and so are slashes
+    /// that follow each other.
+    pub(crate) fn may_be_below(&self, base: &str, but: &str) -> bool {
+        let mut text = self.0.clone();
+        (0..3).any(|_| {
+            let Ok(url) = Url::parse(NOWHERE).and_then(|nowhere| nowhere.join(&text)) else { return true };
+            let path = url.path().split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part);
+            text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+            is_below(&path, base) && !is_below(&path, but)
+        })
+    }
+
     /// The target with one more parameter in its query, in front of any fragment.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
         let (front, fragment) = self.0.split_once('#').map_or((self.0.as_str(), None), |(front, fragment)| (front, Some(fragment)));
@@ -40,6 +56,11 @@ impl ReturnTarget {
         let fragment = fragment.map_or(String::new(), |fragment| format!("#{fragment}"));
         format!("{front}{joint}{pair}{fragment}")
     }
+}
+
+fn is_below(path: &str, base: &str) -> bool {
+    let front = path.get(..base.len()).is_some_and(|front| front.eq_ignore_ascii_case(base));
+    front && (path.len() == base.len() || path[base.len()..].starts_with('/'))
 }
 
 /// A path that every browser takes for one of the same origin, also when something in between decodes it once.
@@ -92,6 +113,39 @@ mod tests {
     fn paths_of_this_application() {
         for text in ["/", "/app", "/app?x=1&y=%2F#z", "/a//b", "/caf%C3%A9", "/?next=https://evil.test", "/a%2Fb", "/a%5Cb"] {
             assert!(allowed(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_below_another() {
+        let may = |text: &str| ReturnTarget::parse(text, &[]).unwrap().may_be_below("/auth", "/auth/ui");
+        for text in
+            ["/", "/app", "/authors", "/auth/ui", "/auth/ui/security?x=/auth/y", "/x?next=/auth/y#/auth/y", "/auth/../app", "/%252561uth/x"]
+        {
+            assert!(!may(text), "{text}");
+        }
+        for text in [
+            "/auth",
+            "/auth?x",
+            "/auth#x",
+            "/auth/",
+            "/auth/x/link",
+            "/AUTH/x",
+            "/auth/uix",
+            "/x/../auth/y",
+            "/./auth/y",
+            "/%61uth/y",
+            "/%2561uth/y",
+            "/x/..\\auth/y",
+            "/x/%2e%2E/auth/y",
+            "/auth/ui/../y",
+            "/auth/ui/%2e%2e/y",
+            "/auth/ui/%2e%2e%2fy",
+            "/x/..//auth/y",
+            "/auth//y",
+            "/a\u{fc}/../auth",
+        ] {
+            assert!(may(text), "{text}");
         }
     }
 

@@ -108,23 +108,29 @@ impl Core {
             return Ok(false);
         }
         match self.count_send(client, user, way).await {
-            Ok(()) => Ok(true),
+            Ok(_) => Ok(true),
             Err(error) if error.code() == Code::RateLimited => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Counts a code that is about to be sent for a sign-in.
-    async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<()> {
-        let taken = self.limiter.take(&[Hit { bucket: Bucket::MfaResend, of: &[&user.id] }]).await?;
-        if way == Way::Sms
-            && let Err(refusal) = self.count_message(client, &user.id).await
-        {
-            taken.undo().await;
-            return Err(refusal);
+    /// Counts a code that is about to be sent for a sign-in: whoever has the password can have as many sent as that, and none of them
+    /// is one of those that its owner has sent where they have signed in before.
+    async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<Taken> {
+        let device = self.devices.recognised(&client.cx(), client.device(), &user.id).await?;
+        let mut of = vec![user.id.as_str()];
+        of.extend(device.as_ref().map(|device| device.id.as_str()));
+        let taken = self.limiter.take(&[Hit { bucket: Bucket::MfaResend, of: &of }]).await?;
+        if way != Way::Sms {
+            return Ok(taken);
         }
-        taken.succeeded().await;
-        Ok(())
+        match self.count_message(client, &user.id).await {
+            Ok(message) => Ok(taken.and(message)),
+            Err(refusal) => {
+                taken.undo().await;
+                Err(refusal)
+            }
+        }
     }
 
     /// The challenge of a sign-in, with whose it is, while it counts.
@@ -149,13 +155,18 @@ impl Core {
     /// 400 `method_unavailable`; 401 `invalid_challenge`; 429.
     pub(crate) async fn resend(&self, client: &Client, token: &SecretText, method: Option<Way>) -> Result<Option<serde_json::Value>> {
         let (mut challenge, user) = self.waiting(client, token).await?;
-        let methods = self.methods_after(&client.cx(), &user, challenge.pending.first()).await?;
+        let methods = self.methods_after(&client.cx(), &user, challenge.pending.begun.as_ref()).await?;
         let can: Vec<Way> = methods.into_iter().filter(|way| way.is_sent() || *way == Way::Webauthn).collect();
         let before = challenge.pending.sent.as_ref().map(|sent| sent.way);
         let way = method.or(before).or(can.first().copied()).filter(|way| can.contains(way)).ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
-        self.count_send(client, &user, way).await?;
         let cx = client.cx();
+        // Asking for a passkey sends nothing.
+        let taken = if way.is_sent() { Some(self.count_send(client, &user, way).await?) } else { None };
         if self.parts.tokens.count_send(&cx, &challenge.one).await?.is_none() {
+            // What is not sent is not counted.
+            if let Some(taken) = taken {
+                taken.undo().await;
+            }
             let end = challenge.one.expires_at.unwrap_or(client.now).millis() - client.now.millis();
             return Err(rate_limited(u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1)));
         }
@@ -184,7 +195,8 @@ impl Core {
         let of_address = self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyIp, of: &[&address] }]).await?;
         let (challenge, user) = self.waiting(client, &answer.token).await?;
         let cx = client.cx();
-        let tried = match answer.tried(&self.methods(&user), &challenge.pending) {
+        let left = self.methods_after(&cx, &user, challenge.pending.begun.as_ref()).await?;
+        let tried = match answer.tried(&left, &challenge.pending) {
             Ok(tried) => tried,
             Err(error) => {
                 of_address.undo().await;
@@ -192,7 +204,7 @@ impl Core {
             }
         };
         let way = tried.way(challenge.pending.sent.as_ref().map(|sent| sent.way));
-        if !self.counts(&user, way) {
+        if !self.counts(&user, way) || (way.is_sent() && !left.contains(&way)) {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }

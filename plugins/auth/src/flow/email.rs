@@ -32,7 +32,7 @@ impl Core {
     /// gets a notice in place of the link; who asked is told the same.
     ///
     /// # Errors
-    /// When it cannot be kept, or the proof was used meanwhile.
+    /// When it cannot be kept, or the proof was used meanwhile; 409 when the account was changed since it was read.
     pub(crate) async fn ask_for_email(&self, client: &Client, user: &User, new: Identifier, proof: Proof) -> Result<()> {
         let holder = self.users.by_email(&client.cx(), new.normalised.as_str()).await?.filter(|holder| !Self::is_gone(holder, client));
         let verification = &self.config.auth.email_verification;
@@ -41,6 +41,8 @@ impl Core {
             .cx()
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
+                // What a new password ends, nobody begins beside it who knew the former one.
+                self.hold(cx, user).await.map_err(overtaken)?;
                 if let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) {
                     let verified = user.email_verified_at.is_some();
                     let former = Address { normalised: normalised.clone(), display: email.clone(), verified };

@@ -81,6 +81,16 @@ impl Core {
         ended
     }
 
+    /// Whether a session is still there, by its handle, and all of its user's have not been ended since it was opened.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn is_live(&self, cx: &Cx, client: &Client, handle: &str, user: &str) -> Result<bool> {
+        let session = self.sessions.get(cx, handle).await?.filter(|session| session.expires_at.is_some_and(|end| client.now < end));
+        let (Some(session), Some(user)) = (session, self.users.get(cx, user).await?) else { return Ok(false) };
+        Ok(session.is_of(&user))
+    }
+
     /// Ends all sessions of a user but one, and the trust in their devices; the number of sessions that ended.
     ///
     /// # Errors

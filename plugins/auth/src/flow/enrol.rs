@@ -91,6 +91,16 @@ impl Core {
         self.set_methods(cx, user, &methods).await
     }
 
+    /// Holds an account to what it was when it was read, as part of the caller's transaction: whatever has changed it since, or is about
+    /// to, the caller is told to look again.
+    ///
+    /// # Errors
+    /// `precondition_failed` when it has changed.
+    pub(crate) async fn hold(&self, cx: &Cx, user: &User) -> Result<User> {
+        let seen = UserPatch { mfa_version: Some(user.mfa_version), ..UserPatch::default() };
+        self.users.update(cx, user.id.as_str(), seen, Some(user.version)).await
+    }
+
     /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version.
     async fn set_methods(&self, cx: &Cx, user: &User, methods: &[Way]) -> Result<()> {
         let names = Way::METHODS.iter().filter(|way| methods.contains(way)).map(|way| way.name().to_owned()).collect();

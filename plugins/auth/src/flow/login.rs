@@ -90,9 +90,10 @@ impl Core {
             return Err(refuse(INVALID_CREDENTIALS));
         }
         if proved.aal < 2 {
-            let methods = self.methods_after(&client.cx(), user, passkey).await?;
+            let begun = Begun::by(proved.method, proved.amr, passkey);
+            let methods = self.methods_after(&client.cx(), user, Some(&begun)).await?;
             if !methods.is_empty() && !self.is_trusted(client, user).await? {
-                return self.ask_second(client, user, Begun::by(proved.method, proved.amr, passkey), &methods).await;
+                return self.ask_second(client, user, begun, &methods).await;
             }
         }
         self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
@@ -153,8 +154,10 @@ impl Core {
             .transaction(async |cx| {
                 spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
-                // Since the proof a new password, a suspension or the like may have ended all sessions: this one as well.
-                if !self.users.get(cx, user.id.as_str()).await?.is_some_and(|user| session.is_of(&user)) {
+                // Since the proof a new password, a suspension or the like may have ended all sessions: this one as well. And where
+                // it was seen that there is no second factor to ask for, there may be one now.
+                let now = self.users.get(cx, user.id.as_str()).await?;
+                if !now.is_some_and(|now| session.is_of(&now) && now.mfa_version == user.mfa_version) {
                     return Err(refuse(INVALID_CREDENTIALS));
                 }
                 let (device, token) = self.on_device(cx, client, &user, known).await?;

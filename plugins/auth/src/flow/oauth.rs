@@ -14,7 +14,7 @@ use super::proof::Proof;
 use super::{NewAccount, Proved};
 use crate::config::Linking;
 use crate::core::{Client, Core, Happened};
-use crate::entities::{User, UserPatch};
+use crate::entities::User;
 use crate::error::{EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, LAST_CREDENTIAL, overtaken, refuse};
 use crate::hooks::{SignIn, SignUp};
 use crate::identity::PrimaryField;
@@ -84,7 +84,11 @@ pub(crate) struct Return {
 }
 
 /// Why it ended without a code: what `?error=` says.
+#[derive(PartialEq, Eq)]
 struct Refused(&'static str);
+
+/// The session in which a link was asked for is over: its browser is no longer who asked, and is sent nowhere.
+const OVER: Refused = Refused("invalid_state");
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
@@ -131,6 +135,7 @@ impl Core {
         let target = ReturnTarget::parse(&trip.target, &self.config.auth.oauth.allowed_redirect_origins)?;
         Ok(match self.arrive(client, connection, back, &trip).await {
             Ok((name, value)) => target.with(name, &value),
+            Err(OVER) => return Err(refuse(INVALID_STATE)),
             Err(Refused(code)) => target.with("error", code),
         })
     }
@@ -147,16 +152,17 @@ impl Core {
             return Err(invalid());
         }
         match &trip.link {
-            Some(link) if !self.is_live(&cx, client, link).await? => Err(invalid()),
+            Some(link) if !self.may_ask(&cx, client, link).await? => Err(invalid()),
             _ => Ok(trip),
         }
     }
 
     /// Whether the session is still there in which a link was asked for, and its user may still ask.
-    async fn is_live(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
-        let session = self.sessions.get(cx, link.session.as_str()).await?;
-        let live = session.is_some_and(|session| session.user_id == link.user && session.expires_at.is_some_and(|end| client.now < end));
-        let user = if live { self.users.get(cx, link.user.as_str()).await? } else { None };
+    async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
+        if !self.is_live(cx, client, &link.session, &link.user).await? {
+            return Ok(false);
+        }
+        let user = self.users.get(cx, link.user.as_str()).await?;
         Ok(user.is_some_and(|user| user.suspended_at.is_none() && user.deletion_due_at.is_none()))
     }
 
@@ -214,10 +220,10 @@ impl Core {
                     self.warn_owner(client, &user).await?;
                     return Err(Refused("account_exists"));
                 }
-                match self.add_link(client, provider, identity, &user).await {
-                    Ok(()) => return self.may_enter(client, user).await,
-                    // Somebody else has just done so, or the account has another one of this provider.
-                    Err(error) if error.code() == Code::Conflict => continue,
+                match self.add_link(client, provider, identity, &user, None).await {
+                    Ok(user) => return self.may_enter(client, user).await,
+                    // Somebody else has just done so, the account has another one of this provider, or it is not what it was.
+                    Err(error) if matches!(error.code(), Code::Conflict | Code::PreconditionFailed) => continue,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -300,17 +306,23 @@ impl Core {
     /// Links a provider to the account that asked for it.
     async fn link(&self, client: &Client, provider: &Provider, identity: Identity, link: &LinkFor) -> Result<(), Refused> {
         let cx = client.cx();
-        let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(Refused("server_error"))?;
-        self.may_link(&user).map_err(|_| Refused("email_not_verified"))?;
-        match self.link_of(&cx, &identity).await? {
-            Some(known) if known.user_id == user.id => return Ok(()),
-            Some(_) => return Err(Refused("already_linked")),
-            None => {}
+        for _ in 0..TRIES {
+            let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
+            self.may_link(&user).map_err(|_| Refused("email_not_verified"))?;
+            match self.link_of(&cx, &identity).await? {
+                Some(known) if known.user_id == user.id => return Ok(()),
+                Some(_) => return Err(Refused("already_linked")),
+                None => {}
+            }
+            match self.add_link(client, provider, &identity, &user, Some(link)).await {
+                // It is not what it was: the session may have ended with that.
+                Err(error) if error.code() == Code::PreconditionFailed => {}
+                Err(error) if error.code() == Code::Conflict => return Err(Refused("already_linked")),
+                Err(error) if error.code() == INVALID_STATE => return Err(OVER),
+                done => return Ok(done.map(drop)?),
+            }
         }
-        match self.add_link(client, provider, &identity, &user).await {
-            Err(error) if error.code() == Code::Conflict => Err(Refused("already_linked")),
-            done => Ok(done?),
-        }
+        Err(Refused("server_error"))
     }
 
     /// Whether an account may get a further way to sign in: where addresses are verified, its own has to be.
@@ -322,12 +334,28 @@ impl Core {
         if unproved { Err(refuse(EMAIL_NOT_VERIFIED)) } else { Ok(()) }
     }
 
-    async fn add_link(&self, client: &Client, provider: &Provider, identity: &Identity, user: &User) -> Result<()> {
+    /// Links an account that is as it was when it was judged, in whose session `asked` that was asked for, if in one: since then, the
+    /// provider has been asked who somebody is, which takes its time.
+    async fn add_link(
+        &self,
+        client: &Client,
+        provider: &Provider,
+        identity: &Identity,
+        user: &User,
+        asked: Option<&LinkFor>,
+    ) -> Result<User> {
         let added = client
             .cx()
             .transaction(async |cx| {
+                let linked = self.hold(cx, user).await?;
+                if let Some(asked) = asked
+                    && !self.may_ask(cx, client, asked).await?
+                {
+                    return Err(refuse(INVALID_STATE));
+                }
                 self.store_link(cx, client, &provider.id, identity, &user.id).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await
+                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await?;
+                Ok(linked)
             })
             .await;
         self.checks.forget(&user.id);
@@ -395,8 +423,7 @@ impl Core {
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
                 // Under the account's version: of two ways in that are removed at once, one is looked at again.
-                let seen = UserPatch { mfa_version: Some(user.mfa_version), ..UserPatch::default() };
-                self.users.update(cx, user.id.as_str(), seen, Some(user.version)).await.map_err(overtaken)?;
+                self.hold(cx, user).await.map_err(overtaken)?;
                 self.remove_link(cx, link).await?;
                 self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await?;
                 self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": provider.id }))).await?;

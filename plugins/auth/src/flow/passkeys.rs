@@ -11,7 +11,7 @@ use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
 use crate::error::{LAST_CREDENTIAL, refuse};
 use crate::mail::MailKind;
-use crate::mfa::{Challenge, Way};
+use crate::mfa::{Begun, Challenge, Way};
 use crate::secret::same;
 use crate::webauthn::{self, Asserted, Assertion, Fault, Registration, Site};
 
@@ -224,14 +224,19 @@ impl Core {
         self.passkeys.credentials.update(cx, credential.id.as_str(), patch, Some(credential.version)).await.map(drop)
     }
 
-    /// The second factors that are left to who has begun with this passkey, if with one.
+    /// The second factors that are left to who has begun in this way: what they have shown already is none. Codes by mail are left to
+    /// whoever followed a mailed link and has set up nothing else.
     ///
     /// # Errors
     /// When the store cannot tell.
-    pub(crate) async fn methods_after(&self, cx: &Cx, user: &User, first: Option<&str>) -> Result<Vec<Way>> {
+    pub(crate) async fn methods_after(&self, cx: &Cx, user: &User, begun: Option<&Begun>) -> Result<Vec<Way>> {
         let mut methods = self.methods(user);
-        if methods.contains(&Way::Webauthn) && self.second_passkeys(cx, user, first).await?.is_empty() {
+        let passkey = begun.and_then(|begun| begun.passkey.as_deref());
+        if methods.contains(&Way::Webauthn) && self.second_passkeys(cx, user, passkey).await?.is_empty() {
             methods.retain(|way| *way != Way::Webauthn);
+        }
+        if methods.len() > 1 && begun.is_some_and(Begun::by_mail) {
+            methods.retain(|way| *way != Way::EmailOtp);
         }
         Ok(methods)
     }

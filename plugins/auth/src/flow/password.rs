@@ -1,6 +1,6 @@
 //! Changing a password: the one order of checks, and the one write.
 
-use linchpin::{Cx, PageArgs, Result};
+use linchpin::{Cx, Error, PageArgs, Result};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{PasswordHistoryCreate, SessionPatch, User, UserPatch};
@@ -71,7 +71,7 @@ impl Core {
     /// `but` is the session that stays. The caller forgets what is remembered of the user once the transaction has ended.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
+    /// 409 when the account was changed since it was read; 401 when the session that stays has ended.
     pub(crate) async fn store_password(
         &self,
         cx: &Cx,
@@ -81,6 +81,12 @@ impl Core {
         cause: Cause,
         but: Option<&str>,
     ) -> Result<User> {
+        // While the new one was judged and hashed, its owner may have ended the session.
+        if let Some(but) = but
+            && !self.is_live(cx, client, but, &user.id).await?
+        {
+            return Err(Error::unauthorized());
+        }
         let patch = UserPatch {
             password_hash: Some(Some(hash)),
             password_version: Some(user.password_version + 1),

@@ -30,16 +30,22 @@ pub(crate) enum Need {
 /// Proof that suffices. It is spent in the transaction of what it was asked for.
 #[must_use]
 pub(crate) struct Proof {
+    /// The handle of the session that it was given in.
+    session: String,
     right: Option<Right>,
     challenge: Option<OneTime>,
 }
 
 impl Proof {
-    /// Uses up what it was given with, if anything.
+    /// Uses up what it was given with, if anything. A session that has ended since, while a hook was asked or a password tried, has
+    /// nothing done in its name.
     ///
     /// # Errors
-    /// `invalid_challenge`, `invalid_code` when somebody else has used it meanwhile.
+    /// `invalid_challenge`, `invalid_code` when somebody else has used it meanwhile; 401 when the session has ended.
     pub(crate) async fn spend(&self, core: &Core, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+        if !core.is_live(cx, client, &self.session, &user.id).await? {
+            return Err(Error::unauthorized());
+        }
         if let Some(challenge) = &self.challenge
             && !core.parts.tokens.take(cx, challenge).await?
         {
@@ -61,7 +67,7 @@ impl Core {
     pub(crate) async fn prove(&self, client: &Client, known: &Known, user: &User, typed: &Typed, need: Need) -> Result<Proof> {
         match typed.tried()? {
             Some(tried) => self.prove_with(client, known, user, typed, &tried, need).await,
-            None if self.suffices(client, known, user, need) => Ok(Proof { right: None, challenge: None }),
+            None if self.suffices(client, known, user, need) => Ok(Proof { session: known.handle.clone(), right: None, challenge: None }),
             None => Err(refuse(STEP_UP_REQUIRED)),
         }
     }
@@ -120,7 +126,8 @@ impl Core {
                 if right.is_bare_passkey() && self.holds_nothing_else(&client.cx(), known).await? {
                     return Err(refuse(FACTOR_NOT_ALLOWED));
                 }
-                Ok(Proof { right: Some(right), challenge: challenge.map(|challenge| challenge.one) })
+                let challenge = challenge.map(|challenge| challenge.one);
+                Ok(Proof { session: known.handle.clone(), right: Some(right), challenge })
             }
             Ok(None) => {
                 let outcome = if way == Way::Password { INVALID_CREDENTIALS } else { INVALID_CODE };

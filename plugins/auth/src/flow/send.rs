@@ -7,7 +7,7 @@ use linchpin::{Cx, Error, Result};
 use crate::core::{Client, Core, later, millis};
 use crate::entities::User;
 use crate::error::{EMAIL_MISSING, METHOD_UNAVAILABLE, refuse};
-use crate::limit::{Bucket, Hit};
+use crate::limit::{Bucket, Hit, Taken};
 use crate::mail::MailKind;
 use crate::mfa::{Sent, Way};
 use crate::outbox::Task;
@@ -69,10 +69,8 @@ impl Core {
     ///
     /// # Errors
     /// 429.
-    pub(crate) async fn count_message(&self, client: &Client, user: &str) -> Result<()> {
+    pub(crate) async fn count_message(&self, client: &Client, user: &str) -> Result<Taken> {
         let address = client.counted();
-        let hits = [Hit { bucket: Bucket::SmsSend, of: &[user] }, Hit { bucket: Bucket::SmsSendIp, of: &[&address] }];
-        self.limiter.take(&hits).await?.succeeded().await;
-        Ok(())
+        self.limiter.take(&[Hit { bucket: Bucket::SmsSend, of: &[user] }, Hit { bucket: Bucket::SmsSendIp, of: &[&address] }]).await
     }
 }

@@ -180,6 +180,11 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// Whether it began with a link that was mailed: who has that reads every mail.
+    pub(crate) fn by_mail(&self) -> bool {
+        ["magicLink", "verifyAndLogin"].contains(&self.method.as_str())
+    }
+
     pub(crate) fn by(method: &str, amr: &[&str], passkey: Option<&str>) -> Self {
         Self { method: method.to_owned(), amr: amr.iter().map(|how| (*how).to_owned()).collect(), passkey: passkey.map(str::to_owned) }
     }

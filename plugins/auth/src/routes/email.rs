@@ -43,6 +43,7 @@ static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email",
         DELETION_SCHEDULED,
         MFA_SETUP_REQUIRED,
         CSRF_FAILED,
+        Code::Conflict,
         Code::RateLimited,
     ]);
 

@@ -140,7 +140,7 @@ fn providers(core: &Core) -> Result<Reply> {
 }
 
 async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
-    if call.method != Method::GET {
+    if call.method == Method::POST {
         core.may_sign_in(&call, &id).await?;
     }
     let client = core.client(&call);
@@ -150,13 +150,19 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
     if challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
         return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
     }
+    if challenge.is_some()
+        && call.method != Method::POST
+        && let Err(refusal) = core.csrf.may_bind(&call.headers)
+    {
+        return Err(core.forged(&client, None, &format!("{}/{id}", core.config.auth.mount), refusal).await);
+    }
     depart(&core, &client, &call, connection, challenge, None).await
 }
 
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    if call.method == Method::GET {
+    if call.method != Method::POST {
         core.csrf.is_own_navigation(&call.headers, &core.cookies)?;
     }
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;

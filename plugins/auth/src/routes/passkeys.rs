@@ -20,7 +20,7 @@ use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, HOOK_TIMEOUT, INVALID_CHALLENGE,
     INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
-    refuse,
+    overtaken, refuse,
 };
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
 use crate::flow::{Need, Proof, Proved};
@@ -244,6 +244,7 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
             core.parts.notice_of(cx, &client, &user, MailKind::PasskeyAdded, &[("name", &credential.name)]).await?;
             let second = core.config.auth.mfa.enabled;
             let codes = if enrolled(&user).contains(&Way::Webauthn) {
+                core.hold(cx, &user).await.map_err(overtaken)?;
                 None
             } else if second {
                 core.enrol(cx, &client, &user, Way::Webauthn).await?

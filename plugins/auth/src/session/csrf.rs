@@ -118,6 +118,25 @@ impl Csrf {
         if foreign { Err(failed()) } else { Ok(()) }
     }
 
+    /// Lets a browser be sent away to sign in where what comes back is good for whoever holds a verifier: unless a page of a foreign
+    /// origin, which may hold it, sent the browser here. A browser says of a link that it follows where that was, if anything.
+    ///
+    /// # Errors
+    /// 403 `csrf_failed`.
+    pub(crate) fn may_bind(&self, headers: &HeaderMap) -> Result<()> {
+        if !self.enabled {
+            return Ok(());
+        }
+        let said = [once(headers, &ORIGIN), once(headers, &REFERER)].iter().any(|said| !matches!(said, Once::Absent));
+        let own = match once(headers, &FETCH_SITE) {
+            _ if said => self.is_from_us(headers),
+            Once::Absent => true,
+            Once::Text(site) => !site.eq_ignore_ascii_case("cross-site"),
+            Once::Unusable => false,
+        };
+        if own { Ok(()) } else { Err(failed()) }
+    }
+
     /// Lets a browser follow a link that changes something, if a page of the server itself has it, or its user typed it.
     ///
     /// # Errors

@@ -10,12 +10,82 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 cases!(
     auth_54_mailed_codes,
     auth_54_as_a_second_method,
+    auth_54_refused_codes_cost_nothing,
+    auth_54_not_to_who_just_read_a_mail,
     auth_55_text_messages,
     auth_55_text_messages_are_few,
     auth_56_required,
     auth_56_a_phone_alone_is_not_enough,
     auth_57_trusted_devices,
 );
+
+/// Whoever has the password asks for codes until there are no more: that keeps the owner from nothing.
+async fn auth_54_refused_codes_cost_nothing(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let (me, device) = (made.signed_in(), made.text("deviceToken"));
+    enrol(&app, &me).await;
+    by_mail(&app, &post, &me).await;
+    let resend = async |token: &str| app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await;
+    // What a challenge has no more of takes nothing from its user.
+    let token = app.challenged("a@x.test").await;
+    for _ in 0..3 {
+        assert_eq!(resend(&token).await.status, 200);
+    }
+    for _ in 0..20 {
+        resend(&token).await.refused(429, "rate_limited");
+    }
+    let mut left = 7;
+    while left > 0 {
+        let token = app.challenged("a@x.test").await;
+        for _ in 0..left.min(3) {
+            assert_eq!(resend(&token).await.status, 200, "{left}");
+            left -= 1;
+        }
+    }
+    let token = app.challenged("a@x.test").await;
+    resend(&token).await.refused(429, "rate_limited");
+    // Her own device is counted by itself, and what is refused there costs her challenge nothing.
+    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let body = json!({ "mfaToken": token, "method": "emailOtp" }).to_string();
+    for _ in 0..3 {
+        assert_eq!(app.raw("POST", "/auth/mfa/resend", &headers, &body).await.status, 200);
+    }
+    app.raw("POST", "/auth/mfa/resend", &headers, &body).await.refused(429, "rate_limited");
+    assert_eq!(post.all("email_otp", 14).await.len(), 14);
+}
+
+/// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is asked for that.
+async fn auth_54_not_to_who_just_read_a_mail(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = false)).await;
+    let ada = enrolled(&app, "a@x.test").await;
+    by_mail(&app, &post, &ada.who).await;
+    // The first link proves the mailbox, which takes the password away.
+    let by_link = async |sent: usize| {
+        app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+        let token = post.token("magic_link", sent).await;
+        app.post("/auth/magic-link/verify", json!({ "token": token })).await
+    };
+    let asked = by_link(1).await;
+    assert_eq!((&asked.json()["mfaMethods"], &asked.json()["recoveryAvailable"]), (&json!(["totp"]), &json!(true)), "{asked:?}");
+    let token = asked.text("mfaToken");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await.refused(400, "method_unavailable");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await.refused(400, "method_unavailable");
+    let sent = json!({ "mfaToken": token, "method": "emailOtp", "code": "123456" });
+    app.post("/auth/mfa/verify", sent).await.refused(400, "method_unavailable");
+    app.advance(30).await;
+    let done = app.verify(&token, &code_at(&app, &ada.secret, 0)).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(post.count("email_otp"), 1, "that of the set-up");
+    // Whoever has nothing else is sent a code all the same: it is the method that they chose.
+    let me = done.signed_in();
+    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/totp", None).await.status, 200);
+    let asked = by_link(2).await;
+    assert_eq!(asked.json()["mfaMethods"], json!(["emailOtp"]));
+    assert_eq!(app.verify(&asked.text("mfaToken"), &post.code(2).await).await.status, 200);
+}
 
 /// Sets codes by mail up; how many were mailed then.
 async fn by_mail(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {

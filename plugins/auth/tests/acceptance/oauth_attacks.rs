@@ -22,6 +22,8 @@ cases!(
     somebody_else_in_userinfo,
     parallel_callbacks_and_exchanges,
     links_that_a_page_elsewhere_asks_for,
+    links_whose_session_has_ended_meanwhile,
+    starts_for_somebody_elses_verifier,
     hooks_are_asked,
     suspended_and_unverified,
     limits,
@@ -329,6 +331,69 @@ async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         app.raw("GET", "/auth/stand/link?returnTo=//evil.test", &[("cookie", &session), ("sec-fetch-site", "none")], "").await.status,
         400
     );
+}
+
+/// Whoever ends their sessions while a provider is being asked is not found linked to it afterwards.
+async fn links_whose_session_has_ended_meanwhile(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app(&store, &standin).await;
+    let ada = app.register("ada@x.test").await;
+    standin.behave(|manner| {
+        manner.answers.insert("/token".to_owned(), Bad::Held);
+    });
+    let set = |from: &str, to: &str| json!({ "currentPassword": from, "password": to });
+    const OTHER: &str = "amber-walrus-17-dune";
+    for what in ["logout", "everywhere else", "another password"] {
+        let thief = app.login("ada@x.test").await;
+        let away = Away::of(&app.with(&thief.token, "POST", "/auth/stand/link", None).await);
+        let callback = Browser::new().sign_in(&away.url, "").await;
+        let meanwhile = async {
+            standin.is_asked().await;
+            let done = match what {
+                "logout" => app.with(&thief.token, "POST", "/auth/logout", None).await,
+                "everywhere else" => app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None).await,
+                _ => app.with(&ada.token, "POST", "/auth/set-password", Some(set(GOOD, OTHER))).await,
+            };
+            assert_eq!(done.status, 200, "{what}: {done:?}");
+            standin.let_go();
+        };
+        let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+        back.refused(400, "invalid_state");
+        assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]), "{what}");
+    }
+    // One that lives on gets its link.
+    let away = Away::of(&app.with(&ada.token, "POST", "/auth/stand/link", None).await);
+    let callback = Browser::new().sign_in(&away.url, "").await;
+    let meanwhile = async {
+        standin.is_asked().await;
+        app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "displayName": "Ada" }))).await;
+        standin.let_go();
+    };
+    let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+    assert_eq!(landed(&back, "linked"), "stand", "a change of the account alone ends nothing");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
+}
+
+/// With a challenge, the code that comes back is worth a session to whoever made that: a page elsewhere must not bring its own.
+async fn starts_for_somebody_elses_verifier(store: Store) {
+    let standin = StandIn::start().await;
+    let app =
+        app_with(&store, &standin, |auth| auth.configure(|config| config.security.allowed_origins.push("https://spa.test".to_owned())))
+            .await;
+    let challenge = "x".repeat(43);
+    let (plain, bound) = ("/auth/stand".to_owned(), format!("/auth/stand?codeChallenge={challenge}"));
+    let start = async |path: &str, headers: &[(&str, &str)]| app.raw("GET", path, headers, "").await;
+    let (cross, evil, spa) = (("sec-fetch-site", "cross-site"), ("referer", "https://evil.test/"), ("referer", "https://spa.test/"));
+    for foreign in [&[cross][..], &[cross, evil], &[("sec-fetch-site", "same-site"), evil], &[evil], &[cross, cross]] {
+        start(&bound, foreign).await.refused(403, "csrf_failed");
+    }
+    for own in [&[][..], &[("sec-fetch-site", "none")], &[("sec-fetch-site", "same-origin")], &[cross, spa], &[spa]] {
+        assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
+    }
+    // Without one it is good in the browser that was sent away, and there alone.
+    for any in [&[][..], &[cross], &[cross, evil]] {
+        assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
+    }
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linchpin::BoxFuture;
-use linchpin_auth::{AuthHooks, HookCx, HookResult, SignIn};
+use linchpin_auth::{AccountDeletion, AuthHooks, HookCx, HookResult, LegacyVerifier, PasswordChange, SignIn};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
@@ -12,11 +12,14 @@ use crate::authenticator::Authenticator;
 use crate::cases;
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
-use crate::server::{GOOD, Server, Store};
+use crate::server::{GOOD, Reply, Server, Store};
 
 cases!(
     a_sign_in_overtaken_by_a_reset,
     a_sign_in_overtaken_by_a_suspension,
+    a_sign_in_overtaken_by_a_second_factor,
+    what_a_session_asked_for_ends_with_it,
+    a_new_address_overtaken_by_a_reset,
     a_new_address_asked_for_before_a_reset,
     a_reset_that_proves_the_mailbox_begins_anew,
     guesses_from_a_known_device_are_bounded,
@@ -26,7 +29,7 @@ cases!(
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Holds sign-ins by password between the look at the account and the session, from when it is shut.
+/// Holds sign-ins by password, changes of one, and deletions, between the look at the account and the effect, once it is shut.
 #[derive(Clone, Default)]
 struct Gate {
     shut: Arc<AtomicBool>,
@@ -37,27 +40,140 @@ struct Gate {
 impl AuthHooks for Gate {
     fn pre_login<'a>(&'a self, _: &'a HookCx, sign_in: &'a SignIn) -> BoxFuture<'a, HookResult> {
         Box::pin(async move {
-            if sign_in.method == "password" && self.shut.swap(false, Ordering::SeqCst) {
-                self.waits.notify_one();
-                self.open.notified().await;
+            if sign_in.method == "password" {
+                self.pass().await;
             }
+            Ok(())
+        })
+    }
+
+    fn pre_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async move {
+            self.pass().await;
+            Ok(())
+        })
+    }
+
+    fn pre_delete_account<'a>(&'a self, _: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(async move {
+            self.pass().await;
             Ok(())
         })
     }
 }
 
 impl Gate {
-    /// A sign-in with the right password, during which something else happens.
-    async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> crate::server::Reply {
+    /// A call that is held at its hook, during which something else happens.
+    async fn held(&self, call: impl Future<Output = Reply>, other: impl Future<Output = ()>) -> Reply {
         self.shut.store(true, Ordering::SeqCst);
-        let login = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD }));
         let between = async {
             self.waits.notified().await;
             other.await;
             self.open.notify_one();
         };
-        futures_util::future::join(login, between).await.0
+        futures_util::future::join(call, between).await.0
     }
+
+    async fn pass(&self) {
+        if self.shut.swap(false, Ordering::SeqCst) {
+            self.waits.notify_one();
+            self.open.notified().await;
+        }
+    }
+
+    /// A sign-in with the right password, during which something else happens.
+    async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> Reply {
+        self.held(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })), other).await
+    }
+}
+
+async fn a_sign_in_overtaken_by_a_second_factor(store: Store) {
+    let (gate, post) = (Gate::default(), Post::default());
+    let app = crate::factor::app_with(&store, &post, |auth| auth.hooks(gate.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    let enrols = async {
+        crate::factor::enrol(&app, &ada).await;
+    };
+    gate.meanwhile(&app, enrols).await.refused(401, "invalid_credentials");
+    app.challenged("ada@x.test").await;
+    assert_eq!(sessions(&app, &ada.token).await, 1);
+}
+
+/// A session that its owner ends while a hook is asked has nothing done in its name any more.
+async fn what_a_session_asked_for_ends_with_it(store: Store) {
+    let gate = Gate::default();
+    let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
+    let ada = app.register("ada@x.test").await;
+    let ends = async || {
+        assert_eq!(app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None).await.status, 200);
+    };
+    let thief = app.login("ada@x.test").await;
+    let body = json!({ "currentPassword": GOOD, "password": NEW });
+    gate.held(app.with(&thief.token, "POST", "/auth/set-password", Some(body)), ends()).await.refused(401, "unauthorized");
+    let thief = app.login("ada@x.test").await;
+    let body = json!({ "password": GOOD });
+    gate.held(app.with(&thief.token, "DELETE", "/auth/me", Some(body)), ends()).await.refused(401, "unauthorized");
+    app.login("ada@x.test").await;
+    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+}
+
+/// A password of another program, whose verifier takes as long as it is told.
+#[derive(Clone, Default)]
+struct Slow {
+    shut: Arc<AtomicBool>,
+    waits: Arc<Notify>,
+}
+
+impl LegacyVerifier for Slow {
+    fn recognises(&self, stored: &str) -> bool {
+        stored == "$slow$"
+    }
+
+    fn verify(&self, password: &str, _: &str) -> bool {
+        if self.shut.load(Ordering::SeqCst) {
+            self.waits.notify_one();
+            while self.shut.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+        password == GOOD
+    }
+}
+
+/// The proof was right when it was tried; meanwhile its password is none any more.
+async fn a_new_address_overtaken_by_a_reset(store: Store) {
+    let (slow, post) = (Slow::default(), Post::default());
+    let verifier = Arc::new(slow.clone());
+    let app = store
+        .app_with(|auth| {
+            post.on(auth).configure(|config| {
+                config.auth.email_verification.enabled = true;
+                config.auth.password.legacy.push(verifier);
+                // Its hash stays as it is: signing in by a link does not try it.
+                config.auth.magic_link.enabled = true;
+            })
+        })
+        .await;
+    let mut new = linchpin_auth::NewUser::new("ada@x.test");
+    (new.password_hash, new.email_verified) = (Some(linchpin_auth::SecretText::new("$slow$")), true);
+    app.provided::<linchpin_auth::AuthService>().create_user(new).await.unwrap();
+    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let link = post.token("magic_link", 1).await;
+    let thief = app.post("/auth/magic-link/verify", json!({ "token": link })).await.signed_in();
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    slow.shut.store(true, Ordering::SeqCst);
+    let asked = app.with(&thief.token, "POST", "/auth/change-email", Some(json!({ "email": "thief@x.test", "password": GOOD })));
+    let meanwhile = async {
+        slow.waits.notified().await;
+        let reset = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
+        slow.shut.store(false, Ordering::SeqCst);
+        assert_eq!(reset.status, 200, "{reset:?}");
+    };
+    let (refused, ()) = futures_util::future::join(asked, meanwhile).await;
+    refused.refused(401, "unauthorized");
+    post.all("password_reset_done", 1).await;
+    assert_eq!((post.count("verify_new_email"), post.count("email_changed")), (0, 0));
 }
 
 /// By what else somebody could sign in who never proved the mailbox goes with its first proof: here a passkey.

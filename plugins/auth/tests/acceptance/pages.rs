@@ -353,6 +353,20 @@ async fn where_one_goes_back_to(store: Store) {
         ("/a\r\nset-cookie: x=y", "/auth/ui/security"),
         ("/ü", "/%C3%BC"),
         ("", "/auth/ui/security"),
+        ("/auth/ui/sessions", "/auth/ui/sessions"),
+        ("/authors", "/authors"),
+        // What the routes of the plugin do is nothing that somebody is sent to: a link to a provider would be made.
+        ("/auth", "/auth/ui/security"),
+        ("/auth/stand/link", "/auth/ui/security"),
+        ("/auth/stand/link?x#y", "/auth/ui/security"),
+        ("/auth/ui/../stand/link", "/auth/ui/security"),
+        ("/x/%2e%2E/auth/stand/link", "/auth/ui/security"),
+        ("/./auth/stand/link", "/auth/ui/security"),
+        ("/x/..\\auth/stand/link", "/auth/ui/security"),
+        ("/%61uth/stand/link", "/auth/ui/security"),
+        ("/Auth/stand/link", "/auth/ui/security"),
+        ("/x//../../auth/stand/link", "/auth/ui/security"),
+        ("/auth/ui/%2e%2e%2fstand/link", "/auth/ui/security"),
     ] {
         let mut ada = Visitor::new(&app);
         let fields = [("identifier", "ada@example.test"), ("password", GOOD), ("returnTo", asked)];
@@ -362,6 +376,8 @@ async fn where_one_goes_back_to(store: Store) {
     }
     // It is kept through what happens in between.
     let mut ada = Visitor::new(&app);
+    let page = text(&ada.get("/sign-in?returnTo=/auth/stand/link").await);
+    assert!(!page.contains("stand"), "{page}");
     let page = text(&ada.get("/sign-in?returnTo=/app").await);
     assert!(page.contains("name=\"returnTo\" value=\"/app\"") && page.contains("/auth/ui/register?returnTo=%2Fapp"), "{page}");
     app.stop().await;

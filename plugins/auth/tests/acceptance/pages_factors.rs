@@ -11,7 +11,7 @@ use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(an_app_by_forms, mailed_codes_by_forms, passkeys_by_forms, nothing_without_a_fresh_proof);
+cases!(an_app_by_forms, mailed_codes_by_forms, passkeys_by_forms, nothing_without_a_fresh_proof, nothing_for_who_is_leaving);
 
 async fn app(store: &Store, post: &Post) -> Server {
     app_with(store, post, with_passkeys).await
@@ -185,4 +185,41 @@ async fn nothing_without_a_fresh_proof(store: Store) {
     assert_eq!(refused.status, 403);
     set_up(&app, &mut eve).await;
     assert_eq!(eve.fill("/security", "/sessions/end-others", &[]).await.status, 303);
+}
+
+/// An account that is to be deleted gets no further way in, also by what was begun before.
+async fn nothing_for_who_is_leaving(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let token = ada.cookies["__Host-token"].clone();
+    let page = ada.fill("/security", "/factors/app", &[]).await;
+    let (secret, uri) = (hidden(&page, "secret").unwrap(), hidden(&page, "uri").unwrap());
+    let setup = hidden(&ada.fill("/security", "/factors/email", &[]).await, "setupToken").unwrap();
+    let mailed = post.code(1).await;
+    let (options, registration) = app.register_options(&token).await;
+    let answer = Authenticator::p256().register(&options).to_string();
+    let gone = app.with(&token, "DELETE", "/auth/me", Some(json!({ "password": GOOD }))).await;
+    assert_eq!(gone.status, 202, "{gone:?}");
+    let code = code_at(&app, &secret, 0);
+    for (path, fields) in [
+        ("/factors/app", vec![]),
+        ("/factors/app/verify", vec![("secret", secret.as_str()), ("uri", &uri), ("code", &code)]),
+        ("/factors/sent/verify", vec![("setupToken", setup.as_str()), ("method", "emailOtp"), ("code", &mailed)]),
+        ("/passkeys/add", vec![("token", registration.as_str()), ("response", &answer)]),
+        ("/confirm", vec![("password", GOOD)]),
+        ("/confirm/send", vec![("method", "emailOtp")]),
+    ] {
+        let refused = ada.fill("/security", path, &fields).await;
+        assert_eq!(refused.status, 403, "{path}: {}", text(&refused));
+    }
+    for page in ["/sessions", "/confirm"] {
+        assert_eq!(ada.get(page).await.status, 403, "{page}");
+    }
+    // Nothing came of it.
+    assert_eq!(ada.fill("/security", "/keep", &[]).await.status, 303);
+    let me = app.me(&token).await.json();
+    assert_eq!((&me["mfaMethods"], &me["deletionScheduledFor"]), (&json!([]), &json!(null)));
+    assert_eq!(app.get(&token, "/auth/mfa/webauthn/credentials").await.json()["credentials"], json!([]));
 }

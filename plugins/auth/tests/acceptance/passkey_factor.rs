@@ -13,6 +13,7 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 cases!(
     auth_70,
     what_was_asked_is_answered_once,
+    asking_again_sends_nothing,
     auth_71_preferred,
     step_up_by_passkey,
     auth_73,
@@ -68,6 +69,32 @@ async fn auth_70(store: Store) {
     let (options, token) = app.login_options().await;
     let done = app.passkey_login(&token, &authenticator.assert(&options)).await;
     assert!(done.status == 200 && !done.text("token").is_empty(), "{done:?}");
+}
+
+/// Asking for a passkey once more is no code that is sent: it takes nothing from those, and they take nothing from it.
+async fn asking_again_sends_nothing(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let ada = app.register("ada@example.test").await;
+    let mut authenticator = Authenticator::p256();
+    app.register_passkey(&ada.token, &mut authenticator).await;
+    let begun = app.send(&ada, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    assert_eq!(app.send(&ada, "POST", "/auth/mfa/email-otp/verify-setup", body).await.status, 200);
+    let resend = async |token: &str, method: &str| app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": method })).await;
+    for _ in 0..12 {
+        let token = app.challenged("ada@example.test").await;
+        assert_eq!(resend(&token, "webauthn").await.status, 200);
+    }
+    for _ in 0..10 {
+        let token = app.challenged("ada@example.test").await;
+        assert_eq!(resend(&token, "emailOtp").await.status, 200);
+    }
+    let token = app.challenged("ada@example.test").await;
+    resend(&token, "emailOtp").await.refused(429, "rate_limited");
+    let again = resend(&token, "webauthn").await;
+    let done = answer(&app, &token, &authenticator.assert(&again.json()["webauthnOptions"])).await;
+    assert_eq!(done.status, 200, "{done:?}");
 }
 
 async fn what_was_asked_is_answered_once(store: Store) {

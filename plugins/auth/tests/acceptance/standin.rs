@@ -13,6 +13,7 @@ use linchpin::axum::http::{HeaderMap, Method, Request, Response, StatusCode, Uri
 use linchpin::axum::{self, Router};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
 use crate::issuer::decode;
 
@@ -69,6 +70,8 @@ pub enum Bad {
     Error,
     NotJson,
     Nothing,
+    /// Honest, once it is let go.
+    Held,
 }
 
 impl Default for Manner {
@@ -122,13 +125,15 @@ struct State {
 pub struct StandIn {
     pub url: String,
     state: Arc<Mutex<State>>,
+    asked: Arc<Notify>,
+    goes: Arc<Notify>,
 }
 
 impl StandIn {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let standin = Self { url, state: Arc::default() };
+        let standin = Self { url, state: Arc::default(), asked: Arc::default(), goes: Arc::default() };
         let own = standin.clone();
         let app = Router::new().fallback(move |request: Request<Body>| {
             let own = own.clone();
@@ -149,6 +154,16 @@ impl StandIn {
         self.state.lock().unwrap().seen.iter().filter(|seen| seen.split(' ').nth(1) == Some(path)).count()
     }
 
+    /// Waits until somebody is held.
+    pub async fn is_asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Answers whoever is held.
+    pub fn let_go(&self) {
+        self.goes.notify_one();
+    }
+
     /// What was wrong with what it was asked.
     pub fn faults(&self) -> Vec<String> {
         self.state.lock().unwrap().faults.clone()
@@ -166,6 +181,10 @@ impl StandIn {
         let json = |body: Vec<u8>| Response::builder().header("content-type", "application/json").body(Body::from(body)).unwrap();
         match bad {
             None => {}
+            Some(Bad::Held) => {
+                self.asked.notify_one();
+                self.goes.notified().await;
+            }
             Some(Bad::Slow) => std::future::pending().await,
             Some(Bad::Redirect) => {
                 let to = format!("{}{path}?again", self.url);

@@ -11,7 +11,7 @@ use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit};
 use crate::entities::User;
-use crate::error::{DELETION_SCHEDULED, STEP_UP_REQUIRED, refuse};
+use crate::error::{STEP_UP_REQUIRED, refuse};
 use crate::flow::Need;
 use crate::mfa::Way;
 use crate::routes::mfa_shapes::{CodeInput, PhoneInput, SetupInput};
@@ -73,10 +73,7 @@ fn remove(visit: &Visit, way: Way) -> Result<Html> {
 
 /// Whether a factor may be set up now: an account that is to be deleted gets none, and who set it up has signed in lately.
 async fn may_begin(visit: &Visit) -> Result<bool> {
-    let Some(known) = &visit.known else { return Ok(false) };
-    if known.restricted {
-        return Err(refuse(DELETION_SCHEDULED));
-    }
+    let Some(known) = visit.enrolling()? else { return Ok(false) };
     let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     if visit.core.suffices(&visit.client, known, &user, Need::Recent) { Ok(true) } else { Err(refuse(STEP_UP_REQUIRED)) }
 }
@@ -133,7 +130,7 @@ fn otpauth(uri: &str) -> &str {
 }
 
 pub(super) async fn verify_app(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
+    if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
     let input = CodeInput { code: visit.form.get("code").trim().to_owned() };
@@ -207,7 +204,7 @@ fn sent_page(visit: &Visit, way: Way, token: &str, error: Option<&Error>) -> Res
 }
 
 pub(super) async fn verify_sent(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
+    if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
     let way = if visit.form.get("method") == Way::Sms.name() { Way::Sms } else { Way::EmailOtp };

@@ -32,7 +32,7 @@ pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
+    if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
     let done = async {

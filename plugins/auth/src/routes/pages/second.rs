@@ -54,7 +54,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
         // It is over: the sign-in begins anew.
         Err(over) => return sign_in_page(visit, Some(&over)).map(|page| visit.forget_challenge(page)),
     };
-    let ways = visit.core.methods_after(&visit.client.cx(), &user, challenge.pending.first()).await?;
+    let ways = visit.core.methods_after(&visit.client.cx(), &user, challenge.pending.begun.as_ref()).await?;
     let trust = (visit.core.config.auth.mfa.trust_device_seconds > 0).then(|| {
         html!(
             "<div class=\"field check\"><input id=\"trust\" name=\"trust\" type=\"checkbox\" value=\"yes\">"
@@ -113,7 +113,7 @@ pub(super) async fn confirm(visit: Visit) -> Result<Response<Body>> {
 }
 
 async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    let Some(known) = visit.known.clone() else { return Ok(visit.to_sign_in()) };
+    let Some(known) = visit.enrolling()? else { return Ok(visit.to_sign_in()) };
     let (core, cx) = (&visit.core, visit.client.cx());
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     let ways = core.ways(&cx, &user).await?;
@@ -177,7 +177,7 @@ fn step_up(method: Way) -> StepUpInput {
 }
 
 async fn confirmed(visit: Visit, input: StepUpInput) -> Result<Response<Body>> {
-    if visit.known.is_none() {
+    if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
     match proof::step_up(visit.core.clone(), visit.call(&[])?, input).await {
@@ -190,7 +190,7 @@ async fn confirmed(visit: Visit, input: StepUpInput) -> Result<Response<Body>> {
 }
 
 pub(super) async fn sending_to_confirm(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
+    if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
     let way = method(&visit);

@@ -125,15 +125,18 @@ impl Visit {
 
     /// Where to go once signed in: what was asked for, if it is a path of ours.
     pub(super) fn target(&self) -> String {
-        let asked = [self.form.get("returnTo"), self.query.get("returnTo")].into_iter().find(|asked| !asked.is_empty());
-        let target = asked.and_then(|asked| ReturnTarget::parse(asked, &[]).ok()).map(|target| target.as_str().to_owned());
-        target.or_else(|| self.core.config.auth.pages.home.clone()).unwrap_or_else(|| self.page("/security"))
+        let usual = || self.core.config.auth.pages.home.clone();
+        self.kept_target().or_else(usual).unwrap_or_else(|| self.page("/security"))
     }
 
     /// The target as a field of forms and links; nothing when it is the usual one.
     pub(super) fn kept_target(&self) -> Option<String> {
         let asked = [self.form.get("returnTo"), self.query.get("returnTo")].into_iter().find(|asked| !asked.is_empty())?;
-        ReturnTarget::parse(asked, &[]).ok().map(|target| target.as_str().to_owned())
+        let target = ReturnTarget::parse(asked, &[]).ok()?;
+        // A browser that a page of ours sends to a route of the plugin is taken for one whose user meant it, who has just proved who
+        // they are: whoever made the link would have an account linked to a provider of theirs.
+        let mount = &self.core.config.auth.mount;
+        (!target.may_be_below(mount, &self.page(""))).then(|| target.as_str().to_owned())
     }
 
     /// An address with the target kept.
@@ -157,9 +160,19 @@ impl Visit {
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
     pub(super) fn active(&self) -> Result<Option<&Known>> {
+        match self.enrolling()? {
+            Some(known) if known.mfa_setup_required => Err(refuse(MFA_SETUP_REQUIRED)),
+            known => Ok(known),
+        }
+    }
+
+    /// Who is signed in, if the account is not about to be deleted; it may still have to set its second factor up.
+    ///
+    /// # Errors
+    /// 403 `deletion_scheduled`.
+    pub(super) fn enrolling(&self) -> Result<Option<&Known>> {
         match &self.known {
             Some(known) if known.restricted => Err(refuse(DELETION_SCHEDULED)),
-            Some(known) if known.mfa_setup_required => Err(refuse(MFA_SETUP_REQUIRED)),
             known => Ok(known.as_ref()),
         }
     }
