@@ -39,7 +39,7 @@ pub mod __private;
 #[cfg(feature = "server")]
 pub use app::{
     App, Command, Config, Database, DatabaseUrl, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Postgres,
-    Registrar, Route, RoutesCx, RunCommand, Running, SigningSecret, StartupError,
+    Registrar, Route, RoutesCx, Running, SigningSecret, StartupError,
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;

@@ -54,7 +54,8 @@ impl Client {
         Self { service: app.service(), headers: HeaderMap::new() }
     }
 
-    /// The same client with `Authorization: Bearer <token>` on each call; see [`JwtAuth::token`](crate::JwtAuth::token).
+    /// The same client with `Authorization: Bearer <token>` on each call: of `AuthService::sign_in` with linchpin-auth, or of
+    /// [`JwtAuth::token`](crate::JwtAuth::token).
     ///
     /// # Errors
     /// When the token cannot stand in a header.

@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) passkeys: Passkeys,
     /// What other processes are to be told, until the bus takes it.
     pub(crate) told: Mutex<Option<mpsc::Receiver<String>>>,
+    /// Whether people are served: nothing that is for trying out works.
+    pub(crate) production: bool,
     /// Programs with a token of their own.
     services: Vec<(SecretText, Arc<Actor>)>,
 }
@@ -136,7 +138,7 @@ impl Core {
     /// # Errors
     /// When an adapter is missing, or there is no randomness.
     pub(crate) fn new(checked: Checked, env: Env, adapters: Adapters, own_csrf: Vec<String>) -> Result<Self> {
-        let Checked { config, ring, signing, argon2, limits, providers } = checked;
+        let Checked { config, ring, signing, argon2, limits, providers, production } = checked;
         let ring = Arc::new(ring);
         let (users, sessions): (UserAdapter, SessionAdapter) = (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
@@ -188,6 +190,7 @@ impl Core {
             adapters,
             env,
             config,
+            production,
         })
     }
 

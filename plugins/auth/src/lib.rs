@@ -3,6 +3,7 @@
 //! Each rule has one place: what a password must be in `password`, what two spellings of one address have in common in
 //! `identity`, how a login ends in a session in `flow`, what a session is worth in `session`, who may call what in `guards`.
 
+mod commands;
 mod config;
 mod core;
 mod device;
@@ -46,7 +47,7 @@ pub use config::{
 pub use env::{Clock, Env, SecureRng};
 #[cfg(feature = "test-util")]
 pub use env::{FakeClock, SeededRng};
-pub use flow::{Rekeyed, rekey};
+pub use flow::Rekeyed;
 pub use hooks::{AccountDeletion, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
 pub use identity::{PrimaryField, TrustProxy};
 pub use keys::signing::{Algorithm, SigningKey};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use linchpin::http::PluginRoute;
-use linchpin::{BoxFuture, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
+use linchpin::{BoxFuture, Command, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
 use parking_lot::Mutex;
 
 use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transport};
@@ -56,12 +56,18 @@ impl Default for Auth {
 }
 
 impl Auth {
-    /// With the defaults: accounts known by email address, the secret of the app.
+    /// With the defaults: accounts known by email address, the secret of the app. The environment is not read, which is
+    /// [`Auth::from_env`].
     pub fn new() -> Self {
         Self::from_config(AuthConfig::default())
     }
 
-    /// With these settings; see [`AuthConfig::from_json`] and [`AuthConfig::from_env`].
+    /// With what the environment says, and the defaults for all else; see [`AuthConfig::from_env`].
+    pub fn from_env() -> Self {
+        Self::from_config(AuthConfig::from_env())
+    }
+
+    /// With these settings; see [`AuthConfig::from_json`].
     pub fn from_config(config: AuthConfig) -> Self {
         Self {
             config,
@@ -152,7 +158,7 @@ impl Plugin for Auth {
     }
 
     fn variables(&self) -> &[&str] {
-        &crate::config::VARIABLES
+        if self.config.of_environment { &crate::config::VARIABLES } else { &[] }
     }
 
     fn packages(&self) -> &[&'static Package] {
@@ -195,15 +201,23 @@ impl Plugin for Auth {
             }
             if let Some(core) = self.core.get() {
                 core.check_data_keys().await?;
-                let courier = Arc::new(Courier(Arc::clone(core)));
-                *self.worker.lock() = Some(core.parts.outbox.work(courier));
-                *self.purge.lock() = Some(Purge::work(Arc::clone(core)));
                 if let (Some(bus), Some(told)) = (&auth.session.bus, core.told.lock().take()) {
                     *self.line.lock() = Some(Line::open(bus, &core.checks, told));
                 }
             }
             cx.registrar().set_route_auth(guards::registry(&auth.step_up, auth.admin_role.as_deref()))
         })
+    }
+
+    fn started(&self) {
+        if let Some(core) = self.core.get() {
+            *self.worker.lock() = Some(core.parts.outbox.work(Arc::new(Courier(Arc::clone(core)))));
+            *self.purge.lock() = Some(Purge::work(Arc::clone(core)));
+        }
+    }
+
+    fn commands(&self) -> Vec<Command> {
+        crate::commands::all()
     }
 
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {

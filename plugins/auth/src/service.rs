@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use linchpin::{Error, Problem, Result, Timestamp};
+use linchpin::{Code, Error, Problem, Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::flow::{NewAccount, Reason, Rekeyed};
 use crate::identity::PrimaryField;
 use crate::identity::normalise;
+use crate::recovery::RecoveryCode;
 use crate::secret::SecretText;
+
+/// Fewest characters of a password that we make: two recovery codes, 120 bits.
+const FRESH: usize = 24;
 
 /// Administration of accounts, for code: `adapters.provided::<AuthService>()` once the app is set up.
 #[derive(Clone, Debug)]
@@ -59,6 +63,24 @@ impl NewUser {
     pub fn new(identifier: impl Into<String>) -> Self {
         Self { identifier: identifier.into(), email: None, email_verified: false, password: None, password_hash: None, roles: None }
     }
+
+    /// With a password.
+    #[must_use]
+    pub fn password(self, password: impl Into<String>) -> Self {
+        Self { password: Some(SecretText::new(password)), ..self }
+    }
+
+    /// With these roles in place of the default one.
+    #[must_use]
+    pub fn roles<R: Into<String>>(self, roles: impl IntoIterator<Item = R>) -> Self {
+        Self { roles: Some(roles.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// With an address that is known to be its owner's.
+    #[must_use]
+    pub fn verified(self) -> Self {
+        Self { email_verified: true, ..self }
+    }
 }
 
 impl From<User> for Account {
@@ -89,7 +111,7 @@ impl AuthService {
     /// # Errors
     /// When the store cannot answer.
     pub async fn account(&self, id: &str) -> Result<Option<Account>> {
-        Ok(self.core.users.get(&self.client().cx(), id).await?.map(Account::from))
+        Ok(self.there(self.core.users.get(&self.client().cx(), id).await?).map(Account::from))
     }
 
     /// The account that is known by an identifier, however it is spelt.
@@ -98,7 +120,13 @@ impl AuthService {
     /// When the store cannot answer.
     pub async fn account_by_identifier(&self, identifier: &str) -> Result<Option<Account>> {
         let Ok(identifier) = self.core.config.auth.primary_field.parse(identifier) else { return Ok(None) };
-        Ok(self.core.users.by_identifier(&self.client().cx(), identifier.normalised).await?.map(Account::from))
+        Ok(self.there(self.core.users.by_identifier(&self.client().cx(), identifier.normalised).await?).map(Account::from))
+    }
+
+    /// The account, unless its deletion is due.
+    fn there(&self, user: Option<User>) -> Option<User> {
+        let client = self.client();
+        user.filter(|user| !Core::is_gone(user, &client))
     }
 
     /// Makes an account, as the first administrator's. Hooks of sign-ups are not asked: this is the app itself. Without a password
@@ -136,6 +164,18 @@ impl AuthService {
         let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
         let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: "service", link: None };
         core.create_account(&client, account).await.map(Account::from)
+    }
+
+    /// Opens a session for an account, without any proof, and answers its access token: for tests, and for tools that act in the
+    /// name of a user. What keeps its owner from signing in keeps the app from it as well.
+    ///
+    /// # Errors
+    /// `not_found`; `account_suspended`, `email_not_verified`, and `mfa_required` for an account with a second factor.
+    pub async fn sign_in(&self, id: &str) -> Result<SecretText> {
+        let client = self.client();
+        let user = self.there(self.core.users.get(&client.cx(), id).await?);
+        let user = user.ok_or_else(|| Error::new(Code::NotFound, "There is no such account"))?;
+        self.core.open_for(&client, user).await.map(|tokens| SecretText::new(tokens.access))
     }
 
     /// Shuts an account: nobody signs in to it, and all its sessions end.
@@ -195,6 +235,39 @@ impl AuthService {
     /// When the store cannot, or something cannot be read. It may be begun again.
     pub async fn rekey(&self) -> Result<Rekeyed> {
         self.core.rekey().await
+    }
+
+    /// Whether people are served: nothing that is for trying out works.
+    pub(crate) fn is_production(&self) -> bool {
+        self.core.production
+    }
+
+    /// Whether accounts have passwords at all.
+    pub(crate) fn has_passwords(&self) -> bool {
+        self.core.config.auth.password.enabled
+    }
+
+    /// A password that nobody has thought of, as long as the rules want it.
+    pub(crate) fn fresh_password(&self) -> Result<SecretText> {
+        let mut text = zeroize::Zeroizing::new(String::new());
+        while text.len() < *self.core.policy.length.start() || text.len() < FRESH {
+            if !text.is_empty() {
+                text.push('-');
+            }
+            text.push_str(RecoveryCode::generate(&*self.core.env.rng)?.shown().expose());
+        }
+        Ok(SecretText::from(text))
+    }
+
+    /// Whether these are roles of the app.
+    ///
+    /// # Errors
+    /// One that says which there are.
+    pub(crate) fn known_roles(&self, roles: &[String]) -> Result<()> {
+        let known = &self.core.config.auth.roles;
+        let Some(unknown) = roles.iter().find(|role| !known.contains(role)) else { return Ok(()) };
+        let there_are = if known.is_empty() { "declares none".to_owned() } else { format!("has {}", known.join(", ")) };
+        Err(Error::new(Code::Internal, format!("`{unknown}` is no role of this app, which {there_are} (`Auth::roles`, `auth.roles`)")))
     }
 
     /// Lets a session count as one that has just proved who its user is, for tests of what asks for that.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use super::plugin::Plugin;
+use super::plugin::{Command, Plugin};
 use crate::entity::{Entity, EntityDesc};
 use crate::event::{Event, EventSink, Hub};
 use crate::http::{Action, Clock, Endpoint, Override, OverrideCall, RateStore, RouteGuard};
@@ -43,7 +43,7 @@ pub struct App {
     /// Whether there is an audit log also when no route is audited.
     pub(super) audit: bool,
     pub(super) keep_audit: Option<Duration>,
-    pub(super) own_commands: Vec<OwnCommand>,
+    pub(super) own_commands: Vec<Command>,
     pub(super) events: Hub,
     pub(super) searches: Providers,
 }
@@ -73,15 +73,6 @@ impl Replacement {
         of_entity && named && !matches!(endpoint.action, Action::Extra(_))
     }
 }
-
-/// A command of the app, over its adapters.
-pub(super) struct OwnCommand {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) run: RunOwn,
-}
-
-type RunOwn = Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>;
 
 pub(super) type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>> + Send>;
 
@@ -265,14 +256,14 @@ impl App {
     }
 
     /// Adds a command to the app's command line, such as `seed`. It runs over the app's store without listening, with the
-    /// arguments behind its name; what it returns is printed.
+    /// arguments behind its name; what it returns is printed. Plugins add theirs by [`Plugin::commands`].
     #[must_use]
     pub fn command<F, Fut>(mut self, name: &'static str, about: &'static str, run: F) -> Self
     where
         F: FnOnce(Adapters, Vec<String>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<String>> + Send + 'static,
     {
-        self.own_commands.push(OwnCommand { name, about, run: Box::new(move |adapters, args| Box::pin(run(adapters, args))) });
+        self.own_commands.push(Command::over(name, about, run));
         self
     }
 

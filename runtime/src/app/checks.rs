@@ -221,6 +221,8 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
     if missing.is_empty() {
         return Ok(auth);
     }
-    missing.push("help: add a plugin that registers it, such as `JwtAuth`, or write `auth = none` on routes that are public".to_owned());
+    let help = "help: add a plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, `JwtAuth` for tokens of others; or \
+                write `auth = none` on routes that are public";
+    missing.push(help.to_owned());
     Err(startup(missing.join("\n")))
 }

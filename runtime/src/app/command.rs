@@ -3,13 +3,24 @@
 use std::io::IsTerminal;
 
 use super::build::App;
-use super::config::Config;
+use super::config::{Config, Database};
+use super::plugin::{Command, Run};
 use super::start::apply;
 use super::suggest::did_you_mean;
 use super::{checks, graph, report};
 use crate::entity::EntityDesc;
 use crate::http::Endpoint;
 use crate::{Code, Error, Result};
+
+/// What every app does, beside the commands of its own and of its plugins.
+const WORDS: [(&str, &str); 6] = [
+    ("serve", "starts the app (the default)"),
+    ("routes", "prints every route; --json for machines"),
+    ("graph", "draws the states that transitions lead through, as Mermaid"),
+    ("openapi", "prints the OpenAPI document"),
+    ("search", "search rebuild <entity>: makes a search index anew"),
+    ("help", "prints this"),
+];
 
 /// Exit status of an app whose configuration or declaration cannot run.
 const EX_CONFIG: i32 = 78;
@@ -49,18 +60,22 @@ impl App {
 
     async fn obey(mut self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
-        if let Some(command) = self.commands().into_iter().find(|c| c.name == word) {
-            let (_, secrets) = self.config.clone().checked()?;
-            say((command.run)(args.get(1..).unwrap_or_default(), &secrets)?)?;
-            return Ok(());
-        }
-        if let Some(at) = self.own_commands.iter().position(|c| c.name == word) {
-            let command = self.own_commands.swap_remove(at);
-            let built = self.build().await?;
-            let done = (command.run)(built.adapters.clone(), args.get(1..).unwrap_or_default().to_vec()).await;
-            built.undo().await;
-            say(done?)?;
-            return Ok(());
+        let rest = args.get(1..).unwrap_or_default();
+        let mut commands = self.commands()?;
+        if let Some(at) = commands.iter().position(|c| c.name == word) {
+            return match commands.swap_remove(at).run {
+                Run::Alone(run) => say(run(rest, &self.config.clone().checked()?.1)?),
+                Run::Over(run) => {
+                    if self.store.is_none() && matches!(self.config.database, Database::Memory) {
+                        // No other process will see it, such as the one that serves.
+                        eprintln!("linchpin: the database is this command's memory: what `{word}` does ends with it");
+                    }
+                    let built = self.build().await?;
+                    let done = run(built.adapters.clone(), rest.to_vec()).await;
+                    built.undo().await;
+                    say(done?)
+                }
+            };
         }
         match word {
             "serve" => self.serve().await,
@@ -76,28 +91,27 @@ impl App {
                 say(crate::openapi::document(&info, &self.checked_routes()?))
             }
             "search" => say(self.search(args.get(1..).unwrap_or_default()).await?),
-            "help" | "--help" | "-h" => say(self.help()),
+            "help" | "--help" | "-h" => say(help(&commands)),
             other => {
-                let commands = self.commands();
-                let names = commands.iter().map(|c| c.name).chain(self.own_commands.iter().map(|c| c.name));
-                let hint = did_you_mean(other, ["serve", "routes", "graph", "openapi", "search", "help"].into_iter().chain(names));
-                Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", self.help())))
+                let hint = did_you_mean(other, WORDS.into_iter().map(|(word, _)| word).chain(commands.iter().map(|c| c.name)));
+                Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", help(&commands))))
             }
         }
     }
 
-    fn help(&self) -> String {
-        let mut lines = vec![
-            ("serve", "starts the app (the default)"),
-            ("routes", "prints every route; --json for machines"),
-            ("graph", "draws the states that transitions lead through, as Mermaid"),
-            ("openapi", "prints the OpenAPI document"),
-            ("search", "search rebuild <entity>: makes a search index anew"),
-        ];
-        let commands = self.commands();
-        lines.extend(commands.iter().map(|c| (c.name, c.about)));
-        lines.extend(self.own_commands.iter().map(|c| (c.name, c.about)));
-        lines.iter().map(|(name, about)| format!("  {name:<10} {about}")).collect::<Vec<_>>().join("\n")
+    /// The commands of the app and of its plugins.
+    ///
+    /// # Errors
+    /// When one word would mean two things.
+    fn commands(&mut self) -> Result<Vec<Command>> {
+        let mut commands = std::mem::take(&mut self.own_commands);
+        commands.extend(self.plugins.iter().flat_map(|plugin| plugin.commands()));
+        let mut names: Vec<&str> = WORDS.into_iter().map(|(word, _)| word).chain(commands.iter().map(|c| c.name)).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => Err(Error::new(Code::Internal, format!("two commands are named `{}`; give one another name", two[0]))),
+            None => Ok(commands),
+        }
     }
 
     /// `search rebuild <entity>`: starts everything but the server, and makes indexes anew.
@@ -163,6 +177,12 @@ impl App {
     fn plugin_routes(&self) -> Vec<Endpoint> {
         crate::http::plugin_endpoints(self.plugins.iter().flat_map(|plugin| plugin.routes()).collect())
     }
+}
+
+fn help(commands: &[Command]) -> String {
+    let lines: Vec<_> = WORDS.into_iter().chain(commands.iter().map(|c| (c.name, c.about))).collect();
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    lines.iter().map(|(name, about)| format!("  {name:<width$}  {about}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Installs the log, unless the program has one already.

@@ -44,6 +44,9 @@ impl Built {
         };
         let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
         let (adapters, within) = (self.adapters.clone(), service.clone());
+        for plugin in self.plugins() {
+            plugin.started();
+        }
         let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let peers = Peers::new(config.connections_per_address, most);
         let (stop, stopped) = watch::channel(false);

@@ -22,7 +22,7 @@ pub use build::{App, Route};
 pub use capabilities::{EntityGap, Gap, StartupError};
 pub(crate) use checks::startup;
 pub use config::{Config, Database, DatabaseUrl, Durability, Environment, Postgres};
-pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx, RunCommand};
+pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 pub use running::Running;
 pub use secret::SigningSecret;
 pub(crate) use suggest::did_you_mean;

@@ -90,6 +90,9 @@ pub trait Plugin: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// Begins what goes on beside the requests: the app listens now. Commands of the command line do without.
+    fn started(&self) {}
+
     /// Undoes what it set up, in reverse order of set-up.
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
@@ -101,17 +104,41 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// What a command does: its arguments and the signing secrets in, the text to print out.
-pub type RunCommand = Box<dyn Fn(&[String], &[SigningSecret]) -> Result<String> + Send + Sync>;
-
 /// A command of the app's command line, such as `token`.
 pub struct Command {
-    /// The word.
-    pub name: &'static str,
-    /// One line for `help`.
-    pub about: &'static str,
-    /// Runs with the arguments behind the word and the signing secrets; what it returns is printed.
-    pub run: RunCommand,
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) run: Run,
+}
+
+/// What a command works with.
+pub(super) enum Run {
+    /// Its arguments and the signing secrets.
+    Alone(Box<dyn FnOnce(&[String], &[SigningSecret]) -> Result<String> + Send>),
+    /// The app's adapters and its arguments.
+    Over(Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>),
+}
+
+impl Command {
+    /// Runs with the arguments behind its name and the signing secrets, and starts nothing; what it returns is printed. `about` is
+    /// its line of `help`.
+    pub fn alone(
+        name: &'static str,
+        about: &'static str,
+        run: impl FnOnce(&[String], &[SigningSecret]) -> Result<String> + Send + 'static,
+    ) -> Self {
+        Self { name, about, run: Run::Alone(Box::new(run)) }
+    }
+
+    /// Runs with the arguments behind its name over an app that is set up and does not listen; what it returns is printed. Plugins
+    /// are set up and not [started](Plugin::started).
+    pub fn over<F, Fut>(name: &'static str, about: &'static str, run: F) -> Self
+    where
+        F: FnOnce(Adapters, Vec<String>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<String>> + Send + 'static,
+    {
+        Self { name, about, run: Run::Over(Box::new(move |adapters, args| Box::pin(run(adapters, args)))) }
+    }
 }
 
 impl std::fmt::Debug for Command {

@@ -7,7 +7,7 @@ use super::capabilities;
 use super::checks::{self, startup};
 use super::config::Database;
 use super::own::{compiled, connect, own_routes};
-use super::plugin::{Command, MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+use super::plugin::{MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::audit::AuditLog;
 use crate::entity::EntityDesc;
@@ -193,11 +193,6 @@ impl App {
                 Err(error)
             }
         }
-    }
-
-    /// The commands of all plugins.
-    pub(super) fn commands(&self) -> Vec<Command> {
-        self.plugins.iter().flat_map(|p| p.commands()).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! `JwtAuth`: bearer tokens signed with the app's secret, until a full authentication plugin takes over.
+//! `JwtAuth`: bearer tokens signed with the app's secret, for apps whose users are known elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,11 +108,7 @@ impl Plugin for JwtAuth {
     }
 
     fn commands(&self) -> Vec<Command> {
-        vec![Command {
-            name: "token",
-            about: "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]",
-            run: Box::new(token),
-        }]
+        vec![Command::alone("token", "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]", token)]
     }
 }
 

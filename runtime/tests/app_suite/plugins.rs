@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::request::Parts;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
+use linchpin::testing::Client;
 use linchpin::{Actor, App, BoxFuture, Cx, Error, JwtAuth, MiddlewareCx, Plugin, PostCx, Result, Timestamp};
 use serde_json::json;
 
@@ -62,6 +63,20 @@ const NOW: i64 = 1_800_000_000;
 
 fn token(key: &str, algorithm: Algorithm, claims: &serde_json::Value) -> String {
     format!("authorization: Bearer {}\r\n", encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(key.as_bytes())).unwrap())
+}
+
+/// Tokens minted in code say who calls, and what they may do.
+#[tokio::test]
+async fn tokens_minted_in_code() {
+    let app = App::new(config()).package(&SECRETS).plugin(JwtAuth::new()).start().await.unwrap();
+    let caller = |actor: Actor| Client::new(&app).bearer(&JwtAuth::token(KEY, &actor, Duration::from_mins(5)).unwrap()).unwrap();
+    let (alice, admin) = (caller(Actor::user("alice")), caller(Actor::user("root").with_roles(["admin"])));
+    assert_eq!(Client::new(&app).get("/secrets").await.unwrap().status(), 401);
+    assert_eq!(alice.get("/secrets").await.unwrap().status(), 200);
+    assert_eq!(alice.delete("/secrets/x").await.unwrap().json().unwrap()["code"], "forbidden");
+    assert_eq!(admin.delete("/secrets/x").await.unwrap().status(), 404);
+    assert!(JwtAuth::token(KEY, &Actor::anonymous(), Duration::from_mins(5)).is_err());
+    app.stop().await.unwrap();
 }
 
 #[tokio::test]

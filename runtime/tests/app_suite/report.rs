@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use linchpin::entity::{DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, SourceLine};
 use linchpin::operation::{AssignSpec, OpSpec, Transition};
-use linchpin::{App, Config, EntityEntry, Package, Value};
+use linchpin::{Adapters, App, BoxFuture, Config, EntityEntry, JwtAuth, Package, Plugin, PostCx, Result, Value};
 
 use crate::fixture::{NOTE_BASE, NOTES, TWINS, package};
 
@@ -40,6 +40,41 @@ static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], &[|| 
 static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]));
 static JOBS: Package = package("jobs", &[EntityEntry { desc: &JOB, operations: &[&STOP, &HALVE, &RAISE], routes: &[] }]);
 
+/// Adds a command over the app's adapters, and tells what it goes through.
+struct Extending;
+
+impl Plugin for Extending {
+    fn name(&self) -> &'static str {
+        "extending"
+    }
+
+    fn setup_post<'a>(&'a self, _: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            println!("set up");
+            Ok(())
+        })
+    }
+
+    fn started(&self) {
+        println!("started");
+    }
+
+    fn teardown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            println!("torn down");
+            Ok(())
+        })
+    }
+
+    fn commands(&self) -> Vec<linchpin::Command> {
+        let count = |adapters: Adapters, args: Vec<String>| async move {
+            let jobs = adapters.table("jobs").ok_or_else(|| linchpin::Error::internal("no jobs"))?;
+            Ok(format!("{} behind {}", args.len(), jobs.desc.name))
+        };
+        vec![linchpin::Command::over("count", "counts what it is given", count)]
+    }
+}
+
 /// What this test binary does as a program: a command of an app.
 #[tokio::test]
 #[ignore = "a program for the tests below"]
@@ -47,6 +82,8 @@ async fn program() {
     let Ok(which) = std::env::var("REPORT_APP") else { return };
     let app = App::new(Config::from_env().unwrap());
     let app = match which.as_str() {
+        "extended" => app.package(&JOBS).plugin(Extending).plugin(JwtAuth::new()),
+        "twice" => app.package(&JOBS).plugin(Extending).command("count", "counts again", |_, _| async { Ok(String::new()) }),
         "jobs" => app.package(&JOBS).command("greet", "says hello", |adapters, args| async move {
             adapters.table("jobs").map(|_| format!("hello {}", args.join("+"))).ok_or_else(|| linchpin::Error::internal("no jobs"))
         }),
@@ -75,6 +112,24 @@ fn run(which: &str, args: &str, database: &str) -> (Output, String) {
 }
 
 const NOWHERE: &str = "sqlite:/nowhere/at/all/linchpin.db";
+
+#[test]
+fn plugins_add_commands() {
+    // Set up and torn down, and not started: nothing serves.
+    let (output, printed) = run("extended", "count a b", "memory:");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(printed, "set up\ntorn down\n2 behind Job");
+    let (_, help) = run("extended", "help", "memory:");
+    for line in ["  count    counts what it is given", "  token    mints a token: --sub NAME", "  serve    starts the app"] {
+        assert!(help.contains(line), "{help}");
+    }
+    let (_, token) = run("extended", "token --sub alice --role admin", "memory:");
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let (output, _) = run("extended", "cout", "memory:");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown command `cout`; did you mean `count`?"), "{output:?}");
+    let (output, _) = run("twice", "routes", "memory:");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("two commands are named `count`"), "{output:?}");
+}
 
 #[test]
 fn routes_as_json() {

@@ -19,6 +19,8 @@ pub(crate) struct Checked {
     pub(crate) limits: Option<Limits>,
     /// Who else says who somebody is.
     pub(crate) providers: Vec<Provider>,
+    /// Whether people are served: nothing that is for trying out works.
+    pub(crate) production: bool,
 }
 
 /// Shortest secret, in bytes.
@@ -167,7 +169,7 @@ impl AuthConfig {
         match (ring, signing, argon2) {
             (Some(ring), Some(signing), Some(argon2)) if problems.is_empty() => {
                 let signing = signing.meant(security.issuer.clone(), security.audience.clone());
-                Ok(Checked { config: self, ring, signing, argon2, limits, providers })
+                Ok(Checked { config: self, ring, signing, argon2, limits, providers, production })
             }
             _ => Err(Error::new(linchpin::Code::Internal, "The configuration of authentication is not valid").with_details(problems)),
         }

@@ -46,6 +46,8 @@ pub struct AuthConfig {
     pub auth: AuthSection,
     /// What was wrong with the form of what was read.
     pub(crate) problems: Vec<Problem>,
+    /// Whether the environment was read: its variables are nobody's mistake then.
+    pub(crate) of_environment: bool,
 }
 
 /// Keys, proxies, origins.

@@ -32,7 +32,7 @@ impl AuthConfig {
     /// [`AuthConfig::from_env`] over given variables.
     #[must_use]
     pub fn from_vars(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self::read(Written::environment(variables))
+        Self { of_environment: true, ..Self::read(Written::environment(variables)) }
     }
 
     fn read(mut w: Written) -> Self {

@@ -4,11 +4,11 @@ use linchpin::http::Reply;
 use linchpin::{Cx, PageArgs, Result, Timestamp};
 use serde_json::{Value, json};
 
-use super::Reason;
+use super::{Reason, Tokens};
 use crate::core::{Client, Core, Happened, later, millis};
 use crate::device::{Device, LIFETIME};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
-use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, MFA_REQUIRED, refuse};
 use crate::hooks::SignIn;
 use crate::mail::MailKind;
 use crate::mfa::{Begun, Pending, Way};
@@ -41,14 +41,33 @@ pub(super) struct Opening {
     second: Option<Way>,
     /// Whether the device is to count as that from now on.
     trusts: bool,
+    /// Whether somebody's device signs in; else the app itself does.
+    on_device: bool,
     status: u16,
+}
+
+/// A session that was opened.
+struct Opened {
+    tokens: Tokens,
+    sid: String,
+    /// What a device that is new holds from now on.
+    device: Option<SecretText>,
 }
 
 impl Opening {
     /// After the first factor alone, or one that is two.
     fn primary(proved: Proved) -> Self {
         let Proved { user, method, amr, aal, status } = proved;
-        Self { user, method, amr: amr.iter().map(|how| (*how).to_owned()).collect(), aal, second: None, trusts: false, status }
+        Self {
+            user,
+            method,
+            amr: amr.iter().map(|how| (*how).to_owned()).collect(),
+            aal,
+            second: None,
+            trusts: false,
+            on_device: true,
+            status,
+        }
     }
 
     /// After the second factor.
@@ -61,7 +80,7 @@ impl Opening {
                 amr.push(how.to_owned());
             }
         }
-        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), trusts, status: 200 }
+        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), trusts, on_device: true, status: 200 }
     }
 }
 
@@ -79,6 +98,29 @@ impl Core {
     /// # Errors
     /// As [`Core::complete_primary`].
     pub(crate) async fn complete_with(&self, client: &Client, proved: Proved, passkey: Option<&str>) -> Result<Reply> {
+        let begun = Begun::by(proved.method, proved.amr, passkey);
+        let methods = self.missing_factors(client, &proved, &begun).await?;
+        if !methods.is_empty() {
+            return self.ask_second(client, &proved.user, begun, &methods).await;
+        }
+        self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
+    }
+
+    /// A session that the app itself opens in the name of a user, and its access token: what keeps its user out keeps the app out.
+    ///
+    /// # Errors
+    /// As [`Core::complete_primary`]; 403 `mfa_required` where a second factor is asked for.
+    pub(crate) async fn open_for(&self, client: &Client, user: User) -> Result<Tokens> {
+        let proved = Proved { user, method: "service", amr: &[], aal: 1, status: 200 };
+        if !self.missing_factors(client, &proved, &Begun::by(proved.method, proved.amr, None)).await?.is_empty() {
+            return Err(refuse(MFA_REQUIRED));
+        }
+        let opening = Opening { on_device: false, ..Opening::primary(proved) };
+        self.opened(client, &opening, async |_| Ok(())).await.map(|opened| opened.tokens)
+    }
+
+    /// What has to follow a proof before there is a session: the second factors that would do, none when none is asked for.
+    async fn missing_factors(&self, client: &Client, proved: &Proved, begun: &Begun) -> Result<Vec<Way>> {
         let user = &proved.user;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
@@ -89,14 +131,12 @@ impl Core {
         if Self::is_gone(user, client) {
             return Err(refuse(INVALID_CREDENTIALS));
         }
-        if proved.aal < 2 {
-            let begun = Begun::by(proved.method, proved.amr, passkey);
-            let methods = self.methods_after(&client.cx(), user, Some(&begun)).await?;
-            if !methods.is_empty() && !self.is_trusted(client, user).await? {
-                return self.ask_second(client, user, begun, &methods).await;
-            }
+        if proved.aal >= 2 {
+            return Ok(Vec::new());
         }
-        self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
+        let methods = self.methods_after(&client.cx(), user, Some(begun)).await?;
+        let waived = !methods.is_empty() && self.is_trusted(client, user).await?;
+        Ok(if waived { Vec::new() } else { methods })
     }
 
     /// Whether the device that somebody signs in on counts as their second factor.
@@ -120,8 +160,20 @@ impl Core {
         opening: Opening,
         spend: impl AsyncFnOnce(&Cx) -> Result<()>,
     ) -> Result<Reply> {
+        let Opened { tokens, sid, device } = self.opened(client, &opening, spend).await?;
+        let mut authenticated = self.authenticated(&opening.user, &tokens);
+        let in_body = self.config.auth.session.transport.bodies();
+        authenticated.device_token = device.as_ref().filter(|_| in_body).map(|token| token.expose().to_owned());
+        let reply = self.carry(Reply::sparse(opening.status, &authenticated)?, &tokens, &sid, client.now)?;
+        Ok(match &device {
+            Some(token) => self.cookies.set_device(reply, token.expose(), LIFETIME),
+            None => reply,
+        })
+    }
+
+    async fn opened(&self, client: &Client, opening: &Opening, spend: impl AsyncFnOnce(&Cx) -> Result<()>) -> Result<Opened> {
         let cx = client.cx();
-        let Opening { user, method, amr, aal, second, trusts, status } = opening;
+        let Opening { user, method, amr, aal, second, trusts, on_device, .. } = opening;
         let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
         let sid = sid::make(&self.ring, &handle, &family_seed, 0);
         let new = SessionCreate {
@@ -135,18 +187,18 @@ impl Core {
             rotated_at: client.now,
             created_at: client.now,
             auth_at: client.now,
-            step_up_at: (aal >= 2).then_some(client.now),
-            step_up_by: second,
+            step_up_at: (*aal >= 2).then_some(client.now),
+            step_up_by: *second,
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
             ip: client.ip.map(|ip| ip.to_string()),
             user_agent: client.user_agent.clone(),
             amr: Some(amr.clone()),
-            aal,
+            aal: *aal,
             custom_claims: None,
         };
         let known = self.devices.recognised(&cx, client.device(), &user.id).await?;
-        if method != "password" {
+        if *on_device && *method != "password" {
             // Passwords may be tried again: whoever guesses them is not who this is.
             self.unlock(&user.identifier).await;
         }
@@ -160,11 +212,7 @@ impl Core {
                 if !now.is_some_and(|now| session.is_of(&now) && now.mfa_version == user.mfa_version) {
                     return Err(refuse(INVALID_CREDENTIALS));
                 }
-                let (device, token) = self.on_device(cx, client, &user, known).await?;
-                let trusted = self.config.auth.mfa.trust_device_seconds;
-                if trusts && trusted > 0 {
-                    self.devices.trust(cx, &device, &user, trusted).await?;
-                }
+                let token = if *on_device { self.on_device(cx, client, user, known, *trusts).await? } else { None };
                 let details = json!({ "method": method, "amr": amr });
                 self.audit(cx, client, Happened::to("auth:session.created", &user.id).session(&handle)).await?;
                 self.audit(cx, client, Happened::to("auth:login", &user.id).session(&handle).details(details)).await?;
@@ -174,30 +222,32 @@ impl Core {
         self.keep_within(&cx, client, &user.id).await?;
         let session = self.with_claims(&cx, client, session, method).await?;
         let tokens = self.tokens(&session, &sid, client.now)?;
-        let mut authenticated = self.authenticated(&user, &tokens);
-        let in_body = self.config.auth.session.transport.bodies();
-        authenticated.device_token = device.as_ref().filter(|_| in_body).map(|token| token.expose().to_owned());
-        let reply = self.carry(Reply::sparse(status, &authenticated)?, &tokens, &sid, client.now)?;
-        Ok(match &device {
-            Some(token) => self.cookies.set_device(reply, token.expose(), LIFETIME),
-            None => reply,
-        })
+        Ok(Opened { tokens, sid, device })
     }
 
     /// Notes the device that somebody signs in from. For one that is new to an account the answer is its token, and its owner is
     /// told, unless the account is new as well.
-    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<Device>) -> Result<(Device, Option<SecretText>)> {
-        if let Some(device) = known {
-            self.devices.seen(cx, &device).await?;
-            return Ok((device, None));
+    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<Device>, trusts: bool) -> Result<Option<SecretText>> {
+        let (device, token) = match known {
+            Some(device) => {
+                self.devices.seen(cx, &device).await?;
+                (device, None)
+            }
+            None => {
+                let fresh = client.now < later(user.created_at, millis(LIFETIME)) && !self.devices.any(cx, &user.id).await?;
+                if !fresh {
+                    let device = client.user_agent.as_deref().unwrap_or("an unknown program");
+                    self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", device)]).await?;
+                }
+                let (device, token) = self.devices.remember(cx, &user.id).await?;
+                (device, Some(token))
+            }
+        };
+        let trusted = self.config.auth.mfa.trust_device_seconds;
+        if trusts && trusted > 0 {
+            self.devices.trust(cx, &device, user, trusted).await?;
         }
-        let fresh = client.now < later(user.created_at, millis(LIFETIME)) && !self.devices.any(cx, &user.id).await?;
-        if !fresh {
-            let device = client.user_agent.as_deref().unwrap_or("an unknown program");
-            self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", device)]).await?;
-        }
-        let (device, token) = self.devices.remember(cx, &user.id).await?;
-        Ok((device, Some(token)))
+        Ok(token)
     }
 
     /// Asks the app for claims, and keeps them with the session: a refresh signs them again.

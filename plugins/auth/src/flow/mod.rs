@@ -44,7 +44,7 @@ pub(crate) use login::Proved;
 pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
-pub use rekey::{Rekeyed, rekey};
+pub use rekey::Rekeyed;
 
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {

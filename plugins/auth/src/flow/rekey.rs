@@ -2,7 +2,7 @@
 
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
-use linchpin::{Adapters, Code, Cx};
+use linchpin::{Code, Cx};
 
 use super::factors::factor_place;
 use crate::core::{Client, Core};
@@ -13,7 +13,6 @@ use crate::onetime::entity::{OneTime, OneTimePatch, one_time};
 use crate::onetime::place as token_place;
 use crate::outbox::entity::{Outbox, OutboxPatch, outbox};
 use crate::outbox::place as outbox_place;
-use crate::service::AuthService;
 
 /// Records that are written anew at a time.
 const PAGE: u32 = 100;
@@ -175,25 +174,4 @@ fn unless(code: Code, done: Result<()>) -> Result<()> {
         Err(error) if error.code() == code => Ok(()),
         done => done,
     }
-}
-
-/// Writes all data at rest anew under the newest key: a command for the app's own command line.
-///
-/// ```no_run
-/// # use linchpin::prelude::*;
-/// # use linchpin_auth::Auth;
-/// # async fn start() -> linchpin::Result<()> {
-/// App::new(Config::from_env()?).plugin(Auth::new()).command("rekey", "encrypts stored secrets anew", linchpin_auth::rekey).run().await
-/// # }
-/// ```
-///
-/// # Errors
-/// As [`AuthService::rekey`].
-pub async fn rekey(adapters: Adapters, _arguments: Vec<String>) -> Result<String> {
-    let done = adapters.provided::<AuthService>()?.rekey().await?;
-    let needed = match done.needed.as_slice() {
-        [] => "; no former key is needed any more".to_owned(),
-        keys => format!("; still needed, by codes to recover accounts: {}", keys.join(", ")),
-    };
-    Ok(format!("{} stored secrets are under the newest key{needed}\n", done.rewritten))
 }

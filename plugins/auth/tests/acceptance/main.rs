@@ -41,6 +41,7 @@ mod post;
 mod processes;
 mod refresh;
 mod server;
+mod service;
 mod sessions;
 mod settings;
 mod standin;

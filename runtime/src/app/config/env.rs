@@ -163,7 +163,7 @@ impl Config {
             },
             _ => {
                 let hint = did_you_mean(name, VARIABLES.iter().copied());
-                Some(Problem::new(name, "unknown", format!("is not a variable of Linchpin{hint}")))
+                Some(Problem::new(name, "unknown", format!("is read by nothing in this app{hint}")))
             }
         };
         self.problems.extend(problem);

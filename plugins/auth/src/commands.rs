@@ -1,0 +1,156 @@
+//! What the plugin adds to the app's command line: accounts, tokens for trying out, and keys.
+
+use linchpin::{Adapters, Code, Command, Error, Result};
+
+use crate::secret::SecretText;
+use crate::service::{Account, AuthService, NewUser};
+
+const USER: &str = "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin]";
+const TOKEN: &str = "prints a token of an account, which is made if need be: IDENTIFIER [--role R]…; in development only";
+const REKEY: &str = "writes stored secrets anew under the newest key";
+const STDIN: &str = "--password-stdin";
+
+pub(crate) fn all() -> Vec<Command> {
+    vec![Command::over("user", USER, user), Command::over("token", TOKEN, token), Command::over("rekey", REKEY, rekey)]
+}
+
+/// Whom a command is about.
+#[derive(Debug, PartialEq)]
+struct Asked {
+    identifier: String,
+    roles: Vec<String>,
+    /// Whether a password stands on standard input.
+    reads_password: bool,
+}
+
+impl Asked {
+    /// Reads the arguments behind a command's name.
+    fn read(command: &str, takes_password: bool, arguments: &[String]) -> Result<Self> {
+        let usage = |what: String| {
+            let password = if takes_password { format!(" [{STDIN}]") } else { String::new() };
+            said(format!("{what}\nusage: {command} IDENTIFIER [--role R]…{password}"))
+        };
+        let (mut identifier, mut roles, mut reads_password) = (None, Vec::new(), false);
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--role" => {
+                    let role = arguments.next().ok_or_else(|| usage("`--role` needs a role".to_owned()))?;
+                    if !roles.contains(role) {
+                        roles.push(role.clone());
+                    }
+                }
+                STDIN if takes_password => reads_password = true,
+                option if option.starts_with('-') => return Err(usage(format!("unknown option `{option}`"))),
+                name if identifier.is_none() => identifier = Some(name.to_owned()),
+                more => return Err(usage(format!("one account at a time: `{more}` is a second one"))),
+            }
+        }
+        let identifier = identifier.ok_or_else(|| usage("whose account?".to_owned()))?;
+        Ok(Self { identifier, roles, reads_password })
+    }
+}
+
+/// `user root@example.com --role admin`
+async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
+    let asked = Asked::read("user", true, &arguments)?;
+    let service = adapters.provided::<AuthService>()?;
+    let (account, password) = match service.account_by_identifier(&asked.identifier).await? {
+        Some(_) if asked.reads_password => {
+            return Err(said(format!("{} has an account already; its password is its owner's to change", asked.identifier)));
+        }
+        Some(account) => (with_roles(&service, account, &asked.roles).await?, None),
+        None => {
+            let typed = if asked.reads_password { Some(from_stdin().await?) } else { None };
+            let made = if typed.is_none() && service.has_passwords() { Some(service.fresh_password()?) } else { None };
+            (make(&service, &asked, typed.or_else(|| made.clone())).await?, made)
+        }
+    };
+    let roles = if account.roles.is_empty() { "none".to_owned() } else { account.roles.join(", ") };
+    let password = password.map(|password| format!("\npassword: {}", password.expose())).unwrap_or_default();
+    Ok(format!("account: {}\nroles: {roles}{password}", account.identifier))
+}
+
+/// `token alice@example.com --role admin`
+async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
+    let asked = Asked::read("token", false, &arguments)?;
+    let service = adapters.provided::<AuthService>()?;
+    if service.is_production() {
+        return Err(said(
+            "`token` is for trying out, in development; in production people sign in, and programs have `security.apiCredentials`",
+        ));
+    }
+    let account = match service.account_by_identifier(&asked.identifier).await? {
+        Some(account) => with_roles(&service, account, &asked.roles).await?,
+        None => make(&service, &asked, None).await?,
+    };
+    Ok(service.sign_in(&account.id).await?.expose().to_owned())
+}
+
+async fn rekey(adapters: Adapters, _: Vec<String>) -> Result<String> {
+    let done = adapters.provided::<AuthService>()?.rekey().await?;
+    let needed = match done.needed.as_slice() {
+        [] => "no former key is needed any more".to_owned(),
+        keys => format!("still needed, by codes to recover accounts: {}", keys.join(", ")),
+    };
+    Ok(format!("{} stored secrets are under the newest key; {needed}", done.rewritten))
+}
+
+/// Makes the account. Who runs commands vouches for its address.
+async fn make(service: &AuthService, asked: &Asked, password: Option<SecretText>) -> Result<Account> {
+    service.known_roles(&asked.roles)?;
+    let mut new = NewUser::new(asked.identifier.as_str()).verified();
+    new.password = password;
+    new.roles = (!asked.roles.is_empty()).then(|| asked.roles.clone());
+    service.create_user(new).await
+}
+
+/// The account with these roles beside those it has.
+async fn with_roles(service: &AuthService, account: Account, wanted: &[String]) -> Result<Account> {
+    service.known_roles(wanted)?;
+    let mut roles = account.roles.clone();
+    roles.extend(wanted.iter().filter(|role| !account.roles.contains(role)).cloned());
+    if roles == account.roles { Ok(account) } else { service.set_roles(&account.id, roles).await }
+}
+
+/// The first line of standard input.
+async fn from_stdin() -> Result<SecretText> {
+    let read = || {
+        let mut line = zeroize::Zeroizing::new(String::new());
+        std::io::stdin().read_line(&mut line).map(|_| SecretText::new(line.trim_end_matches(['\r', '\n'])))
+    };
+    let password = tokio::task::spawn_blocking(read).await.map_err(Error::internal)?.map_err(|error| said(error.to_string()))?;
+    if password.expose().is_empty() { Err(said(format!("`{STDIN}` needs a password on standard input"))) } else { Ok(password) }
+}
+
+/// What the person at the command line is told.
+fn said(text: impl Into<String>) -> Error {
+    Error::new(Code::Internal, text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_in_any_order() {
+        let read = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            Asked::read("user", true, &arguments)
+        };
+        let asked = read("--role admin a@x.test --password-stdin --role member --role admin").unwrap();
+        let roles = vec!["admin".to_owned(), "member".to_owned()];
+        assert_eq!(asked, Asked { identifier: "a@x.test".to_owned(), roles, reads_password: true });
+        for (line, what) in [
+            ("", "whose account?"),
+            ("a b", "`b` is a second one"),
+            ("a --role", "`--role` needs a role"),
+            ("a --rol b", "unknown option `--rol`"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.message().contains(what) && error.message().contains("usage: user IDENTIFIER"), "{line}: {}", error.message());
+        }
+        let error = Asked::read("token", false, &["a".to_owned(), STDIN.to_owned()]).unwrap_err();
+        assert!(error.message().ends_with("usage: token IDENTIFIER [--role R]…"), "{}", error.message());
+    }
+}
