@@ -3,7 +3,7 @@
 
 use linchpin::axum::response::Html;
 use linchpin::prelude::*;
-use linchpin_auth::{Auth, AuthConfig, AuthService, NewUser, ProviderSection, SecretText};
+use linchpin_auth::{Auth, ProviderSection};
 
 /// Where browsers reach the app, unless `LINCHPIN_AUTH_PUBLIC_URL` says otherwise.
 const HERE: &str = "http://localhost:3000";
@@ -61,8 +61,7 @@ pub static BOARD: Package = package!(name = "board", entities = [entity(Notice, 
 
 /// Accounts, with what the environment says of them before what is said here.
 fn auth() -> Auth {
-    let auth = Auth::from_config(AuthConfig::from_env()).roles(["admin", "member"]).default_role("member");
-    auth.configure(|config| {
+    Auth::from_env().roles(["admin", "member"]).default_role("member").configure(|config| {
         let auth = &mut config.auth;
         auth.app_name = "the noticeboard".to_owned();
         let here = auth.public_url.get_or_insert_with(|| HERE.to_owned()).clone();
@@ -77,25 +76,7 @@ fn auth() -> Auth {
     })
 }
 
-/// Makes the first administrator: `admin EMAIL PASSWORD`.
-async fn admin(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
-    let [email, password] = arguments.as_slice() else {
-        return Err(Error::invalid(Problem::new("", "required", "admin takes an email address and a password")));
-    };
-    let mut new = NewUser::new(email.as_str());
-    new.password = Some(SecretText::new(password.as_str()));
-    new.email_verified = true;
-    new.roles = Some(vec!["admin".to_owned()]);
-    adapters.provided::<AuthService>()?.create_user(new).await?;
-    Ok(format!("{email} is an administrator"))
-}
-
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
-    App::new(Config::from_env()?)
-        .plugin(auth())
-        .package(&BOARD)
-        .command("admin", "makes an administrator: EMAIL PASSWORD", admin)
-        .run()
-        .await
+    App::new(Config::from_env()?).plugin(auth()).package(&BOARD).run().await
 }

@@ -1,6 +1,7 @@
 //! A blog: one entity, four operations, one package, one app.
 
 use linchpin::prelude::*;
+use linchpin_auth::Auth;
 
 /// Where a post stands.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
@@ -63,5 +64,6 @@ pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BY_
 
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
-    App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&BLOG).run().await
+    let auth = Auth::from_env().roles(["admin"]);
+    App::new(Config::from_env()?).plugin(auth).package(&BLOG).run().await
 }

@@ -88,12 +88,16 @@ impl Client {
     }
 }
 
-fn token() -> String {
+/// A token of an account, whose session has to live through every crash as well.
+fn token(folder: &Path) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_quickstart"))
-        .args(["token", "--sub", "crash", "--role", "admin"])
+        .args(["token", "crash@example.com", "--role", "admin"])
+        .current_dir(folder)
         .env("LINCHPIN_SIGNING_SECRET", SECRET)
+        .env("LINCHPIN_DATABASE_URL", "sqlite:crash.db")
         .output()
         .expect("a token");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
@@ -124,7 +128,7 @@ fn write(port: u16, token: &str, name: &str, acknowledged: &Mutex<BTreeMap<Strin
 #[test]
 fn acknowledged_writes_survive_kill_9() {
     let folder = tempfile::tempdir().expect("a folder");
-    let token = token();
+    let token = token(folder.path());
     let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
     let mut checked = 0;
     for round in 0..ROUNDS {

@@ -1,9 +1,13 @@
 //! The documents are true: every command in them runs, every answer is the one shown, every snippet is compiled code, every
 //! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
 
+use example_support::client::Client;
 use example_support::markdown::{anchors, blocks, links, read, root};
 use example_support::session::{Server, command, differences, run};
+use serde_json::json;
 
+/// What makes the account that the session signs in to.
+const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"alice@example.com","password":"violet-otter-91-lamp"}'"#;
 /// The application's program.
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
@@ -18,7 +22,7 @@ const SOURCES: [&str; 5] = [
 /// The commands of `sh` blocks; the session's test does what they do.
 const COMMANDS: [&str; 4] = [
     "cargo run -p quickstart",
-    "cargo run -q -p quickstart -- token --sub alice",
+    REGISTER,
     "export LINCHPIN_DATABASE_URL=postgres://user@localhost/blog",
     "cargo run -p quickstart --features postgres",
 ];
@@ -91,7 +95,7 @@ fn links_lead_somewhere() {
 fn the_session_goes_as_shown() {
     let readme = blocks(&read("README.md"));
     let commands = readme.iter().filter(|b| b.kind == "sh").flat_map(|b| b.text.lines());
-    assert!(commands.eq(COMMANDS), "the README starts the application, mints a token, and starts it on another database");
+    assert!(commands.eq(COMMANDS), "the README starts the application, registers, and starts it on another database");
     session(&[]);
 }
 
@@ -105,25 +109,25 @@ fn the_session_goes_as_shown_on_postgres() {
 fn session(variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(BINARY, folder.path(), variables);
-    let differences = differences("README.md", "quickstart", BINARY, &server, folder.path());
+    let register = REGISTER.replace("curl", "curl -s").replace("localhost:3000", &format!("localhost:{}", server.port));
+    let registered = run(&[register], folder.path()).remove(0).output;
+    assert!(registered.contains(r#""email":"alice@example.com""#) && registered.contains(r#""token":""#), "{registered}");
+    let differences = differences("README.md", "quickstart", &server);
     assert!(differences.is_empty(), "README.md does not show what these print:\n{differences}");
 }
 
 #[test]
 fn records_survive_a_power_failure() {
     let folder = tempfile::tempdir().expect("a folder");
-    let create = |port: u16| {
-        format!(
-            "curl -s localhost:{port}/posts --json '{{\"slug\":\"kept\",\"title\":\"T\"}}' -H \"Authorization: Bearer $({BINARY} token --sub a)\""
-        )
-    };
     let server = Server::start(BINARY, folder.path());
-    let created = run(&[create(server.port)], folder.path()).remove(0).output;
-    assert!(created.contains("\"slug\":\"kept\""), "{created}");
+    let alice = Client::user(&server, "alice", &[]);
+    let created = alice.send("POST", "/posts", json!({"slug": "kept", "title": "T"}));
+    assert_eq!((created.status, &created.body["slug"]), (201, &json!("kept")));
     drop(server);
     let server = Server::start(BINARY, folder.path());
-    let read = run(&[format!("curl -s localhost:{}/posts/by-slug/kept", server.port)], folder.path()).remove(0).output;
-    assert_eq!(read, created);
+    assert_eq!(Client::anonymous(&server).ask("GET", "/posts/by-slug/kept", "").body, created.body);
+    // Her session is a record as well.
+    assert_eq!(alice.at(&server).send("POST", "/posts", json!({"slug": "more", "title": "T"})).status, 201);
 }
 
 #[test]

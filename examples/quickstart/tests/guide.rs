@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use linchpin::axum::extract::{Path, Query};
 use linchpin::axum::http::HeaderValue;
@@ -16,6 +15,7 @@ use linchpin::prelude::*;
 use linchpin::resource::Outcome;
 use linchpin::testing::Client;
 use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
+use linchpin_auth::{Auth, AuthService, NewUser};
 use serde_json::json;
 
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
@@ -189,7 +189,7 @@ pub static PRESS: Package =
 
 async fn in_code() -> Result<()> {
     let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
-        .plugin(JwtAuth::new())
+        .plugin(Auth::new().roles(["editor"]))
         .package(&PRESS)
         .start()
         .await?;
@@ -381,7 +381,7 @@ fn blank(author: &str) -> ArticleCreate {
 #[tokio::test(flavor = "multi_thread")]
 async fn relations_are_shown() {
     let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
-    let app = App::new(config).plugin(JwtAuth::new()).package(&LIBRARY).start().await.expect("the app starts");
+    let app = App::new(config).package(&LIBRARY).start().await.expect("the app starts");
     let (books, shelves) = (app.adapter::<Book>().expect("books"), app.adapter::<Shelf>().expect("shelves"));
     let cx = Cx::system("seed");
     shelves.create(&cx, ShelfCreate { id: "s1".to_owned(), label: "Poems".to_owned() }).await.expect("a shelf");
@@ -406,11 +406,15 @@ async fn relations_are_shown() {
 }
 
 async fn editors_publish() -> Result<()> {
-    const SECRET: &str = "only a test: 32 bytes or more of it";
-    let app =
-        App::new(Config::new().port(0).database("memory:").signing_secret(SECRET)).plugin(JwtAuth::new()).package(&PRESS).start().await?;
-    let caller = |actor: Actor| Client::new(&app).bearer(&JwtAuth::token(SECRET, &actor, Duration::from_mins(5))?);
-    let (alice, editor) = (caller(Actor::user("alice"))?, caller(Actor::user("ed").with_roles(["editor"]))?);
+    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+    let app = App::new(config).plugin(Auth::new().roles(["editor"])).package(&PRESS).start().await?;
+    let accounts = app.adapters().provided::<AuthService>()?;
+    let caller = async |new: NewUser| -> Result<Client> {
+        let account = accounts.create_user(new).await?;
+        Client::new(&app).bearer(accounts.sign_in(&account.id).await?.expose())
+    };
+    let alice = caller(NewUser::new("alice@example.com")).await?;
+    let editor = caller(NewUser::new("ed@example.com").roles(["editor"])).await?;
 
     let written = alice.post("/articles", json!({"slug": "hello", "title": "Hello", "authorId": "alice"})).await?;
     assert_eq!((written.status(), written.json()?["state"].as_str()), (201, Some("draft")));

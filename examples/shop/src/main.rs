@@ -3,6 +3,7 @@
 mod seed;
 
 use linchpin::prelude::*;
+use linchpin_auth::Auth;
 
 /// Something to buy. Money is whole cents.
 #[entity(
@@ -143,5 +144,6 @@ pub static SHOP: Package = package!(
 
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
-    App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&SHOP).command("seed", "fills the shelves", seed::run).run().await
+    let auth = Auth::from_env().roles(["staff"]);
+    App::new(Config::from_env()?).plugin(auth).package(&SHOP).command("seed", "fills the shelves", seed::run).run().await
 }

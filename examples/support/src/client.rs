@@ -2,11 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::session::{Server, command};
+use crate::session::Server;
 
 /// Somebody who calls a server.
 pub struct Client {
@@ -28,12 +27,26 @@ impl Client {
         Self { port: server.port, token: None }
     }
 
-    /// A user with roles, under a token that the application's program mints.
-    pub fn user(server: &Server, program: &str, folder: &Path, name: &str, roles: &[&str]) -> Self {
-        let roles = roles.iter().flat_map(|role| ["--role", role]);
-        let output = command(program, folder).args(["token", "--sub", name]).args(roles).output().expect("the program runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self { port: server.port, token: Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()) }
+    /// A user with roles, known as `NAME@example.com`, under a token that the application's program prints.
+    pub fn user(server: &Server, name: &str, roles: &[&str]) -> Self {
+        let email = format!("{name}@example.com");
+        let arguments: Vec<&str> = ["token", &email].into_iter().chain(roles.iter().flat_map(|role| ["--role", role])).collect();
+        Self { port: server.port, token: Some(server.printed(&arguments).trim().to_owned()) }
+    }
+
+    /// Whoever has this token.
+    pub fn bearer(&self, token: &str) -> Self {
+        Self { port: self.port, token: Some(token.to_owned()) }
+    }
+
+    /// The same user at the server that is there now.
+    pub fn at(&self, server: &Server) -> Self {
+        Self { port: server.port, token: self.token.clone() }
+    }
+
+    /// The id of their account.
+    pub fn id(&self) -> String {
+        self.ask("GET", "/auth/me", "").body["id"].as_str().expect("an id").to_owned()
     }
 
     /// A request with a body.

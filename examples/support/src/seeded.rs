@@ -1,18 +1,16 @@
 //! An application that has been filled and is running: what a reader of an example's README has.
 
-use std::path::Path;
-
 use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::markdown::{blocks, read, root};
-use crate::session::{Server, command, differences};
+use crate::session::{Server, differences, printed};
 
 /// A seeded application in a folder of its own.
 pub struct Seeded {
-    program: &'static str,
     pub server: Server,
-    folder: TempDir,
+    /// Where the database is, until the end.
+    _folder: TempDir,
 }
 
 impl Seeded {
@@ -21,12 +19,12 @@ impl Seeded {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(printed(program, folder.path(), &["seed"], variables), format!("{says}\n"));
         let server = Server::start_with(program, folder.path(), variables);
-        Self { program, server, folder }
+        Self { server, _folder: folder }
     }
 
     /// Somebody with a token.
     pub fn user(&self, name: &str, roles: &[&str]) -> Client {
-        Client::user(&self.server, self.program, self.folder.path(), name, roles)
+        Client::user(&self.server, name, roles)
     }
 
     /// Whether the README of a package shows what its commands print.
@@ -42,14 +40,7 @@ impl Seeded {
         for link in crate::markdown::links(&read(&readme)) {
             assert!(root().join("examples").join(package).join(&link).exists(), "{readme}: {link} leads nowhere");
         }
-        let differences = differences(&readme, package, self.program, &self.server, self.folder.path());
+        let differences = differences(&readme, package, &self.server);
         assert!(differences.is_empty(), "{readme} does not show what these print:\n{differences}");
     }
-}
-
-/// What a command of an application prints. It must succeed.
-pub fn printed(program: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = command(program, folder).args(arguments).envs(variables.iter().copied()).output().expect("the program runs");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -23,6 +23,9 @@ pub fn command(program: &str, folder: &Path) -> Command {
 /// The application, running until it is dropped; then it is killed, as a power failure would.
 pub struct Server {
     child: Child,
+    program: String,
+    folder: PathBuf,
+    variables: Vec<(String, String)>,
     /// Where it listens.
     pub port: u16,
 }
@@ -44,7 +47,8 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("the application starts");
-        let mut server = Self { child, port };
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut server = Self { child, program: program.to_owned(), folder: folder.to_owned(), variables, port };
         let deadline = Instant::now() + Duration::from_secs(30);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
@@ -55,6 +59,19 @@ impl Server {
         }
         server
     }
+
+    /// What a command of the application prints beside it. It must succeed.
+    pub fn printed(&self, arguments: &[&str]) -> String {
+        let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        printed(&self.program, &self.folder, arguments, &variables)
+    }
+}
+
+/// What a command of an application prints. It must succeed.
+pub fn printed(program: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = command(program, folder).args(arguments).envs(variables.iter().copied()).output().expect("the program runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 impl Drop for Server {
@@ -96,9 +113,14 @@ pub fn steps(block: &str) -> Vec<Step> {
 
 /// Runs the commands in one shell, so that variables live on, and tells what each printed.
 pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
+    run_with(commands, folder, &[])
+}
+
+/// As [`run`], with variables of the environment.
+fn run_with(commands: &[String], folder: &Path, variables: &[(String, String)]) -> Vec<Step> {
     const END: &str = "==end of step==";
     let script: String = commands.iter().map(|command| format!("{{ {command}\n}} 2>&1\necho; echo '{END}'\n")).collect();
-    let output = command("bash", folder).arg("-c").arg(&script).output().expect("bash runs");
+    let output = command("bash", folder).envs(variables.iter().cloned()).arg("-c").arg(&script).output().expect("bash runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let end = format!("\n{END}\n");
     let outputs = text.split(&end);
@@ -109,16 +131,18 @@ pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
 
 /// Runs the `console` blocks of a document against an application and tells what they print otherwise than shown.
 ///
-/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; `program` is its program.
+/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; they run the application's program where it runs.
 /// With `UPDATE_GOLDEN` in the environment the document is rewritten instead.
-pub fn differences(document: &str, package: &str, program: &str, server: &Server, folder: &Path) -> String {
+pub fn differences(document: &str, package: &str, server: &Server) -> String {
     let text = read(document);
     let expected: Vec<_> = blocks(&text).iter().filter(|b| b.kind == "console").flat_map(|b| steps(&b.text)).collect();
     assert!(expected.len() > 5, "{document} shows a session");
     let here = format!("localhost:{}", server.port);
     let cargo = format!("cargo run -q -p {package} --");
-    let commands: Vec<String> = expected.iter().map(|step| step.command.replace(DOCUMENTED, &here).replace(&cargo, program)).collect();
-    let actual: Vec<String> = run(&commands, folder).iter().map(|step| step.output.replace(&here, DOCUMENTED)).collect();
+    let commands: Vec<String> =
+        expected.iter().map(|step| step.command.replace(DOCUMENTED, &here).replace(&cargo, &server.program)).collect();
+    let done = run_with(&commands, &server.folder, &server.variables);
+    let actual: Vec<String> = done.iter().map(|step| step.output.replace(&here, DOCUMENTED)).collect();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         rewrite(document, &text, &expected, &actual);
     }

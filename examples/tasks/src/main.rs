@@ -3,6 +3,7 @@
 mod seed;
 
 use linchpin::prelude::*;
+use linchpin_auth::Auth;
 
 /// Where a task stands.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
@@ -98,7 +99,7 @@ pub static BOARD: Package =
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
     App::new(Config::from_env()?)
-        .plugin(JwtAuth::new())
+        .plugin(Auth::from_env().roles(["admin"]))
         .package(&BOARD)
         .on_event::<Task, _, _>("log", |event| async move {
             println!("{} by {}", event.name, event.actor.id.as_deref().unwrap_or("the application"));

@@ -1,24 +1,31 @@
 //! Something to look at: the boards of two people.
 
 use linchpin::prelude::*;
+use linchpin_auth::{AuthService, NewUser};
 
 use crate::{Task, TaskCreate};
 
-/// Owner, title, tags, due date.
-const TASKS: [(&str, &str, &[&str], Option<&str>); 5] = [
-    ("alice", "Water the plants", &["home"], None),
-    ("alice", "Write the report", &["work", "urgent"], Some("2026-03-02T12:00:00Z")),
-    ("alice", "Call the bank", &["work"], Some("2026-03-05T09:00:00Z")),
-    ("bob", "Fix the bicycle", &["home"], Some("2026-04-01T18:00:00Z")),
-    ("bob", "Book the train", &[], None),
+/// Who has a board. They have no passwords: `token` says who calls, while one tries things out.
+const OWNERS: [&str; 2] = ["alice@example.com", "bob@example.com"];
+/// Whose, title, tags, due date.
+const TASKS: [(usize, &str, &[&str], Option<&str>); 5] = [
+    (0, "Water the plants", &["home"], None),
+    (0, "Write the report", &["work", "urgent"], Some("2026-03-02T12:00:00Z")),
+    (0, "Call the bank", &["work"], Some("2026-03-05T09:00:00Z")),
+    (1, "Fix the bicycle", &["home"], Some("2026-04-01T18:00:00Z")),
+    (1, "Book the train", &[], None),
 ];
 
-/// Creates the tasks, and moves some of them on.
+/// Makes the accounts and the tasks, and moves some of them on. A second time it fails: the accounts are there.
 pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
-    let tasks = adapters.get::<Task>()?;
+    let (tasks, accounts) = (adapters.get::<Task>()?, adapters.provided::<AuthService>()?);
+    let mut owners = Vec::new();
+    for email in OWNERS {
+        owners.push(accounts.create_user(NewUser::new(email).verified()).await?.id);
+    }
     for (n, (owner, title, tags, due_at)) in TASKS.into_iter().enumerate() {
         // As if the owner had called: that is where a task's owner comes from.
-        let cx = Cx::actor(Actor::user(owner));
+        let cx = Cx::actor(Actor::user(owners[owner].as_str()));
         let task = TaskCreate {
             title: title.to_owned(),
             tags: Some(tags.iter().map(|&tag| tag.to_owned()).collect()),
@@ -29,5 +36,5 @@ pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
             tasks.start(&cx, &task.id).await?;
         }
     }
-    Ok(format!("{} tasks", TASKS.len()))
+    Ok(format!("{} accounts, {} tasks", OWNERS.len(), TASKS.len()))
 }

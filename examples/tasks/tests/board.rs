@@ -1,13 +1,14 @@
 //! The board over HTTP: once on SQLite, once on PostgreSQL where that is built in; and the README.
 
 use example_support::markdown::{blocks, read};
-use example_support::seeded::{Seeded, printed};
+use example_support::seeded::Seeded;
+use example_support::session::printed;
 use serde_json::{Value as Json, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tasks");
 
 fn start(variables: &[(&str, &str)]) -> Seeded {
-    Seeded::start(PROGRAM, "5 tasks", variables)
+    Seeded::start(PROGRAM, "2 accounts, 5 tasks", variables)
 }
 
 #[test]
@@ -30,12 +31,12 @@ fn board(app: &Seeded) {
     assert_eq!(admin.ask("GET", "/tasks", "").body["items"], json!([]));
     let overdue = admin.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "");
     assert_eq!(overdue.body["items"].as_array().map(Vec::len), Some(3), "{overdue:?}");
-    let of_bob = admin.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z&ownerId=bob", "");
+    let of_bob = admin.ask("GET", &format!("/tasks/overdue?before=2026-04-02T00:00:00Z&ownerId={}", bob.id()), "");
     assert_eq!(of_bob.body["items"][0]["title"], "Fix the bicycle");
     assert_eq!(bob.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "").status, 403);
 
     let created = alice.send("POST", "/tasks", json!({"title": "Paint the fence"}));
-    assert_eq!((created.status, &created.body["ownerId"], &created.body["version"]), (201, &json!("alice"), &json!(1)));
+    assert_eq!((created.status, &created.body["ownerId"], &created.body["version"]), (201, &json!(alice.id()), &json!(1)));
     let task = format!("/tasks/{}", created.body["id"].as_str().expect("an id"));
     assert_eq!(bob.ask("GET", &task, "").status, 404);
     assert_eq!(bob.ask("POST", &format!("{task}/start"), "").status, 404);
