@@ -114,10 +114,13 @@ pub struct Command {
 /// What a command works with.
 pub(super) enum Run {
     /// Its arguments and the signing secrets.
-    Alone(Box<dyn FnOnce(&[String], &[SigningSecret]) -> Result<String> + Send>),
+    Alone(RunAlone),
     /// The app's adapters and its arguments.
-    Over(Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>),
+    Over(RunOver),
 }
+
+type RunAlone = Box<dyn FnOnce(&[String], &[SigningSecret]) -> Result<String> + Send>;
+type RunOver = Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>;
 
 impl Command {
     /// Runs with the arguments behind its name and the signing secrets, and starts nothing; what it returns is printed. `about` is
