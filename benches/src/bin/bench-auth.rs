@@ -4,7 +4,7 @@
 //! `cargo xtask bench --auth` builds and runs it; alone, on a quiet machine. It ends with 1 when a bound does not hold.
 #![allow(missing_docs)] // a program
 
-use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use linchpin::BoxFuture;
 use linchpin::prelude::*;
 use linchpin_auth::{Auth, Limit, Mail, Mailer};
+use linchpin_benches::client::{CONNECTIONS, Line, Load, drive};
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -48,20 +47,22 @@ const TRIES: usize = 200;
 const APART: Duration = Duration::from_millis(2);
 const SHARE: f64 = 0.05;
 
-/// Requests over one connection, for the cost of a session.
-const READS: usize = 20_000;
-/// Sign-ins at a time.
+/// What a checked session may cost: this share of the throughput without one stays.
+const KEPT: f64 = 0.9;
+/// Rounds of each load, whose median counts.
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Sign-ins at a time, and what others may feel of them: their p99, times this.
 const LOGINS: usize = 64;
-/// How long other routes are read beside them.
-const BESIDE: Duration = Duration::from_secs(10);
+const SLOWER: f64 = 2.0;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-#[tokio::main(worker_threads = 2)]
-async fn main() -> Outcome<()> {
+fn main() -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("linchpin-bench-auth-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    let outcome = measure(&folder).await;
+    let outcome = measure(&folder);
     std::fs::remove_dir_all(&folder)?;
     if outcome? { Ok(()) } else { std::process::exit(1) }
 }
@@ -109,48 +110,6 @@ async fn start(folder: &std::path::Path, name: &str, concealed: bool) -> Outcome
     Ok(App::new(config).plugin(auth).package(&ENTRY).start().await?)
 }
 
-/// One connection that stays.
-struct Line {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Line {
-    async fn to(running: &linchpin::Running) -> Outcome<Self> {
-        let stream = TcpStream::connect(running.address()).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10) })
-    }
-
-    /// Sends a request and reads the whole answer: its status, its body, and how long that took.
-    async fn ask(&mut self, request: &[u8]) -> Outcome<(u16, Vec<u8>, Duration)> {
-        let begun = Instant::now();
-        self.stream.write_all(request).await?;
-        self.buffer.clear();
-        let head = loop {
-            if let Some(at) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at + 4;
-            }
-            self.more().await?;
-        };
-        let text = std::str::from_utf8(&self.buffer[..head])?.to_ascii_lowercase();
-        let status = text.split(' ').nth(1).ok_or("no status")?.parse()?;
-        let length: usize =
-            text.lines().find_map(|line| line.strip_prefix("content-length:")).ok_or("no content-length")?.trim().parse()?;
-        while self.buffer.len() < head + length {
-            self.more().await?;
-        }
-        Ok((status, self.buffer[head..].to_vec(), begun.elapsed()))
-    }
-
-    async fn more(&mut self) -> Outcome<()> {
-        if self.stream.read_buf(&mut self.buffer).await? == 0 {
-            return Err("the server hung up".into());
-        }
-        Ok(())
-    }
-}
-
 fn post(path: &str, body: &Json) -> Vec<u8> {
     let body = body.to_string();
     format!("POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -162,150 +121,173 @@ fn get(path: &str, token: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: bench\r\n{credential}\r\n").into_bytes()
 }
 
-/// The time below which a share of all lies.
-fn quantile(times: &mut [Duration], share: f64) -> Duration {
-    times.sort_unstable();
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a place in a short list
-    let at = ((times.len() as f64) * share) as usize;
-    times[at.min(times.len() - 1)]
-}
-
 fn millis(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1000.0)
 }
 
-async fn measure(folder: &std::path::Path) -> Outcome<bool> {
-    let running = start(folder, "open.db", false).await?;
-    let mut line = Line::to(&running).await?;
-    let (status, body, _) = line.ask(&post("/auth/register", &json!({ "email": "known@x.test", "password": PASSWORD }))).await?;
-    assert_eq!(status, 201, "{}", String::from_utf8_lossy(&body));
-    let token = serde_json::from_slice::<Json>(&body)?["token"].as_str().unwrap_or_default().to_owned();
-    let service = running.adapters().provided::<linchpin_auth::AuthService>()?;
-    service.create_user(linchpin_auth::NewUser::new("without@x.test")).await?;
+fn measure(folder: &std::path::Path) -> Outcome<bool> {
+    // As many threads for the server as the other benchmarks give theirs; this one asks.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let running = runtime.block_on(start(folder, "open.db", false))?;
+    let address = running.address();
+    let mut line = Line::to(address)?;
+    let (status, body, _) = line.ask(&post("/auth/register", &json!({ "email": "known@x.test", "password": PASSWORD })))?;
+    assert_eq!(status, 201, "{}", String::from_utf8_lossy(body));
+    let token = serde_json::from_slice::<Json>(body)?["token"].as_str().unwrap_or_default().to_owned();
+    // Somebody else: an account has so many sessions and no more.
+    line.ask(&post("/auth/register", &json!({ "email": "busy@x.test", "password": PASSWORD })))?;
+    runtime.block_on(async {
+        let service = running.adapters().provided::<linchpin_auth::AuthService>()?;
+        service.create_user(linchpin_auth::NewUser::new("without@x.test")).await?;
+        let cx = Cx::system("bench");
+        running.adapter::<Open>()?.create(&cx, OpenCreate { id: "a".into(), text: "text".into() }).await?;
+        running.adapter::<Closed>()?.create(&cx, ClosedCreate { id: "a".into(), text: "text".into() }).await?;
+        Ok::<(), linchpin::Error>(())
+    })?;
 
-    println!("## Answers that must not tell whether there is an account\n");
+    let mut holds = costs(address, &token)?;
+    holds &= beside(address, &token)?;
+    holds &= times(&mut line)?;
+    let hidden = runtime.block_on(start(folder, "concealed.db", true))?;
+    let mut to_hidden = Line::to(hidden.address())?;
+    let register = |email: &str| post("/auth/register", &json!({ "email": email, "password": PASSWORD }));
+    to_hidden.ask(&register("known@x.test"))?;
+    holds &= pair(&mut to_hidden, "concealed sign-up", 202, |_| register("known@x.test"), |n| register(&nobody(n)))?;
+    drop((line, to_hidden));
+    runtime.block_on(async {
+        hidden.stop().await?;
+        running.stop().await
+    })?;
+    println!("\n{}", if holds { "All bounds hold." } else { "A bound does not hold." });
+    Ok(holds)
+}
+
+fn nobody(n: usize) -> String {
+    format!("nobody{n}@x.test")
+}
+
+/// Whether answers about an account take as long as those about none.
+fn times(line: &mut Line) -> Outcome<bool> {
+    println!("\n## Answers that must not tell whether there is an account\n");
     println!("| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|");
     let login = |email: &str| post("/auth/login", &json!({ "email": email, "password": WRONG }));
-    let mut holds = true;
-    let nobody = |n: usize| format!("nobody{n}@x.test");
-    holds &= pair(&mut line, "sign-in, wrong password", 401, |_| login("known@x.test"), |n| login(&nobody(n))).await?;
-    holds &= pair(&mut line, "sign-in, account without a password", 401, |_| login("without@x.test"), |n| login(&nobody(n))).await?;
+    let mut holds = pair(line, "sign-in, wrong password", 401, |_| login("known@x.test"), |n| login(&nobody(n)))?;
+    holds &= pair(line, "sign-in, account without a password", 401, |_| login("without@x.test"), |n| login(&nobody(n)))?;
     for (name, path, member) in [
         ("forgotten password", "/auth/forgot-password", "email"),
         ("verification, again", "/auth/resend-verification", "email"),
         ("link to sign in", "/auth/magic-link/request", "identifier"),
     ] {
         let ask = |email: &str| post(path, &json!({ member: email }));
-        holds &= pair(&mut line, name, 200, |_| ask("known@x.test"), |n| ask(&nobody(n))).await?;
+        holds &= pair(line, name, 200, |_| ask("known@x.test"), |n| ask(&nobody(n)))?;
     }
-    let hidden = start(folder, "concealed.db", true).await?;
-    let mut to_hidden = Line::to(&hidden).await?;
-    let register = |email: &str| post("/auth/register", &json!({ "email": email, "password": PASSWORD }));
-    to_hidden.ask(&register("known@x.test")).await?;
-    holds &= pair(&mut to_hidden, "concealed sign-up", 202, |_| register("known@x.test"), |n| register(&nobody(n))).await?;
-    drop(to_hidden);
-    hidden.stop().await?;
-
-    println!("\n## What a checked session costs\n\n| route | requests/s | p50 ms | p99 ms |\n|---|---|---|---|");
-    let cx = Cx::system("bench");
-    running.adapter::<Open>()?.create(&cx, OpenCreate { id: "a".into(), text: "text".into() }).await?;
-    running.adapter::<Closed>()?.create(&cx, ClosedCreate { id: "a".into(), text: "text".into() }).await?;
-    let routes = [
-        ("auth = none", get("/open/a", "")),
-        ("auth = none, with a token", get("/open/a", &token)),
-        ("auth = \"userAuth\"", get("/closed/a", &token)),
-        ("GET /auth/me", get("/auth/me", &token)),
-    ];
-    for (name, request) in &routes {
-        println!("| {name} | {} |", reads(&mut line, request).await?);
-    }
-
-    println!(
-        "\n## What other routes feel of {LOGINS} sign-ins at a time\n\n| route | alone, p99 ms | beside them, p99 ms |\n|---|---|---|"
-    );
-    for (name, request) in &routes[..3] {
-        println!("| {name} | {} |", beside(&running, request).await?);
-    }
-    println!("\nSign-ins answered 503 because too many wait are part of it: the queue is bounded.");
-    drop(line);
-    running.stop().await?;
-    println!("\n{}", if holds { "All bounds hold." } else { "A bound does not hold." });
     Ok(holds)
 }
 
 /// Asks about a known and an unknown account turn by turn; whether the medians lie close enough.
-async fn pair(
-    line: &mut Line,
-    name: &str,
-    expected: u16,
-    known: impl Fn(usize) -> Vec<u8>,
-    unknown: impl Fn(usize) -> Vec<u8>,
-) -> Outcome<bool> {
+fn pair(line: &mut Line, name: &str, expected: u16, known: impl Fn(usize) -> Vec<u8>, unknown: impl Fn(usize) -> Vec<u8>) -> Outcome<bool> {
     let (mut first, mut second) = (Vec::with_capacity(TRIES), Vec::with_capacity(TRIES));
     for n in 0..TRIES + 10 {
         // Who comes first changes, so that neither always finds what the other has warmed.
         for turn in 0..2 {
             let of_known = (n + turn) % 2 == 0;
             let request = if of_known { known(n) } else { unknown(n) };
-            let (status, body, took) = line.ask(&request).await?;
+            let (status, body, took) = line.ask(&request)?;
             if status != expected {
-                return Err(format!("{name}: {status} {}", String::from_utf8_lossy(&body)).into());
+                return Err(format!("{name}: {status} {}", String::from_utf8_lossy(body)).into());
             }
             if n >= 10 {
                 if of_known { first.push(took) } else { second.push(took) }
             }
         }
     }
-    let (first, second) = (quantile(&mut first, 0.5), quantile(&mut second, 0.5));
+    let (first, second) = (median(&mut first), median(&mut second));
     let apart = first.abs_diff(second);
     let bound = first.max(second).mul_f64(SHARE).max(APART);
     println!("| {name} | {} | {} | {} ms | {} ms |", millis(first), millis(second), millis(apart), millis(bound));
     Ok(apart < bound)
 }
 
-async fn reads(line: &mut Line, request: &[u8]) -> Outcome<String> {
-    let mut times = Vec::with_capacity(READS);
-    let begun = Instant::now();
-    for _ in 0..READS {
-        let (status, _, took) = line.ask(request).await?;
-        assert_eq!(status, 200);
-        times.push(took);
-    }
-    #[allow(clippy::cast_precision_loss)] // thousands
-    let rate = READS as f64 / begun.elapsed().as_secs_f64();
-    let mut out = String::new();
-    write!(out, "{rate:.0} | {} | {}", millis(quantile(&mut times, 0.5)), millis(quantile(&mut times, 0.99)))?;
-    Ok(out)
+fn median<T: Ord + Copy>(of: &mut [T]) -> T {
+    of.sort_unstable();
+    of[of.len() / 2]
 }
 
-/// The 99th percentile of a route, alone and beside sign-ins.
-async fn beside(running: &linchpin::Running, request: &[u8]) -> Outcome<String> {
-    let read = async |until: Duration| -> Outcome<Duration> {
-        let mut line = Line::to(running).await?;
-        let (begun, mut times) = (Instant::now(), Vec::new());
-        while begun.elapsed() < until {
-            times.push(line.ask(request).await?.2);
+/// Keeps the connections busy with one request for a round.
+fn round(address: SocketAddr, request: &[u8]) -> Outcome<Load> {
+    let until = Instant::now() + ROUND;
+    let load = drive(address, CONNECTIONS, |into| {
+        into.extend_from_slice(request);
+        Instant::now() < until
+    })?;
+    if load.failed > 0 { Err(format!("{} requests were refused", load.failed).into()) } else { Ok(load) }
+}
+
+/// What a checked session costs: requests per second with and without it, turn by turn.
+fn costs(address: SocketAddr, token: &str) -> Outcome<bool> {
+    let routes = [
+        ("`auth = none`", get("/open/a", "")),
+        ("`auth = none`, with a token", get("/open/a", token)),
+        ("`auth = \"userAuth\"`", get("/closed/a", token)),
+        ("`GET /auth/me`", get("/auth/me", token)),
+    ];
+    let mut seen: [Vec<(u32, u32, u32)>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        for ((_, request), seen) in routes.iter().zip(&mut seen) {
+            let load = round(address, request)?;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // thousands
+            seen.push((load.per_second() as u32, load.quantile(0.5), load.quantile(0.99)));
         }
-        Ok(quantile(&mut times, 0.99))
-    };
-    let alone = read(BESIDE / 2).await?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut logins = Vec::new();
-    for _ in 0..LOGINS {
-        let (mut line, stop) = (Line::to(running).await?, Arc::clone(&stop));
-        let request = post("/auth/login", &json!({ "email": "known@x.test", "password": PASSWORD }));
-        logins.push(tokio::spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
-                if line.ask(&request).await.is_err() {
-                    break;
-                }
+    }
+    println!("## What a checked session costs\n\n| route | requests/s | of `auth = none` | p50 ms | p99 ms |\n|---|---|---|---|---|");
+    let (mut open, mut holds) = (0.0, true);
+    for ((name, _), seen) in routes.iter().zip(&seen) {
+        let all = |of: fn(&(u32, u32, u32)) -> u32| f64::from(median(&mut seen.iter().map(of).collect::<Vec<_>>()));
+        let rate = all(|seen| seen.0);
+        if open == 0.0 {
+            open = rate;
+        }
+        holds &= rate / open >= KEPT;
+        println!("| {name} | {rate:.0} | {:.2} | {:.2} | {:.2} |", rate / open, all(|seen| seen.1) / 1e3, all(|seen| seen.2) / 1e3);
+    }
+    Ok(holds)
+}
+
+/// The 99th percentile of a route under load, alone and beside sign-ins.
+fn beside(address: SocketAddr, token: &str) -> Outcome<bool> {
+    println!("\n## What other routes feel of {LOGINS} sign-ins at a time\n");
+    println!("| route | alone, p99 ms | beside them, p99 ms | requests/s alone | beside |\n|---|---|---|---|---|");
+    let mut holds = true;
+    for (name, request) in [("`auth = none`", get("/open/a", "")), ("`auth = \"userAuth\"`", get("/closed/a", token))] {
+        let all = |loads: &[Load]| {
+            let rate = median(&mut loads.iter().map(|load| load.per_second() as u64).collect::<Vec<_>>());
+            (f64::from(median(&mut loads.iter().map(|load| load.quantile(0.99)).collect::<Vec<_>>())) / 1e3, rate)
+        };
+        let rounds = || (0..ROUNDS).map(|_| round(address, &request)).collect::<Outcome<Vec<_>>>();
+        let (alone, alone_rate) = all(&rounds()?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let logins = std::thread::spawn({
+            let stop = Arc::clone(&stop);
+            let login = post("/auth/login", &json!({ "email": "busy@x.test", "password": PASSWORD }));
+            move || {
+                drive(address, LOGINS, |into| {
+                    into.extend_from_slice(&login);
+                    !stop.load(Ordering::Relaxed)
+                })
             }
-        }));
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let (busy, busy_rate) = all(&rounds()?);
+        stop.store(true, Ordering::Relaxed);
+        let logins = logins.join().map_err(|_| "the sign-ins stopped early")??;
+        println!("| {name} | {alone:.2} | {busy:.2} | {alone_rate} | {busy_rate} |");
+        println!(
+            "\n{} sign-ins succeeded meanwhile, {:.0}/s; {} were answered 503, for the queue is bounded.\n",
+            logins.micros.len(),
+            logins.per_second(),
+            logins.failed
+        );
+        holds &= busy <= alone * SLOWER;
     }
-    let busy = read(BESIDE).await?;
-    stop.store(true, Ordering::Relaxed);
-    for login in logins {
-        login.await?;
-    }
-    Ok(format!("{} | {}", millis(alone), millis(busy)))
+    Ok(holds)
 }

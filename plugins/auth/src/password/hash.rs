@@ -11,6 +11,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use linchpin::{Error, Result};
 use tokio::sync::Semaphore;
 
+use super::apart::apart;
 use super::policy::Password;
 use super::{LegacyVerifier, Verdict};
 use crate::env::SecureRng;
@@ -138,17 +139,17 @@ impl Hasher {
         .await
     }
 
-    /// Computes on a thread that may block. The permits go with the work: a caller who leaves frees nothing before it is done.
+    /// Computes apart from what answers requests. The permits go with the work: a caller who leaves frees nothing before it is done.
     async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Inner) -> Result<T> + Send + 'static) -> Result<T> {
         let admitted =
             self.0.admitted.clone().try_acquire_owned().map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
         let running = self.0.running.clone().acquire_owned().await.map_err(Error::internal)?;
         let inner = self.0.clone();
-        let done = tokio::task::spawn_blocking(move || {
+        apart(move || {
             let _permits = (admitted, running);
             work(&inner)
-        });
-        done.await.map_err(Error::internal)?
+        })
+        .await?
     }
 }
 

@@ -1,5 +1,6 @@
 //! Passwords: what one must be, how it is kept, and how it is tried.
 
+mod apart;
 mod breach;
 mod common;
 mod hash;

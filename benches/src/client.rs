@@ -1,0 +1,202 @@
+//! The load: one thread that keeps connections busy and does as little as it can beside, for it shares the machine with what it loads.
+
+use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+
+/// Connections that are kept busy.
+pub const CONNECTIONS: usize = 32;
+
+/// What a load showed.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// How long each answer with a 2xx took, in microseconds, sorted.
+    pub micros: Vec<u32>,
+    /// How many answers had another status.
+    pub failed: usize,
+    /// From the first request to the last answer.
+    pub took: Duration,
+}
+
+impl Load {
+    /// Good answers per second.
+    pub fn per_second(&self) -> f64 {
+        #[allow(clippy::cast_precision_loss)] // millions
+        let answers = self.micros.len() as f64;
+        answers / self.took.as_secs_f64()
+    }
+
+    /// The time in microseconds below which this share of the answers lies.
+    pub fn quantile(&self, share: f64) -> u32 {
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a place in a list
+        let at = (self.micros.len() as f64 * share) as usize;
+        self.micros.get(at).or(self.micros.last()).copied().unwrap_or(0)
+    }
+}
+
+/// A request: its bytes go into the buffer; `false` when there is nothing left to ask for.
+pub trait Requests: FnMut(&mut Vec<u8>) -> bool {}
+impl<F: FnMut(&mut Vec<u8>) -> bool> Requests for F {}
+
+/// Keeps this many connections busy, each with one request at a time, until nothing is left to ask for.
+///
+/// # Errors
+/// A connection broke, or an answer was none.
+pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Requests) -> Result<Load> {
+    let mut poll = Poll::new()?;
+    let mut lines = Vec::with_capacity(connections);
+    for n in 0..connections {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = mio::net::TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(n), Interest::READABLE)?;
+        lines.push(Busy { stream, answer: Answer::default(), since: Instant::now() });
+    }
+    let mut load = Load { micros: Vec::with_capacity(1 << 20), ..Load::default() };
+    let (begun, mut request, mut busy) = (Instant::now(), Vec::with_capacity(4 << 10), 0);
+    for line in &mut lines {
+        if line.ask(&mut requests, &mut request)? {
+            busy += 1;
+        }
+    }
+    let mut events = Events::with_capacity(connections);
+    while busy > 0 {
+        match poll.poll(&mut events, Some(Duration::from_secs(30))) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            other => other?,
+        }
+        if events.is_empty() {
+            return Err(Error::new(ErrorKind::TimedOut, "no answer within 30 s"));
+        }
+        for event in &events {
+            let line = &mut lines[event.token().0];
+            // What is still to come of an answer makes an event of its own.
+            let Some(status) = line.answer.read(&mut line.stream)? else { continue };
+            if (200..300).contains(&status) {
+                load.micros.push(u32::try_from(line.since.elapsed().as_micros()).unwrap_or(u32::MAX));
+            } else {
+                load.failed += 1;
+            }
+            if !line.ask(&mut requests, &mut request)? {
+                busy -= 1;
+            }
+        }
+    }
+    load.took = begun.elapsed();
+    load.micros.sort_unstable();
+    Ok(load)
+}
+
+/// A connection with a request under way.
+struct Busy {
+    stream: mio::net::TcpStream,
+    answer: Answer,
+    since: Instant,
+}
+
+impl Busy {
+    fn ask(&mut self, requests: &mut impl Requests, request: &mut Vec<u8>) -> Result<bool> {
+        request.clear();
+        if !requests(request) {
+            return Ok(false);
+        }
+        self.since = Instant::now();
+        // A request is far smaller than what a socket takes at once, and nothing else is in it.
+        if self.stream.write(request)? == request.len() { Ok(true) } else { Err(Error::other("a request was taken in part")) }
+    }
+}
+
+/// A connection for one request after the other, without a load.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    answer: Answer,
+}
+
+impl Line {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub fn to(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, answer: Answer::default() })
+    }
+
+    /// Sends a request; the answer's status and body, and how long it took.
+    ///
+    /// # Errors
+    /// The connection broke, or the answer was none.
+    pub fn ask(&mut self, request: &[u8]) -> Result<(u16, &[u8], Duration)> {
+        let begun = Instant::now();
+        self.stream.write_all(request)?;
+        loop {
+            if let Some(status) = self.answer.read(&mut self.stream)? {
+                return Ok((status, self.answer.body(), begun.elapsed()));
+            }
+        }
+    }
+}
+
+/// An answer as it comes in.
+#[derive(Debug)]
+struct Answer {
+    buffer: Box<[u8]>,
+    filled: usize,
+    /// Where its body begins and ends, once its head is there.
+    body: Option<(usize, usize)>,
+    whole: bool,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self { buffer: vec![0; 256 << 10].into(), filled: 0, body: None, whole: false }
+    }
+}
+
+impl Answer {
+    /// Reads once; the status when the answer is whole.
+    fn read(&mut self, from: &mut impl std::io::Read) -> Result<Option<u16>> {
+        if std::mem::take(&mut self.whole) {
+            (self.filled, self.body) = (0, None);
+        }
+        match from.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the server hung up, or its answer is too long")),
+            Ok(n) => self.filled += n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        if self.body.is_none() {
+            self.body = bounds(&self.buffer[..self.filled])?;
+        }
+        let Some((_, end)) = self.body.filter(|(_, end)| *end <= self.filled) else { return Ok(None) };
+        if end < self.filled {
+            return Err(Error::other("more than an answer"));
+        }
+        self.whole = true;
+        let status = self.buffer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| digits.parse().ok());
+        status.map(Some).ok_or_else(|| Error::other("no status"))
+    }
+
+    fn body(&self) -> &[u8] {
+        self.body.map_or(&[], |(from, to)| &self.buffer[from..to])
+    }
+}
+
+/// Where the body begins and ends, once the whole head is there.
+fn bounds(buffer: &[u8]) -> Result<Option<(usize, usize)>> {
+    let Some(head) = buffer.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
+    let mut length = 0;
+    for line in buffer[..head].split(|b| *b == b'\n') {
+        let Some(at) = line.iter().position(|b| *b == b':') else { continue };
+        if line[..at].eq_ignore_ascii_case(b"content-length") {
+            let digits = std::str::from_utf8(line[at + 1..].trim_ascii()).ok();
+            length = digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| Error::other("no length"))?;
+        }
+    }
+    Ok(Some((head + 4, head + 4 + length)))
+}
