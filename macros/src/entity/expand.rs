@@ -324,7 +324,9 @@ fn adapter_impls(model: &EntityModel) -> TokenStream {
         }
         impl<S: ::core::marker::Sync> __lp::FromRequestParts<S> for #adapter {
             type Rejection = __lp::Error;
-            async fn from_request_parts(parts: &mut __lp::Parts, _: &S) -> __lp::Result<Self> { __lp::adapter_of::<#ident>(parts) }
+            fn from_request_parts(parts: &mut __lp::Parts, _: &S) -> impl ::core::future::Future<Output = __lp::Result<Self>> {
+                ::core::future::ready(__lp::adapter_of::<#ident>(parts))
+            }
         }
     }
 }

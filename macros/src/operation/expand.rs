@@ -140,10 +140,11 @@ fn method(model: &Model<'_>) -> TokenStream {
         impl #adapter {
             #[doc = #doc]
             #many
-            #vis async fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> #krate::Result<#answer> {
+            // Not `async`: rustc would check a state machine for each method that does nothing but wait for another one.
+            #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl ::core::future::Future<Output = #krate::Result<#answer>> {
                 use #krate::__private as __lp;
                 let args = [#(#args),*];
-                __lp::#run(self, #ident.spec(), cx, args.into() #paged).await
+                __lp::#run(self, #ident.spec(), cx, args.into() #paged)
             }
         }
     }

@@ -94,16 +94,16 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
         let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
         quote! {
             #[doc = #doc]
-            #vis async fn #name(
+            #vis fn #name(
                 &self,
                 cx: &#krate::Cx,
                 id: impl ::core::convert::Into<#krate::entity::ValueOf<#id>>,
                 #item_id
                 #body
-            ) -> #krate::Result<#answer> {
+            ) -> impl ::core::future::Future<Output = #krate::Result<#answer>> {
                 use #krate::__private as __lp;
                 let args = [__lp::arg::<#id>(id), #item_arg #body_arg];
-                __lp::#run(self, #ident.spec().parts[#at], cx, args.into()).await
+                __lp::#run(self, #ident.spec().parts[#at], cx, args.into())
             }
         }
     });
