@@ -1,6 +1,6 @@
 //! The load: one thread that keeps connections busy and does as little as it can beside, for it shares the machine with what it loads.
 
-use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
+use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
