@@ -57,7 +57,7 @@ pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use permission::{AccessRequest, Decision, Evaluator};
 #[cfg(feature = "server")]
-pub use resource::{Adapter, Adapters, BoxFuture};
+pub use resource::{Adapter, Adapters, BoxFuture, ResultFuture};
 pub use roles::Roles;
 pub use timestamp::{ParseTimestampError, Timestamp};
 pub use value::{DecodeError, Value, ValueRef};

@@ -141,7 +141,7 @@ fn method(model: &Model<'_>) -> TokenStream {
             #[doc = #doc]
             #many
             // Not `async`: rustc would check a state machine for each method that does nothing but wait for another one.
-            #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl ::core::future::Future<Output = #krate::Result<#answer>> {
+            #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = [#(#args),*];
                 __lp::#run(self, #ident.spec(), cx, args.into() #paged)

@@ -75,11 +75,11 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
         let name = format_ident!("{}", full_name(model, part), span = ident.span());
         let at = index(at);
         let (what, run, answer) = match part.name {
-            "list" => ("The items, in their order.", "run_json", quote!(::std::vec::Vec<#item>)),
+            "list" => ("The items, in their order.", "run_json", quote!(#krate::entity::ValueOf<#list>)),
             "add" => ("Appends an item.", "run_json", item.clone()),
             "remove" => ("Takes an item out.", "run_unit", quote!(())),
             "update" => ("Changes members of an item.", "run_json", item.clone()),
-            _ => ("Replaces all items.", "run_json", quote!(::std::vec::Vec<#item>)),
+            _ => ("Replaces all items.", "run_json", quote!(#krate::entity::ValueOf<#list>)),
         };
         let run = format_ident!("{run}");
         let item_id = part.item.then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
@@ -100,7 +100,7 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
                 id: impl ::core::convert::Into<#krate::entity::ValueOf<#id>>,
                 #item_id
                 #body
-            ) -> impl ::core::future::Future<Output = #krate::Result<#answer>> {
+            ) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = [__lp::arg::<#id>(id), #item_arg #body_arg];
                 __lp::#run(self, #ident.spec().parts[#at], cx, args.into())

@@ -48,6 +48,12 @@ use crate::{Cx, Result, Value};
 /// A boxed future, as executors return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What the methods of operations hand out: a future of `Result<T>`.
+#[must_use = "nothing is done before it is awaited"]
+pub trait ResultFuture<T>: Future<Output = crate::Result<T>> {}
+
+impl<T, F: Future<Output = crate::Result<T>>> ResultFuture<T> for F {}
+
 /// In which form records are wanted.
 #[derive(Debug, Clone)]
 pub enum Form {
