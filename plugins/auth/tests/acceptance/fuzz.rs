@@ -4,10 +4,11 @@
 use std::process::Command;
 
 use linchpin_auth::{Auth, Limit, ProviderSection};
+use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::post::Post;
-use crate::server::{Server, Store};
+use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases!(schemathesis_as_nobody, schemathesis_as_an_administrator);
 
@@ -39,27 +40,84 @@ fn everything(auth: Auth, post: &Post) -> Auth {
 /// Sends whoever follows it to somebody else's server.
 const LEAVES: [&str; 4] = ["GET /auth/github", "POST /auth/github", "GET /auth/github/link", "POST /auth/github/link"];
 
-/// Runs it over the routes of the plugin, with a token or without; `without` are left out.
-async fn run(app: &Server, token: Option<&str>, without: &[&str]) {
-    let host = app.host();
+/// Deletes the account that it calls with.
+const ENDS: &str = "DELETE /auth/me";
+
+/// It learns ids from answers and sends them elsewhere: sooner or later it ends its own session, or takes its own role away. Before each
+/// call it is seen to that it is an administrator who has just proved it.
+const ADMINISTRATOR: &str = r#"
+import json, os, urllib.error, urllib.request
+import schemathesis
+
+def call(method, path, body=None, token=None):
+    headers = {"content-type": "application/json"} | ({"authorization": "Bearer " + token} if token else {})
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(os.environ["APP"] + path, data, headers, method=method)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+@schemathesis.auth(refresh_interval=None)
+class Administrator:
+    token = None
+
+    def get(self, case, context):
+        try:
+            call("GET", "/auth/admin/users?limit=1", token=self.token)
+        except urllib.error.HTTPError as refused:
+            assert refused.code in (401, 403), refused
+            call("POST", "/__test/users/" + os.environ["ROOT"], {"roles": ["admin"]})
+            self.token = call("POST", "/auth/login", json.loads(os.environ["LOGIN"]))["token"]
+            session = call("GET", "/auth/me", token=self.token)["sessionId"]
+            call("POST", "/__test/sessions/" + session + "/step-up", {})
+        return self.token
+
+    def set(self, case, data, context):
+        case.headers["authorization"] = "Bearer " + data
+"#;
+
+/// A call that it made.
+struct Called {
+    method: String,
+    /// The parts of the path.
+    path: Vec<String>,
+    status: u64,
+}
+
+/// Runs it over the routes of the plugin, as an administrator or as nobody; `without` are left out. What it called, in order.
+async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Called> {
+    let (host, folder) = (app.host(), tempfile::tempdir().unwrap());
     let mut command = Command::new("python3");
     command.args(["-m", "schemathesis.cli", "run", &format!("http://{host}/openapi.json"), "--include-path-regex", "^/auth/"]);
     command.args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"]);
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--generation-deterministic"]);
     command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
     command.args(["--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off", "--no-color"]);
-    if let Some(token) = token {
-        command.args(["--header", &format!("authorization: Bearer {token}")]);
+    command.args(["--report", "har", "--report-har-path", "calls.json"]);
+    if let Some(root) = root {
+        std::fs::write(folder.path().join("administrator.py"), ADMINISTRATOR).unwrap();
+        // What is made up would stand beside it.
+        command.args(["--generation-with-security-parameters", "false"]);
+        command.env("SCHEMATHESIS_HOOKS", "administrator").env("PYTHONPATH", folder.path());
+        command.env("APP", format!("http://{host}")).env("ROOT", &root.id);
+        command.env("LOGIN", json!({ "email": "root@x.test", "password": GOOD }).to_string());
     }
     for path in without {
         command.args(["--exclude-name", path]);
     }
-    let folder = tempfile::tempdir().unwrap();
     command.current_dir(folder.path());
     let ran = tokio::task::spawn_blocking(move || command.output().expect("python3 with schemathesis is needed")).await.unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(said.contains("Test cases"), "it ran nothing: {said}");
+    let calls: Json = serde_json::from_slice(&std::fs::read(folder.path().join("calls.json")).unwrap()).unwrap();
+    let calls: Vec<Called> = calls["log"]["entries"].as_array().unwrap().iter().map(called).collect();
+    assert!(calls.len() > 500 && calls.iter().all(|call| call.status < 500), "{} calls: {said}", calls.len());
+    calls
+}
+
+fn called(entry: &Json) -> Called {
+    let url = url::Url::parse(entry["request"]["url"].as_str().unwrap()).unwrap();
+    let path = url.path_segments().unwrap().map(str::to_owned).collect();
+    Called { method: entry["request"]["method"].as_str().unwrap().to_owned(), path, status: entry["response"]["status"].as_u64().unwrap() }
 }
 
 async fn schemathesis_as_nobody(store: Store) {
@@ -73,9 +131,27 @@ async fn schemathesis_as_an_administrator(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
     let root = app.admin("root@x.test").await;
-    // What ends the session that it calls with.
-    let without: Vec<&str> = ["POST /auth/logout", "DELETE /auth/me"].into_iter().chain(LEAVES).collect();
-    run(&app, Some(&root.token), &without).await;
-    // It may have found its own session among those that there are, and ended it.
-    assert_eq!(app.raw("GET", "/openapi.json", &[], "").await.status, 200, "it still answers");
+    for n in 0..3 {
+        app.register(&format!("user{n}@x.test")).await;
+    }
+    let without: Vec<&str> = [ENDS].into_iter().chain(LEAVES).collect();
+    let calls = run(&app, Some(&root), &without).await;
+    // It has been at every route as somebody who may call it.
+    let document = app.raw("GET", "/openapi.json", &[], "").await.json();
+    let (mut routes, mut done) = (0, 0);
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys().filter(|_| path.starts_with("/auth/admin/")) {
+            routes += 1;
+            let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+            let is_it = |call: &&Called| {
+                let same = |(part, sent): (&&str, &String)| part.starts_with('{') || part == sent;
+                call.method.eq_ignore_ascii_case(method) && call.path.len() == parts.len() && parts.iter().zip(&call.path).all(same)
+            };
+            let answers: Vec<u64> = calls.iter().filter(is_it).map(|call| call.status).collect();
+            assert!(answers.len() >= 5 && !answers.iter().any(|status| matches!(status, 401 | 403)), "{method} {path}: {answers:?}");
+            done += usize::from(answers.contains(&200));
+        }
+    }
+    // Nobody has a second factor to take away, and few guess the name of a session.
+    assert!(routes == 9 && done >= 6, "{done} of {routes} routes did something");
 }
