@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use linchpin::{Code, Cx, Error, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Reason;
 use super::proof::Proof;
@@ -78,6 +79,7 @@ impl Core {
     /// As [`Core::take_new_email`].
     pub(crate) async fn undo_email(&self, client: &Client, user: &User, found: &OneTime) -> Result<()> {
         let former: Address = self.parts.tokens.payload(found)?;
+        self.displace(client, user, &former.normalised).await?;
         self.move_to(
             client,
             user,
@@ -87,6 +89,26 @@ impl Core {
             Some(Reason::EmailRestored),
         )
         .await
+    }
+
+    /// Takes an address from whoever signed up with it meanwhile and never proved that they read its mail: its owner has just shown that
+    /// they do. An account that is known by it is as good as deleted.
+    async fn displace(&self, client: &Client, user: &User, address: &str) -> Result<()> {
+        let cx = client.cx();
+        let holder = self.users.by_email(&cx, address.to_owned()).await?;
+        let Some(holder) = holder.filter(|holder| holder.id != user.id && holder.email_verified_at.is_none()) else { return Ok(()) };
+        let patch = match self.config.auth.primary_field {
+            PrimaryField::Email => UserPatch { deletion_due_at: Some(Some(client.now)), ..UserPatch::default() },
+            _ => UserPatch { email: Some(None), email_normalised: Some(None), ..UserPatch::default() },
+        };
+        let displaced = cx.transaction(async |cx| {
+            self.users.update(cx, holder.id.as_str(), patch, Some(holder.version)).await.map_err(overtaken)?;
+            let details = json!({ "reason": "address_restored" });
+            self.audit(cx, client, Happened::to("auth:user.updated", &holder.id).details(details)).await
+        });
+        let displaced = displaced.await;
+        self.checks.forget(&holder.id);
+        displaced
     }
 
     async fn move_to(
@@ -144,7 +166,15 @@ impl Core {
         };
         self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
         // What went to the other mailbox is of no use to who has it.
-        let mailed = [Purpose::ResetPassword, Purpose::VerifyEmail, Purpose::VerifyAndLogin, Purpose::MagicLink];
+        let mailed = [
+            Purpose::ResetPassword,
+            Purpose::VerifyEmail,
+            Purpose::VerifyAndLogin,
+            Purpose::MagicLink,
+            Purpose::Login,
+            Purpose::Reauth,
+            Purpose::EmailOtpSetup,
+        ];
         self.parts.tokens.void(cx, &user.id, &mailed).await?;
         self.audit(cx, client, Happened::to("auth:email.changed", &user.id)).await
     }

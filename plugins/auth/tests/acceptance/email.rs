@@ -11,6 +11,8 @@ cases!(
     auth_45,
     auth_45_undone_before,
     auth_45_undone_after,
+    auth_45_undone_though_somebody_sits_there,
+    auth_45_codes_to_the_other_mailbox,
     auth_45_an_address_in_use,
     auth_45_a_second_change_does_not_shake_off_the_owner,
     auth_45_by_user_name
@@ -65,8 +67,9 @@ async fn auth_45(store: Store) {
     assert_eq!((login(&app, "ada@x.test").await, login(&app, "new@x.test").await), (401, 200));
     // What went to the old mailbox signs nobody in.
     app.post("/auth/magic-link/verify", json!({ "token": link })).await.refused(400, "invalid_token");
-    // The address is free for somebody else, and taken back it is not.
+    // The address is free for somebody else who reads its mail, and taken back it is not.
     app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 2).await).await);
     let undo = post.token("email_changed", 1).await;
     verify(&app, &undo).await.refused(409, "conflict");
     assert_eq!(app.me(&ada.token).await.text("email"), "New@x.test");
@@ -107,6 +110,68 @@ async fn auth_45_undone_after(store: Store) {
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
+/// Whoever takes an account over cannot keep its owner out by signing up with the address that it had.
+async fn auth_45_undone_though_somebody_sits_there(store: Store) {
+    for primary in [PrimaryField::Email, PrimaryField::Username] {
+        let post = Post::default();
+        let app = store.app_with(|auth| changing(auth, &post).primary_field(primary)).await;
+        let by_name = primary == PrimaryField::Username;
+        let sign_up = async |name: &str, email: &str| {
+            let mut body = json!({ "email": email, "password": GOOD });
+            if by_name {
+                body["username"] = json!(name);
+            }
+            let made = app.post("/auth/register", body).await;
+            assert_eq!(made.status, 201, "{made:?}");
+            made.signed_in()
+        };
+        let address = format!("{}@x.test", primary.name());
+        let thief = sign_up("ada", &address).await;
+        assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+        let undo = post.token("email_changed", 1).await;
+        done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+        let sits = sign_up("thief", &address).await;
+        done(&verify(&app, &undo).await);
+        // The account is as it was; that of the other is gone, or has no address any more.
+        let body = if by_name { json!({ "username": "ada", "password": GOOD }) } else { json!({ "email": address, "password": GOOD }) };
+        let back = app.post("/auth/login", body).await;
+        assert_eq!((back.text("userId"), back.text("email")), (thief.id.clone(), address), "{back:?}");
+        let me = app.me(&sits.token).await;
+        match by_name {
+            true => assert_eq!(me.json()["email"], json!(null)),
+            false => me.refused(401, "unauthorized"),
+        }
+        app.stop().await;
+    }
+}
+
+/// What was mailed to the other mailbox completes no sign-in once the account has this one again.
+async fn auth_45_codes_to_the_other_mailbox(store: Store) {
+    let post = Post::default();
+    let with_codes = |auth: Auth| {
+        changing(auth, &post).configure(|config| {
+            config.auth.mfa.enabled = true;
+            config.auth.mfa.email_otp.enabled = true;
+        })
+    };
+    let app = store.app_with(with_codes).await;
+    let ada = app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let begun = app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", Some(json!({}))).await;
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
+    assert_eq!(app.with(&ada.token, "POST", "/auth/mfa/email-otp/verify-setup", Some(body)).await.status, 200);
+    let challenge = app.challenged("thief@x.test").await;
+    let code = post.code(2).await;
+    done(&verify(&app, &undo).await);
+    app.verify(&challenge, &code).await.refused(401, "invalid_challenge");
+    let challenge = app.challenged("ada@x.test").await;
+    assert_eq!(post.all("email_otp", 3).await[2].to, "ada@x.test");
+    assert_eq!(app.verify(&challenge, &post.code(3).await).await.status, 200);
+}
+
 async fn auth_45_an_address_in_use(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -116,6 +181,7 @@ async fn auth_45_an_address_in_use(store: Store) {
     assert_eq!(post.all("existing_account", 1).await[0].to, "bob@x.test");
     // The owner of the session sees no difference either.
     post.all("email_changed", 2).await;
+    post.all("verify_new_email", 1).await;
     assert_eq!((post.count("verify_new_email"), post.count("existing_account")), (1, 1));
     // Taken between the mail and the link.
     let token = post.token("verify_new_email", 1).await;
