@@ -31,6 +31,11 @@ impl ReturnTarget {
         &self.0
     }
 
+    /// Whether it is a path of this application, not an address of another one.
+    pub(crate) fn is_path(&self) -> bool {
+        self.0.starts_with('/')
+    }
+
     /// Whether it is at or below `base` but not at or below `but`, or can be taken for that: by a browser, which takes dots out, and by
     /// the server and something in front of it, which decode it once each. Capitals and small letters are one, and so are slashes
     /// that follow each other.

@@ -124,6 +124,7 @@ impl Core {
     /// # Errors
     /// When it cannot be written.
     pub(crate) async fn failed(&self, client: &Client, attempt: &Attempt, user: Option<&User>) -> Result<()> {
+        attempt.taken.failed().await?;
         let failed = Happened {
             event: "auth:login.failed",
             user: user.map(|user| user.id.as_str()),

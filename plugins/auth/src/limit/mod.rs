@@ -100,14 +100,8 @@ impl Limiter {
         let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
         for hit in hits {
             let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
-            let limit = limits.of(bucket);
-            match self.step(&id, limit).await {
-                Ok(Step::Taken { left, mut window_end }) => {
-                    if bucket.row().counted == Counted::FailuresThatAdd {
-                        window_end = self.prolong(&id, limit, left, window_end).await.map_err(unreachable)?;
-                    }
-                    taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None });
-                }
+            match self.step(&id, limits.of(bucket)).await {
+                Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None }),
                 Ok(Step::Full(seconds)) => {
                     taken.undo().await;
                     return Ok(Err(Full { bucket, seconds }));
@@ -197,21 +191,21 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Keeps a counter for as many windows from now as it has counted. Of two at once the later one writes last, or the next one
-    /// makes up for it.
-    async fn prolong(&self, id: &str, limit: table::Limit, left: i64, end: Option<Timestamp>) -> Result<Option<Timestamp>> {
-        let cx = self.cx();
-        let failures = i64::from(limit.max).saturating_sub(left);
-        let prolonged = Some(later(cx.now(), failures.saturating_mul(i64::from(limit.window_seconds) * 1000)));
-        if prolonged <= end {
-            return Ok(end);
+    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken. Of two at once the later one writes last,
+    /// or the next one makes up for it.
+    async fn prolong(&self, ticket: &Ticket) -> Result<()> {
+        let Some(limits) = &self.limits else { return Ok(()) };
+        let (limit, cx) = (limits.of(ticket.bucket), self.cx());
+        let failures = i64::from(limit.max).saturating_sub(ticket.left);
+        let end = Some(later(cx.now(), failures.saturating_mul(i64::from(limit.window_seconds) * 1000)));
+        if end <= ticket.window_end {
+            return Ok(());
         }
-        let patch = CounterPatch { window_end: Some(prolonged), ..CounterPatch::default() };
-        match self.counters.update(&cx, id, patch, None).await {
-            Ok(_) => Ok(prolonged),
+        let patch = CounterPatch { window_end: Some(end), ..CounterPatch::default() };
+        match self.counters.update(&cx, ticket.id.as_str(), patch, None).await {
             // A success has emptied it meanwhile.
-            Err(error) if error.code() == Code::NotFound => Ok(end),
-            Err(error) => Err(error),
+            Err(error) if error.code() == Code::NotFound => Ok(()),
+            done => done.map(drop).map_err(unreachable),
         }
     }
 
@@ -257,6 +251,18 @@ impl Taken {
                 Counted::FailuresInARow | Counted::FailuresThatAdd => self.limiter.remove(&ticket.id).await,
             }
         }
+    }
+
+    /// The attempt failed: what keeps failures in mind for longer the more there are does so. What was refused before it was tried
+    /// prolongs nothing.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn failed(&self) -> Result<()> {
+        for ticket in self.tickets.iter().filter(|ticket| ticket.bucket.row().counted == Counted::FailuresThatAdd) {
+            self.limiter.prolong(ticket).await?;
+        }
+        Ok(())
     }
 
     /// Whether it was the last that a bucket lets pass: whoever takes that one, and nobody else, tells who has to know.

@@ -150,12 +150,6 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
     if challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
         return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
     }
-    if challenge.is_some()
-        && call.method != Method::POST
-        && let Err(refusal) = core.csrf.may_bind(&call.headers)
-    {
-        return Err(core.forged(&client, None, &format!("{}/{id}", core.config.auth.mount), refusal).await);
-    }
     depart(&core, &client, &call, connection, challenge, None).await
 }
 
@@ -197,6 +191,12 @@ async fn depart(
     let oauth = &core.config.auth.oauth;
     let asked = call.query::<String>(0)?.or(call.query::<String>(1)?).unwrap_or_else(|| oauth.post_redirect.clone());
     let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
+    if challenge.is_some()
+        && call.method != Method::POST
+        && let Err(refusal) = core.csrf.may_bind(&call.headers, target.is_path())
+    {
+        return Err(core.forged(client, None, &format!("{}/{}", core.config.auth.mount, connection.provider.id), refusal).await);
+    }
     let browser = match flow_cookie(core, &call.headers) {
         Some(known) => known,
         None => core.random_text::<32>()?,

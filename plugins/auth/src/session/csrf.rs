@@ -119,11 +119,12 @@ impl Csrf {
     }
 
     /// Lets a browser be sent away to sign in where what comes back is good for whoever holds a verifier: unless a page of a foreign
-    /// origin, which may hold it, sent the browser here. A browser says of a link that it follows where that was, if anything.
+    /// origin, which may hold it, sent the browser here. One that does not say where it comes from may come from a native app, whose
+    /// links some browsers call cross-site; it is not brought back to a page of ours, which has no need of a verifier.
     ///
     /// # Errors
     /// 403 `csrf_failed`.
-    pub(crate) fn may_bind(&self, headers: &HeaderMap) -> Result<()> {
+    pub(crate) fn may_bind(&self, headers: &HeaderMap, to_own_page: bool) -> Result<()> {
         if !self.enabled {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Csrf {
         let own = match once(headers, &FETCH_SITE) {
             _ if said => self.is_from_us(headers),
             Once::Absent => true,
-            Once::Text(site) => !site.eq_ignore_ascii_case("cross-site"),
+            Once::Text(site) => !to_own_page || !site.eq_ignore_ascii_case("cross-site"),
             Once::Unusable => false,
         };
         if own { Ok(()) } else { Err(failed()) }

@@ -377,9 +377,13 @@ async fn links_whose_session_has_ended_meanwhile(store: Store) {
 /// With a challenge, the code that comes back is worth a session to whoever made that: a page elsewhere must not bring its own.
 async fn starts_for_somebody_elses_verifier(store: Store) {
     let standin = StandIn::start().await;
-    let app =
-        app_with(&store, &standin, |auth| auth.configure(|config| config.security.allowed_origins.push("https://spa.test".to_owned())))
-            .await;
+    let app = app_with(&store, &standin, |auth| {
+        auth.configure(|config| {
+            config.security.allowed_origins.push("https://spa.test".to_owned());
+            config.auth.oauth.allowed_redirect_origins.push("https://native.test".to_owned());
+        })
+    })
+    .await;
     let challenge = "x".repeat(43);
     let (plain, bound) = ("/auth/stand".to_owned(), format!("/auth/stand?codeChallenge={challenge}"));
     let start = async |path: &str, headers: &[(&str, &str)]| app.raw("GET", path, headers, "").await;
@@ -390,6 +394,13 @@ async fn starts_for_somebody_elses_verifier(store: Store) {
     for own in [&[][..], &[("sec-fetch-site", "none")], &[("sec-fetch-site", "same-origin")], &[cross, spa], &[spa]] {
         assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
     }
+    // Some browsers call it cross-site when an app opened them, which nothing says more of; what comes back is for the app.
+    let native = format!("{bound}&returnTo=https://native.test/done");
+    for any in [&[][..], &[cross]] {
+        assert_eq!(start(&native, any).await.status, 302, "{any:?}");
+    }
+    start(&native, &[cross, evil]).await.refused(403, "csrf_failed");
+    start(&native, &[cross, cross]).await.refused(403, "csrf_failed");
     // Without one it is good in the browser that was sent away, and there alone.
     for any in [&[][..], &[cross], &[cross, evil]] {
         assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
