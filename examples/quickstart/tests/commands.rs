@@ -1,6 +1,6 @@
 //! The commands that accounts bring, beside a server of the same database.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -104,8 +104,10 @@ fn what_is_wrong_is_said() {
         ("token alice", none, "email: must be an email address"),
         ("tokn alice@example.com", none, "unknown command `tokn`; did you mean `token`?"),
         ("token alice@example.com", &PRODUCTION, "`token` is for trying out, in development"),
-        ("serve", &[("LINCHPIN_AUTH_MOUNT", "auth")], "auth.mount"),
-        ("serve", &[("LINCHPIN_AUTH_MONT", "/auth")], "LINCHPIN_AUTH_MONT"),
+        ("serve", &[("LINCHPIN_AUTH_MONT", "/auth"), ("LINCHPIN_AUTH_COOKIES_SECURE", "no")], "\n  LINCHPIN_AUTH_MONT: is no setting"),
+        ("serve", &[("LINCHPIN_AUTH_MOUNT", "auth"), ("LINCHPIN_AUTH_ADMIN_ROLE", "root")], "\n  auth.admin.role: `root` is not in"),
+        ("serve", &[("LINCHPIN_ENVIRONMENT", "production"), PRODUCTION[1]], "security.signing.issuer: is required in production: who"),
+        ("serve", &[("LINCHPIN_AUHT_MOUNT", "/auth")], "LINCHPIN_AUHT_MOUNT: is read by nothing in this app"),
     ] {
         let said = refused(folder.path(), arguments, variables, "");
         assert!(said.contains(text), "{arguments}: {said}");
@@ -113,6 +115,23 @@ fn what_is_wrong_is_said() {
     // Another process sees nothing of what is in this one's memory.
     let output = tell(folder.path(), "token alice@example.com", &[("LINCHPIN_DATABASE_URL", "memory:")], "");
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"), "{output:?}");
+}
+
+/// What the log of a start says of passwords (contract 8.1).
+#[test]
+fn short_passwords_are_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let warned = |variables: &[(&str, &str)]| {
+        let mut serving = command(PROGRAM, folder.path());
+        serving.envs([("LINCHPIN_PORT", "0"), ("LINCHPIN_LOG", "info")]).envs(variables.iter().copied());
+        let mut child = serving.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the program starts");
+        let lines = BufReader::new(child.stderr.take().expect("its log")).lines().map_while(Result::ok);
+        let log: Vec<String> = lines.take_while(|line| !line.contains("listening on")).collect();
+        child.kill().and_then(|()| child.wait()).expect("it ends");
+        log.iter().any(|line| line.contains("a password of 8 characters can be all that protects an account"))
+    };
+    assert!(warned(&[]));
+    assert!(!warned(&[("LINCHPIN_AUTH_PASSWORD_MIN_LENGTH", "15")]));
 }
 
 #[test]

@@ -143,6 +143,9 @@ impl Auth {
     }
 }
 
+/// Fewest characters of a password that may be the only factor (NIST SP 800-63B).
+const ALONE: u64 = 15;
+
 /// The clock of the app.
 struct AppClock(linchpin::http::Clock);
 
@@ -211,6 +214,14 @@ impl Plugin for Auth {
 
     fn started(&self) {
         if let Some(core) = self.core.get() {
+            let (password, required) = (&core.config.auth.password, core.config.auth.mfa.required);
+            if password.enabled && password.min_length < ALONE && !required {
+                let least = password.min_length;
+                tracing::warn!(
+                    "a password of {least} characters can be all that protects an account: raise auth.password.minLength to {ALONE}, or \
+                     set auth.mfa.required"
+                );
+            }
             *self.worker.lock() = Some(core.parts.outbox.work(Arc::new(Courier(Arc::clone(core)))));
             *self.purge.lock() = Some(Purge::work(Arc::clone(core)));
         }

@@ -18,7 +18,7 @@ pub(crate) fn startup(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }
 
-/// An error with all its causes in one line. The wire's `Internal error` says nothing here and is left out.
+/// An error with all its causes in one line, and its details in further ones. The wire's `Internal error` says nothing here and is left out.
 pub(super) fn chain(error: &Error) -> String {
     let mut causes = Vec::new();
     let mut next = std::error::Error::source(error);
@@ -27,9 +27,11 @@ pub(super) fn chain(error: &Error) -> String {
         next = cause.source();
     }
     if causes.is_empty() || error.code() != Code::Internal {
-        causes.insert(0, error.to_string());
+        causes.insert(0, error.message().to_owned());
     }
-    causes.join(": ")
+    // A line for each of many problems: they are read by a person.
+    let details = error.details().iter().map(|problem| format!("\n  {}: {}", problem.path, problem.message));
+    causes.join(": ") + &details.collect::<String>()
 }
 
 /// Plugins so that each comes after those it depends on.

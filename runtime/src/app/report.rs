@@ -35,7 +35,7 @@ pub(super) struct Line {
     statements: Option<usize>,
     /// What `include` may name; each path costs a statement more.
     include: Vec<&'static str>,
-    at: String,
+    at: Option<String>,
 }
 
 /// A line for each endpoint.
@@ -75,7 +75,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
             statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
-            at: format!("{}:{}", endpoint.at.file, endpoint.at.line),
+            at: (!endpoint.at.file.is_empty()).then(|| format!("{}:{}", endpoint.at.file, endpoint.at.line)),
         }
     };
     endpoints.iter().map(line).collect()
@@ -209,7 +209,7 @@ pub(super) fn table(lines: &[Line]) -> String {
                 (Some(n), true) => n.to_string(),
                 (Some(n), false) => format!("{n} +1/include"),
             },
-            line.at.clone(),
+            line.at.clone().unwrap_or_default(),
         ]
     };
     let rows: Vec<[String; 14]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();

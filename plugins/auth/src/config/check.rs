@@ -77,7 +77,7 @@ impl AuthConfig {
             }
         };
         if production && security.issuer.is_none() {
-            wrong("security.signing.issuer", "is required in production");
+            wrong("security.signing.issuer", "is required in production: who signs tokens, such as https://app.example.com");
         }
         for origin in &security.allowed_origins {
             if origin == "*" || !is_origin(origin) {

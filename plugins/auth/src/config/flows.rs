@@ -7,6 +7,10 @@ use super::reader::Written;
 use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
+/// What is asked of a link's page. The one in the hint is there where the plugin's own pages are.
+const PAGE: &str = "must be the address of a page, https or http://localhost in development, without a fragment: such as \
+                    https://app.example.com/auth/ui/verify, or /reset or /enter (of magic links) of the plugin's own pages";
+
 /// `emailVerification`
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -159,7 +163,7 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
             wrong("auth.mailer", &format!("is required by auth.{section}"));
         }
         if !link.as_deref().is_some_and(|link| is_page(link, production)) {
-            wrong(&format!("auth.{section}.linkBaseUrl"), "must be the https address of a page, without a fragment");
+            wrong(&format!("auth.{section}.linkBaseUrl"), PAGE);
         }
         if !(60..=604_800).contains(&seconds) {
             wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
@@ -173,7 +177,7 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         wrong("auth.accountDeletion.graceSeconds", "must be between 0 and 31536000");
     }
     if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
-        wrong("auth.accountDeletion.linkBaseUrl", "must be the https address of a page, without a fragment");
+        wrong("auth.accountDeletion.linkBaseUrl", PAGE);
     }
     if auth.password.history_count > 24 {
         wrong("auth.password.historyCount", "must be between 0 and 24");

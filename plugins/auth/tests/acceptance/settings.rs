@@ -1,6 +1,6 @@
 //! AUTH-20 and what else start-up says of settings; the hooks that may refuse (AUTH-77, as far as there are routes).
 
-use linchpin::{BoxFuture, Environment};
+use linchpin::{BoxFuture, Environment, Plugin};
 use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp};
 use serde_json::{Value as Json, json};
 
@@ -290,6 +290,8 @@ async fn every_setting_is_read() {
 /// App and plugin read one environment; each says what is wrong with its own part of it.
 #[tokio::test]
 async fn one_environment() {
+    // Who does not read it leaves its variables to be found unknown.
+    assert!(Auth::new().variables().is_empty() && Auth::from_env().variables().contains(&"LINCHPIN_AUTH_"));
     let start = async |name: &str, value: &str| {
         let variables = [("LINCHPIN_PORT", "0"), ("LINCHPIN_DATABASE_URL", "memory:"), ("LINCHPIN_SIGNING_SECRET", NEW), (name, value)];
         let owned = || variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
