@@ -14,6 +14,8 @@ pub(crate) mod driver;
 pub mod layout;
 #[cfg(feature = "server")]
 mod outbox;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod places;
 mod plan;
 mod rows;
 #[cfg(feature = "server")]

@@ -84,6 +84,11 @@ impl Connector {
         Ok((client, Box::pin(connection)))
     }
 
+    /// Asks the server to end what a connection is doing.
+    pub(super) async fn cancel(&self, client: &tokio_postgres::Client) -> std::result::Result<(), tokio_postgres::Error> {
+        client.cancel_token().cancel_query(self.tls.clone()).await
+    }
+
     /// A connection that is polled for what the server tells unasked.
     pub(super) async fn connect_to_listen(&self) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await

@@ -21,6 +21,7 @@ mod related;
 mod render;
 mod row;
 mod run;
+mod scan;
 mod schema;
 mod select;
 mod session;
@@ -43,7 +44,10 @@ use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
 use self::run::Failure;
+use self::scan::Scan;
 use self::session::{Sessions, Written};
+use super::access::Span;
+use super::places::Places;
 use super::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
@@ -117,6 +121,8 @@ pub struct PostgresStore {
     connector: Arc<Connector>,
     reads: Lane,
     scans: Lane,
+    /// Who may use these, and how much of them.
+    places: Places,
     writes: Lane,
     sessions: Arc<Sessions>,
     /// For writes that leave events.
@@ -165,6 +171,7 @@ impl PostgresStore {
         Ok(Self {
             reads: Lane::start(&connector, options.readers, options.in_flight),
             scans: Lane::start(&connector, options.scans, options.in_flight),
+            places: Places::new(options.scans, options.in_flight),
             writes: Lane::start(&connector, options.writers, options.in_flight),
             sessions: Sessions::new(&connector, options.transactions.max(1)),
             recorded: Sessions::new(&connector, options.writers.max(1)),
@@ -190,6 +197,7 @@ impl PostgresStore {
             false => &self.writes,
         };
         let _admitted = lane.admit()?;
+        let mut own = if std::ptr::eq(lane, &self.scans) { Some(self.places.take(rows.caller).await?) } else { None };
         if !reads && rows.is_recorded() {
             return self.record(statement, args, rows).await;
         }
@@ -197,12 +205,21 @@ impl PostgresStore {
         let mut lost = false;
         loop {
             let place = lane.place().await?;
+            let live = Arc::clone(&place.live);
+            // What may take long ends with whoever asked for it.
+            let (place, scan) = match own.take() {
+                None => (Some(place), None),
+                Some(own) => (None, Some(Scan::new(&self.connector, place, own))),
+            };
             let mut taken = rows.clone();
-            let outcome = tokio::time::timeout(self.patience, run::run(&place.live, statement, args, &mut taken)).await;
+            let outcome = tokio::time::timeout(self.patience, run::run(&live, statement, args, &mut taken)).await;
             let Ok(outcome) = outcome else {
-                place.abandon();
+                if let Some(place) = place {
+                    place.abandon();
+                }
                 return Err(Error::unavailable("the database does not answer"));
             };
+            own = scan.and_then(Scan::over);
             let failure = match outcome {
                 Ok(()) => return Ok(taken),
                 Err(failure) => failure,
@@ -258,6 +275,7 @@ impl PostgresStore {
 
     async fn finish(&self) {
         let sessions = async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
+        self.places.close(PATIENCE).await;
         tokio::join!(self.reads.close(PATIENCE), self.scans.close(PATIENCE), self.writes.close(PATIENCE), sessions, self.courier.close());
         if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
@@ -272,6 +290,10 @@ fn closed() -> Error {
 impl Store for PostgresStore {
     fn name(&self) -> &'static str {
         "postgres"
+    }
+
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        render::reads(statement) && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
     }
 
     fn supports(&self, _capability: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::filter::Filter;
-use crate::store::conformance::{THING, agrees_with_memory, items_agree_with_memory, refuses_once_closed};
+use crate::store::conformance::{THING, agrees_with_memory, entity, items_agree_with_memory, refuses_once_closed};
 
 #[path = "../../../tests/support/postgres.rs"]
 pub(super) mod server;
@@ -108,5 +108,51 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
     // The connections go on, and what was ended has not happened.
     assert_eq!(store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect("an answer").count, 0);
     store.run(&insert, record, Rows::count()).await.expect("inserted");
+    store.close().await;
+}
+
+/// How many statements on a table wait for somebody's lock.
+async fn waiting(store: &PostgresStore, table: &str) -> i64 {
+    let held_up = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname = $1 AND NOT granted";
+    sqlx::query_scalar(held_up).bind(table).fetch_one(store.pool()).await.expect("counted")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_caller_leaves_a_place_to_others() {
+    static OTHER: EntityDesc = EntityDesc { storage_name: "conformance_others", ..entity("Other", &[]) };
+    let mut options = PostgresOptions::new(server::fresh_url());
+    (options.scans, options.in_flight) = (2, 8);
+    let store = Arc::new(PostgresStore::open(options).expect("opened"));
+    store.install(&[&THING, &OTHER]).await.expect("installed");
+    // No index covers the title.
+    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let brief = store.prepare(&OTHER, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    assert!(store.may_take_long(&endless));
+    let read = |statement: &Arc<Statement>, name: &str| {
+        let (store, statement) = (Arc::clone(&store), Arc::clone(statement));
+        let mut rows = Rows::count();
+        rows.caller = crate::Cx::actor(crate::Actor::user(name)).caller();
+        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+    };
+    let mut other = store.pool().begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    let greedy: Vec<_> = (0..3).map(|_| tokio::spawn(read(&endless, "greedy"))).collect();
+    // One of them runs, the others wait for it; their caller has no more to wait with.
+    while waiting(&store, "conformance_things").await == 0 || store.places.queue_left() > 6 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(waiting(&store, "conformance_things").await, 1);
+    assert_eq!(read(&brief, "greedy").await, Err(crate::Code::Unavailable));
+    assert_eq!(read(&brief, "modest").await, Ok(0));
+    // Who goes away takes the statement along, and the place is free although nobody has let go of the table.
+    for read in &greedy {
+        read.abort();
+    }
+    while waiting(&store, "conformance_things").await > 0 || store.places.callers() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read(&brief, "greedy").await, Ok(0));
+    other.rollback().await.expect("undone");
+    assert_eq!(read(&endless, "greedy").await, Ok(0));
     store.close().await;
 }

@@ -133,9 +133,9 @@ async fn long_reads_wait_in_a_bounded_queue() {
         let (store, scan) = (Arc::clone(&store), Arc::clone(&scan));
         async move { store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await.map(|r| r.count) }
     };
-    let places = store.readers.pool.occupy().await;
+    let places = store.readers.pool.places.occupy().await;
     let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(read())).collect();
-    while store.readers.pool.queue_left() > 0 {
+    while store.readers.pool.places.queue_left() > 0 {
         tokio::task::yield_now().await;
     }
     let refused = read().await.expect_err("the queue is full");
@@ -148,7 +148,7 @@ async fn long_reads_wait_in_a_bounded_queue() {
     let (left, stays) = (waiting.next().expect("one"), waiting.next().expect("another"));
     left.abort();
     assert!(left.await.is_err());
-    assert_eq!(store.readers.pool.queue_left(), 1);
+    assert_eq!(store.readers.pool.places.queue_left(), 1);
     drop(places);
     assert_eq!(stays.await.expect("not aborted").ok(), Some(0));
     assert_eq!(read().await.ok(), Some(0));
@@ -221,7 +221,7 @@ async fn one_caller_leaves_a_place_to_others() {
     assert_eq!(read("greedy").await.map(|r| r.count).ok(), Some(0));
     // Closing waits for the threads of the interrupted reads.
     store.close().await;
-    while store.readers.pool.callers() > 0 {
+    while store.readers.pool.places.callers() > 0 {
         tokio::task::yield_now().await;
     }
 }

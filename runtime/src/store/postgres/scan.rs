@@ -1,0 +1,50 @@
+//! Reads that may take long: each has a connection to itself while it runs, and ends with whoever asked for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connect::Connector;
+use super::lane::Place;
+use crate::store::places;
+
+/// How long ending a statement may take; after that its connection is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A read that runs. When it is dropped before its end, the server is asked to end it, and its place is free once it has.
+pub(super) struct Scan<'a> {
+    connector: &'a Arc<Connector>,
+    held: Option<(Place, places::Place)>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(connector: &'a Arc<Connector>, connection: Place, place: places::Place) -> Self {
+        Self { connector, held: Some((connection, place)) }
+    }
+
+    /// It has ended by itself: its place is free for the next.
+    pub(super) fn over(mut self) -> Option<places::Place> {
+        self.held.take().map(|(_, place)| place)
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        let Some((connection, place)) = self.held.take() else { return };
+        // Without a runtime the process ends, and with it the connection.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let connector = Arc::clone(self.connector);
+        runtime.spawn(async move {
+            let end = async {
+                connector.cancel(&connection.live.client).await?;
+                // Answers come in turn: this one says that the statement before it is over.
+                connection.live.client.simple_query("").await.map(drop)
+            };
+            match tokio::time::timeout(PATIENCE, end).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a statement that nobody waits for could not be ended"),
+                Err(_) => connection.abandon(),
+            }
+            drop(place);
+        });
+    }
+}
