@@ -105,7 +105,7 @@ mod run {
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, param_path};
     use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, CHANGES, Call, Executor, Form, Outcome, Table, take_turns};
+    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
     use crate::store::{Assign, AssignValue};
     use crate::{Code, Error, Problem, Result, Value};
 
@@ -169,17 +169,18 @@ mod run {
             bind::check(self.spec, table, call, &[])?;
             let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
             let version = table.desc.version.and(call.version);
-            for attempt in 0..CHANGES {
-                take_turns(attempt).await;
+            let (mut turns, mut id) = (Turns::default(), None);
+            while turns.next(call.cx, table.desc, id.as_ref()).await {
                 let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
                 let Some(record) = found.records.first() else { return Err(Error::not_found()) };
+                let id = &*id.insert(record[table.desc.primary].clone());
                 let old = list_of(&record[self.kind.field]);
                 let new: Vec<String> = old.iter().filter(|item| element.as_text() != Some(item.as_str())).cloned().collect();
                 if new.len() < self.least as usize && new.len() < old.len() {
                     let path = table.desc.fields[self.kind.field].wire;
                     return Err(Error::invalid(Problem::new(path, "min_items", format!("must keep at least {}", self.least))));
                 }
-                let mut unchanged = vec![(table.desc.primary, record[table.desc.primary].clone()), (self.kind.field, Value::Strings(old))];
+                let mut unchanged = vec![(table.desc.primary, id.clone()), (self.kind.field, Value::Strings(old))];
                 unchanged.extend(table.desc.version.map(|v| (v.field, record[v.field].clone())));
                 let set = vec![(self.kind.field, Value::Strings(new))];
                 let rows = table.write_once(call.cx, self.spec.name, unchanged, set, call.form).await?;

@@ -94,9 +94,12 @@ mod run {
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::bind::{self, value_of};
     use crate::operation::{AssignSpec, OpSpec};
-    use crate::resource::{BoxFuture, CHANGES, Call, Draft, Executor, Form, Outcome, Table};
+    use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table};
     use crate::store::{Assign, AssignValue, Plan, Rows};
     use crate::{Code, Error, Result, Value};
+
+    /// How often it looks again: the record was made, or removed, between two statements.
+    const RETRIES: usize = 32;
 
     pub(super) struct Run {
         kind: &'static Upsert,
@@ -168,7 +171,7 @@ mod run {
         async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
             // Whichever way it goes, the event is this operation's.
             let cx = &call.cx.for_operation(self.spec.name);
-            for _ in 0..CHANGES {
+            for _ in 0..RETRIES {
                 let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
                 let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
                 let Some(old) = found.records.first() else {

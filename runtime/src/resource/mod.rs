@@ -39,7 +39,7 @@ pub(crate) use provided::SearchRequest;
 pub use statement::Prepared;
 pub(crate) use table::Borrowed;
 pub use table::Table;
-pub(crate) use write::{CHANGES, take_turns};
+pub(crate) use write::Turns;
 
 use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};

@@ -1,10 +1,14 @@
 //! Create, update and delete.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::key::valid_key;
 use super::{Borrowed, Draft, Form, Table};
-use crate::entity::{DefaultDesc, Flags, Kind};
+use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Row, Rows};
 use crate::{Code, Cx, Error, Problem, Result, Value};
@@ -12,17 +16,51 @@ use crate::{Code, Cx, Error, Problem, Result, Value};
 /// How often a guarded write is repeated when the record looks as if it should have succeeded.
 const RETRIES: usize = 3;
 /// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
-pub(crate) const CHANGES: usize = 32;
+const CHANGES: usize = 32;
+/// Records share so many queues.
+const QUEUES: usize = 256;
 
-/// Waits before such a write is tried for the nth time: not at first, then for longer and longer, and each caller for another
-/// time. Of many who want one record only one gets on at a time; if all tried again at once, the last of 200 would be turned
-/// away.
-pub(crate) async fn take_turns(attempt: usize) {
-    let Some(rounds) = attempt.checked_sub(3) else { return };
-    let most = 1_u64 << rounds.min(6);
-    // A state of its own for each call, from the system's randomness.
-    let micros = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), attempt) % (most * 1000);
-    tokio::time::sleep(std::time::Duration::from_micros(micros)).await;
+/// The attempts of one who changes a record by what was read of it.
+///
+/// Of many who want one record only one gets on at a time. Whoever finds others at it, or has met them, waits in a queue of this
+/// process: the first of it reads and writes while the others wait, so that each gets on, however many and however slow they
+/// are. What other processes do, or a transaction, is met by trying again, after a while of one's own.
+#[derive(Default)]
+pub(crate) struct Turns {
+    attempts: usize,
+    place: Option<MutexGuard<'static, ()>>,
+}
+
+impl Turns {
+    /// Waits for the next attempt; `false` when there have been enough. Which record it is may be known only after the first.
+    pub(crate) async fn next(&mut self, cx: &Cx, desc: &EntityDesc, id: Option<&Value>) -> bool {
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        static ALL: [Mutex<()>; QUEUES] = [const { Mutex::const_new(()) }; QUEUES];
+        let attempt = self.attempts;
+        if attempt == CHANGES {
+            return false;
+        }
+        self.attempts += 1;
+        if let Some(rounds) = attempt.checked_sub(3) {
+            self.place = None;
+            // A state of its own for each call, from the system's randomness.
+            let micros = RandomState::new().hash_one(attempt) % (1000 << rounds.min(6));
+            tokio::time::sleep(Duration::from_micros(micros)).await;
+        }
+        // A transaction does not wait here: it may hold what the first of the queue waits for.
+        if let (None, Some(id), None) = (&self.place, id, cx.in_transaction()) {
+            let key = match id {
+                Value::Int(id) => KEYS.hash_one((desc.storage_name, id)),
+                other => KEYS.hash_one((desc.storage_name, other.as_text())),
+            };
+            let queue = &ALL[key as usize % QUEUES];
+            let alone = attempt == 0 && queue.try_lock().is_ok();
+            if !alone {
+                self.place = Some(queue.lock().await);
+            }
+        }
+        true
+    }
 }
 
 impl Table {
@@ -139,8 +177,8 @@ impl Table {
         form: &Form,
         check: fn(&dyn Row) -> std::result::Result<(), Problem>,
     ) -> Result<Rows> {
-        for attempt in 0..CHANGES {
-            take_turns(attempt).await;
+        let mut turns = Turns::default();
+        while turns.next(cx, self.desc, Some(&id)).await {
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else { return Err(Error::not_found()) };
