@@ -40,7 +40,7 @@ pub use crate::resource::{
 };
 pub use crate::roles::Roles;
 pub use crate::store::{Function, Row, Truncate};
-pub use crate::{Cx, DecodeError, Error, Result, Value, ValueRef};
+pub use crate::{ContextValue, Cx, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
 pub use ::serde;
 pub use ::serde::ser::SerializeStruct;
@@ -55,7 +55,7 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_key, expect_lasting, expect_many, expect_relation,
+    expect, expect_context, expect_context_type, expect_key, expect_lasting, expect_many, expect_relation,
 };
 pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};

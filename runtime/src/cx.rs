@@ -18,7 +18,7 @@ use crate::entity::{Entity, EntityDesc, Field, FieldType};
 use crate::filter::CtxPath;
 #[cfg(feature = "server")]
 use crate::store::TxScope;
-use crate::{Timestamp, Value};
+use crate::{ContextDesc, ContextValue, Timestamp, Value};
 
 /// Who is calling, as an authentication plugin verified it.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -136,6 +136,8 @@ impl Actor {
                 }
                 _ => Value::Null,
             },
+            // The request's, not the actor's.
+            CtxPath::Value(_) => Value::Null,
         }
     }
 }
@@ -166,12 +168,18 @@ pub struct Cx {
     /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
     #[cfg(feature = "server")]
     follows: bool,
-    /// Parameters of parent paths: storage name and field of the entity below, and the value.
-    within: Option<Arc<[Parent]>>,
+    /// What most calls have none of: parents and values of the context.
+    around: Option<Arc<Around>>,
 }
 
-/// Storage name and field of an entity, and the value.
-type Parent = (&'static str, usize, Value);
+/// What surrounds a call besides its actor.
+#[derive(Clone, Debug, Default)]
+struct Around {
+    /// Parameters of parent paths: storage name and field of the entity below, and the value.
+    parents: Vec<(&'static str, usize, Value)>,
+    /// Values of the context by name; null where who provides them has none.
+    context: Vec<(&'static str, Value)>,
+}
 
 #[derive(Clone, Debug)]
 enum Scope {
@@ -207,7 +215,7 @@ impl Cx {
             audit: None,
             #[cfg(feature = "server")]
             follows: false,
-            within: None,
+            around: None,
         }
     }
 
@@ -231,7 +239,7 @@ impl Cx {
             audit: None,
             #[cfg(feature = "server")]
             follows: false,
-            within: None,
+            around: None,
         }
     }
 
@@ -277,18 +285,50 @@ impl Cx {
         self.within_value(F::Entity::DESC, F::INDEX, value.into().into_value())
     }
 
-    pub(crate) fn within_value(mut self, entity: &EntityDesc, field: usize, value: Value) -> Self {
-        let earlier = self.within.as_deref().unwrap_or_default().iter();
-        let others = earlier.filter(|(of, at, _)| (*of, *at) != (entity.storage_name, field)).cloned();
-        self.within = Some(others.chain([(entity.storage_name, field, value)]).collect());
-        self
+    pub(crate) fn within_value(self, entity: &EntityDesc, field: usize, value: Value) -> Self {
+        let mut around = self.surroundings();
+        around.parents.retain(|(of, at, _)| (*of, *at) != (entity.storage_name, field));
+        around.parents.push((entity.storage_name, field, value));
+        Self { around: Some(Arc::new(around)), ..self }
+    }
+
+    fn surroundings(&self) -> Around {
+        self.around.as_deref().cloned().unwrap_or_default()
     }
 
     /// What [`Cx::within`] said of a field.
     #[cfg(feature = "server")]
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
-        let mut within = self.within.as_deref()?.iter();
-        within.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
+        let mut parents = self.around.as_deref()?.parents.iter();
+        parents.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
+    }
+
+    /// The same call with a value of the context, as `ctx(locale)` reads it.
+    ///
+    /// Over HTTP a plugin provides it; in code, `cx.with_context(locale, "de")`.
+    #[must_use]
+    pub fn with_context<V: ContextValue>(self, _value: V, held: impl Into<V::Value>) -> Self {
+        self.with_context_values([(V::NAME, held.into().into_value())])
+    }
+
+    pub(crate) fn with_context_values(self, values: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        let mut around = self.surroundings();
+        for (name, value) in values {
+            around.context.retain(|(other, _)| *other != name);
+            around.context.push((name, value));
+        }
+        Self { around: Some(Arc::new(around)), ..self }
+    }
+
+    /// A value of the context; `None` when nobody has provided it, or there is none for this call.
+    pub fn context<V: ContextValue>(&self, _value: V) -> Option<V::Value> {
+        // Who provided it gave it this type.
+        V::Value::from_value(self.provided(V::DESC)?.as_ref()).ok()
+    }
+
+    /// Null when there is none for this call; `None` when nobody was asked.
+    fn provided(&self, desc: ContextDesc) -> Option<&Value> {
+        self.around.as_deref()?.context.iter().find(|(name, _)| *name == desc.name).map(|(_, value)| value)
     }
 
     /// The same call, limited to some records of an entity.
@@ -361,7 +401,10 @@ impl Cx {
     /// A context value; null when absent, and for the application itself.
     #[cfg(feature = "server")]
     pub(crate) fn value(&self, path: CtxPath) -> Value {
-        self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default()
+        match path {
+            CtxPath::Value(desc) => self.provided(desc).cloned().unwrap_or_default(),
+            _ => self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default(),
+        }
     }
 
     /// The actor; `None` for system calls.
@@ -470,6 +513,12 @@ impl Cx {
         self.operation
     }
 
+    /// The same call beside the transaction that it is part of: what runs so neither begins it nor waits for it to begin.
+    #[cfg(feature = "server")]
+    pub(crate) fn beside_transaction(&self) -> Self {
+        Self { transaction: None, ..self.clone() }
+    }
+
     /// The transaction that calls with this context belong to.
     #[cfg(feature = "server")]
     pub(crate) fn in_transaction(&self) -> Option<&Arc<TxScope>> {
@@ -479,13 +528,26 @@ impl Cx {
     /// A context value as a binding reads it.
     ///
     /// # Errors
-    /// When it is null: 401 for an anonymous actor, 403 otherwise.
+    /// When it is null: 401 for an anonymous actor, 403 otherwise. A value that nobody was asked for is `internal`.
     pub fn bind(&self, path: CtxPath) -> crate::Result<Value> {
-        let Scope::Actor(actor) = &self.scope else { return Err(crate::Error::forbidden()) };
-        match actor.lookup(path) {
-            Value::Null if actor.id.is_none() => Err(crate::Error::unauthorized()),
-            Value::Null => Err(crate::Error::forbidden()),
-            value => Ok(value),
+        let value = match (path, &self.scope) {
+            (CtxPath::Value(desc), scope) => match (self.provided(desc), scope) {
+                (Some(value), _) => value.clone(),
+                (None, Scope::System(..)) => return Err(crate::Error::forbidden()),
+                (None, Scope::Actor(_)) => {
+                    let name = desc.name;
+                    return Err(crate::Error::internal(format!(
+                        "`ctx({name})` has no value here: say it with `cx.with_context({name}, ..)`"
+                    )));
+                }
+            },
+            (_, Scope::System(..)) => return Err(crate::Error::forbidden()),
+            (_, Scope::Actor(actor)) => actor.lookup(path),
+        };
+        match (value, &self.scope) {
+            (Value::Null, Scope::Actor(actor)) if actor.id.is_none() => Err(crate::Error::unauthorized()),
+            (Value::Null, _) => Err(crate::Error::forbidden()),
+            (value, _) => Ok(value),
         }
     }
 }

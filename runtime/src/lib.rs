@@ -6,6 +6,7 @@ mod app;
 pub mod audit;
 #[cfg(feature = "server")]
 mod auth;
+mod context;
 mod cx;
 pub mod entity;
 mod error;
@@ -46,6 +47,7 @@ pub use auth::JwtAuth;
 /// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions always agree.
 #[cfg(feature = "server")]
 pub use axum;
+pub use context::{ContextDesc, ContextValue};
 pub use cx::{Actor, ActorKind, Attached, Cx};
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
@@ -55,7 +57,7 @@ pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
-pub use permission::{AccessRequest, Decision, Evaluator};
+pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 #[cfg(feature = "server")]
 pub use resource::{Adapter, Adapters, BoxFuture, ResultFuture};
 pub use roles::Roles;

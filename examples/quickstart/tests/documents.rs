@@ -12,9 +12,10 @@ const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"al
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
 /// Where snippets are taken from, letter by letter.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide.rs",
+    "examples/quickstart/tests/context.rs",
     "examples/quickstart/tests/operations.rs",
     "examples/tasks/src/main.rs",
     "examples/shop/src/main.rs",

@@ -11,6 +11,7 @@ use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
 use super::model::{EntityModel, Place};
 use super::{check, docs, relations, search, visibility};
+use crate::expr::{CtxPath, at};
 use crate::policy::Policy;
 
 /// Everything but the schema macro.
@@ -331,6 +332,24 @@ fn adapter_impls(model: &EntityModel) -> TokenStream {
     }
 }
 
+/// Values of the context have the types of the fields they are for.
+fn provided(model: &EntityModel) -> TokenStream {
+    let module = &model.generated.module;
+    let defaults = model.fields.iter().filter_map(|field| match &field.options.default {
+        Default::Ctx(CtxPath::Value(path), _) => Some((field, path)),
+        _ => None,
+    });
+    let scopes = model.visibility.scopes.iter().filter_map(|scope| match &scope.from {
+        visibility::From::Ctx(CtxPath::Value(path), _) => Some((&model.fields[scope.field], path)),
+        _ => None,
+    });
+    let check = |(field, path): (&Field, &syn::Path)| {
+        let (ident, name) = (&field.ident, &field.name);
+        at(quote!(const _: () = __lp::expect_context::<#module::#ident, #path>(#name);), &path.to_token_stream())
+    };
+    defaults.chain(scopes).map(check).collect()
+}
+
 /// What only types and consts decide: fields behind a name of the user's, limits behind a path.
 fn assertions(model: &EntityModel) -> TokenStream {
     if model.inert {
@@ -365,7 +384,8 @@ fn assertions(model: &EntityModel) -> TokenStream {
                 let message = format!("default `now` needs a date field, `{name}` is {text}");
                 expect(field, word.span(), "DATES", message, "make it a `Timestamp`");
             }
-            Default::Ctx(path, value) if !matches!(path, crate::expr::CtxPath::Claim(_)) => {
+            Default::Ctx(CtxPath::Claim(_) | CtxPath::Value(_), _) => {}
+            Default::Ctx(_, value) => {
                 let message = format!("this is a string, which `{name}` is not");
                 expect(field, value.span(), "NAMES", message, "make it a `String`");
             }
@@ -405,6 +425,7 @@ fn assertions(model: &EntityModel) -> TokenStream {
         let message = format!("`{}` of type {} cannot be indexed, unique or sorted by", field.name, check::kind_text(field));
         expect(field, place.ident.span(), "SCALARS", message, "name a field whose values compare");
     }
+    out.extend(provided(model));
     out.extend(relations::assertions(model));
     // Literals have been checked; a const is known only now.
     let mut consts = [&model.pagination.default, &model.pagination.max].into_iter().flatten();

@@ -79,6 +79,7 @@ impl ToTokens for CtxPath {
             Self::ActorKind => quote!(ActorKind),
             Self::SessionId => quote!(SessionId),
             Self::Claim(name) => quote!(Claim(#name)),
+            Self::Value(path) => quote!(Value(<#path as __lp::ContextValue>::DESC)),
         });
     }
 }

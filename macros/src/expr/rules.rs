@@ -61,6 +61,10 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
 /// Whether a field can hold or meet a context value.
 pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr) -> bool {
     let of = scope.at(field);
+    if let CtxPath::Value(path) = path {
+        scope.provided(field, path);
+        return true;
+    }
     let is_claim = matches!(path, CtxPath::Claim(_));
     let fits = if is_claim { of.kind.is_scalar() && of.kind != Kind::Date } else { of.kind.may_be_text() || of.kind == Kind::StringArray };
     if !fits {

@@ -33,6 +33,8 @@ pub(crate) struct Scope<'a> {
     inside: Option<usize>,
     /// Checks of types that only rustc knows.
     pub(crate) asserts: Vec<TokenStream>,
+    /// Values of the context that plugins provide, each once.
+    pub(crate) context: Vec<Path>,
     pub(crate) d: &'a mut Diagnostics,
 }
 
@@ -102,7 +104,7 @@ pub(crate) enum Role {
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, siblings: &'a [Sibling], d: &'a mut Diagnostics) -> Self {
-        Self { model, entity, params: Params::default(), siblings, inside: None, asserts: Vec::new(), d }
+        Self { model, entity, params: Params::default(), siblings, inside: None, asserts: Vec::new(), context: Vec::new(), d }
     }
 
     /// Resolves expressions over the fields of another entity; `None` stands for the operation's own.
@@ -144,6 +146,16 @@ impl<'a> Scope<'a> {
         let kinds = quote::format_ident!("{kinds}");
         let message = format!("linchpin: {message}");
         self.asserts.push(lower::at(quote!(const _: () = __lp::expect::<#marker>(__lp::#kinds, #message);), &at));
+    }
+
+    /// Notes a value of the context, and has rustc check that it is of the field's type.
+    pub(super) fn provided(&mut self, field: usize, path: &Path) {
+        let at = path.to_token_stream();
+        let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
+        self.asserts.push(lower::at(quote!(const _: () = __lp::expect_context::<#marker, #path>(#name);), &at));
+        if !self.context.contains(path) {
+            self.context.push(path.clone());
+        }
     }
 
     /// Has rustc check that the items of a list have a member that tells them apart.

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Expr, ExprCall, Ident, Member, Token};
+use syn::{Expr, ExprCall, Ident, Member, Path, Token};
 
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
@@ -36,6 +36,8 @@ pub(crate) enum CtxPath {
     ActorKind,
     SessionId,
     Claim(String),
+    /// What a plugin provides: the path of its marker.
+    Value(Path),
 }
 
 const SOURCES: &[&str] = &["param", "input", "ctx", "now"];
@@ -139,6 +141,13 @@ fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> 
 }
 
 fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
+    // What it names, rustc knows; the actor's values have dots.
+    if let Expr::Path(path) = bare(expr)
+        && path.qself.is_none()
+        && !path.path.is_ident("actor")
+    {
+        return Some(CtxPath::Value(path.path.clone()));
+    }
     let Some(path) = dotted(expr) else {
         d.error(expr, "`ctx` takes a path of plain names").help(format!("known: {}", list(CONTEXT)));
         return None;

@@ -43,6 +43,8 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let policy = self::policy(policy);
     let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
     let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
+    let context = &model.scope.context;
+    let context = (!context.is_empty()).then(|| quote!(.context(&[#(<#context as __lp::ContextValue>::DESC),*])));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
         #attrs
@@ -57,6 +59,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
                 #named
                 #policy
                 #unscoped
+                #context
                 #doc;
             __lp::Operation::new(&SPEC)
         };

@@ -33,6 +33,8 @@ pub(crate) struct Parts {
     /// For each parameter its marker, at the user's token.
     pub(crate) markers: Vec<TokenStream>,
     pub(crate) asserts: Vec<TokenStream>,
+    /// Values of the context that plugins provide.
+    pub(crate) context: Vec<syn::Path>,
 }
 
 impl<'a> Model<'a> {
@@ -76,7 +78,8 @@ impl<'a> Model<'a> {
             };
             for policy in policies {
                 narrow::check_operation(policy, answers, entity, scope.d);
-                permission::check_operation(policy, records, entity, scope.d);
+                let many = matches!(kind.name(), "lookup" | "exists" | "search" | "aggregate" | "batch" | "consume");
+                permission::check_operation(policy, records, !many, entity, scope.d);
                 event::check_operation(policy, kind.name(), entity, scope.d);
             }
             let reading = plan.parts.iter().filter(|part| part.method == Method::Get).filter_map(|part| part.policy.as_ref());
@@ -91,7 +94,7 @@ impl<'a> Model<'a> {
             scope.within(p.owner, |scope| crate::expr::marker(scope, p.field, &at))
         };
         let markers = params.iter().map(marker).collect();
-        let scope = Parts { params, markers, asserts: scope.asserts };
+        let scope = Parts { params, markers, asserts: scope.asserts, context: scope.context };
         let unscoped = args.unscoped.map(|(_, reason)| reason);
         Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped, siblings })
     }

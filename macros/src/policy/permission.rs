@@ -12,7 +12,7 @@ use crate::entity::{EntityModel, Field, Kind, hidden};
 use crate::options::{self, Opt, Rest};
 
 const EXAMPLE: &str = "permission(requires = \"write\", owner_field = author_id)";
-const KEYS: &[&str] = &["requires", "or", "owner_field", "hide", "resource"];
+const KEYS: &[&str] = &["requires", "or", "owner_field", "hide", "resource", "rank"];
 
 /// An action, and who needs none.
 #[derive(Debug, Clone)]
@@ -21,6 +21,7 @@ pub(crate) struct Permission {
     or: Vec<LitStr>,
     owner_field: Option<Ident>,
     resource: Option<Ident>,
+    rank: Option<Ident>,
     hide: bool,
 }
 
@@ -31,6 +32,7 @@ struct Keys {
     or: Option<Opt>,
     owner_field: Option<Opt>,
     resource: Option<Opt>,
+    rank: Option<Opt>,
     hide: Option<Opt>,
     #[darling(flatten)]
     rest: Rest,
@@ -45,10 +47,11 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Permission> {
     }
     let owner_field = keys.owner_field.and_then(|opt| opt.ident("owner_field = author_id", d));
     let resource = keys.resource.and_then(|opt| opt.ident("resource = container_id", d));
+    let rank = keys.rank.and_then(|opt| opt.ident("rank = user_id", d));
     let hide = keys.hide.is_some_and(|opt| opt.flag(d));
     let requires = keys.requires.and_then(|opt| action(&opt.text("requires = \"write\"", d)?, d));
     let or = keys.or.map(|opt| others(&opt, requires.as_ref(), d)).unwrap_or_default();
-    Some(Permission { requires: requires?, or, owner_field, resource, hide })
+    Some(Permission { requires: requires?, or, owner_field, resource, rank, hide })
 }
 
 fn action(text: &LitStr, d: &mut Diagnostics) -> Option<LitStr> {
@@ -93,8 +96,9 @@ impl Permission {
         let name = |ident: &Ident| ident.unraw().to_string();
         let owner = self.owner_field.as_ref().map(name).map(|name| quote!(.owner(#name)));
         let resource = self.resource.as_ref().map(name).map(|name| quote!(.resource(#name)));
+        let rank = self.rank.as_ref().map(name).map(|name| quote!(.rank(#name)));
         let hide = self.hide.then(|| quote!(.hide()));
-        quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #hide }))
+        quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #rank #hide }))
     }
 
     /// Rule 59.
@@ -110,11 +114,24 @@ impl Permission {
             d.error(name, format!("resource `{name}` must be a string or integer field of {}", model.name))
                 .help("it holds the key of what the evaluator judges by");
         }
+        if let Some((name, field)) = self.rank.as_ref().and_then(|name| find("rank", name, model, d))
+            && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other)
+        {
+            d.error(name, format!("rank `{name}` must be a string field of {}", model.name)).help("it holds the id of a user, a text");
+        }
     }
 
     /// What of it speaks of a record.
     pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
-        self.owner_field.iter().chain(&self.resource)
+        self.owner_field.iter().chain(&self.resource).chain(&self.rank)
+    }
+
+    /// Refuses `rank` where a route does not work on one record; `of` are the words for it.
+    fn of_many(&self, of: &str, d: &mut Diagnostics) {
+        if let Some(name) = &self.rank {
+            d.error(name, format!("`rank` compares the caller with the user that one record names, and {of}"))
+                .help("write it on the routes of one record: `delete(permission(.., rank = user_id))`");
+        }
     }
 }
 
@@ -137,12 +154,21 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for permission in std::iter::once(&model.defaults).chain(&model.routes).filter_map(|policy| policy.permission.as_ref()) {
         permission.check(model, d);
     }
+    let [_, list, ..] = &model.routes;
+    for (policy, of) in [(&model.defaults, "these are all routes"), (list, "a list shows many")] {
+        if let Some(permission) = &policy.permission {
+            permission.of_many(of, d);
+        }
+    }
 }
 
-/// Checks the permission of an operation: `records` tells whether it works on records of its entity.
-pub(crate) fn check_operation(policy: &Policy, records: bool, model: &EntityModel, d: &mut Diagnostics) {
+/// Checks the permission of an operation: `records` tells whether it works on records of its entity, `one` whether on one.
+pub(crate) fn check_operation(policy: &Policy, records: bool, one: bool, model: &EntityModel, d: &mut Diagnostics) {
     let Some(permission) = &policy.permission else { return };
     permission.check(model, d);
+    if records && !one {
+        permission.of_many("this operation works on many", d);
+    }
     if !records {
         foreign(permission, d);
     }

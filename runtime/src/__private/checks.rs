@@ -1,5 +1,6 @@
 //! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
 
+use crate::ContextValue;
 use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination};
 use crate::operation::Sentence;
 
@@ -105,6 +106,52 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
         i += 1;
     }
     text.stop()
+}
+
+/// Fails to compile unless a value of the context has the type of the field called `name`, or of its elements.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_context<F: Field, V: ContextValue>(name: &str) {
+    let (have, want) = (V::DESC.kind, <F::Ty as FieldType>::KIND);
+    let fits = match (have, want) {
+        (Kind::Enum(have), Kind::Enum(want)) => same(have.name, want.name),
+        (Kind::String, Kind::StringArray) => true,
+        _ => bit(have) == bit(want),
+    };
+    if !fits {
+        let mut text = Sentence::new();
+        text.push("linchpin: `ctx(");
+        text.push(V::NAME);
+        text.push(")` is ");
+        text.push(of_type(have));
+        text.push(", `");
+        text.push(name);
+        text.push("` is ");
+        text.push(of_type(want));
+        text.stop()
+    }
+}
+
+const fn of_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Enum(desc) => desc.name,
+        _ => kind.name(),
+    }
+}
+
+/// Fails to compile unless a value of the context is one that a condition can compare.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_context_type<V: ContextValue>() {
+    let fits = bit(V::DESC.kind) & SCALARS != 0 && !<V::Value as FieldType>::OPTIONAL;
+    assert!(
+        fits,
+        "linchpin: a value of the context is a String, bool, i64, f64, Timestamp or enum; that there is none, who provides it says"
+    );
 }
 
 /// Fails to compile when records of an entity expire.

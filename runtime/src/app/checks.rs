@@ -7,11 +7,12 @@ use super::plugin::{Plugin, RoutesCx};
 use super::start::mounted;
 use super::suggest::did_you_mean;
 use crate::audit::AuditLog;
-use crate::http::{Action, AuthDesc, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
+use crate::entity::{DefaultDesc, ScopeFrom, SourceLine};
+use crate::http::{Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
-use crate::{Code, Error, Package, Result};
+use crate::{Code, ContextDesc, EntityEntry, Error, Package, Result};
 
 /// A start-up error; its text is for the person who starts the app.
 pub(crate) fn startup(text: impl Into<String>) -> Error {
@@ -158,6 +159,53 @@ pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]
         crud.chain(operations).chain(entry.routes.iter().map(|route| &route.policy)).any(|policy| policy.audit.is_some())
     });
     Ok(own || plugins.iter().flat_map(|plugin| plugin.routes()).any(|route| route.desc.policy.audit.is_some()))
+}
+
+/// Every value of the context that a declaration reads must come from somebody, and be of the type that it was checked against.
+///
+/// # Errors
+/// All that is missing.
+pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProviders) -> Result<()> {
+    let mut problems = Vec::new();
+    let mut check = |what: String, at: SourceLine, desc: ContextDesc| {
+        let (name, at) = (desc.name, format!("{}:{}", at.file, at.line));
+        match providers.kind_of(name) {
+            None => problems
+                .push(format!("{what} ({at}) reads `ctx({name})`, but no plugin provides it{}", did_you_mean(name, providers.names()))),
+            Some(kind) if !kind.meets(desc.kind) => problems.push(format!(
+                "{what} ({at}) reads `ctx({name})` as {}, but a plugin provides it as {}",
+                desc.kind.name(),
+                kind.name()
+            )),
+            Some(_) => {}
+        }
+    };
+    for entry in entries {
+        let desc = entry.desc;
+        let of_fields = desc.fields.iter().filter_map(|field| match field.default {
+            DefaultDesc::Ctx(path) => Some((format!("field `{}` of `{}`", field.name, desc.name), path)),
+            _ => None,
+        });
+        let of_scopes = desc.scope.iter().filter_map(|scope| match scope.from {
+            ScopeFrom::Ctx(path) => Some((format!("scope `{}` of `{}`", desc.fields[scope.field].name, desc.name), path)),
+            ScopeFrom::Path(_) => None,
+        });
+        for (what, path) in of_fields.chain(of_scopes) {
+            if let Some(value) = crate::http::context::named(path) {
+                check(what, desc.at, value);
+            }
+        }
+        for spec in entry.operations {
+            for value in spec.context {
+                check(format!("operation `{}` of `{}`", spec.name, desc.name), spec.at, *value);
+            }
+        }
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    problems.push("help: `cx.provide(name, ..)` in the `setup_middleware` of a plugin".to_owned());
+    Err(startup(problems.join("\n")))
 }
 
 /// Guards by path, unless one of the patterns is none.

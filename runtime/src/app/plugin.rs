@@ -1,14 +1,21 @@
 //! Plugins: what extends an app, and what it may touch at each step of start-up.
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use axum::extract::Request;
+use axum::response::IntoResponse;
+use axum::routing::Route;
+use tower_layer::Layer;
+use tower_service::Service;
+
 use crate::event::{Consumer, EventSink};
-use crate::http::{ActorResolver, Clock, Middleware, NamedCheck, PluginRoute, Registry, RouteAuth};
+use crate::http::{ActorResolver, Clock, ContextCall, ContextProviders, Layers, Middleware, NamedCheck, PluginRoute, Registry, RouteAuth};
 use crate::permission::{Evaluator, YesNo};
 use crate::resource::{Adapters, BoxFuture};
 use crate::search::{Providers, SearchProvider};
-use crate::{Actor, Error, Package, Result};
+use crate::{Actor, ContextValue, Error, Package, Result};
 
 use super::config::Environment;
 use super::secret::SigningSecret;
@@ -72,7 +79,7 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Installs what runs before routes: the actor resolver.
+    /// Installs what runs before routes: layers, the actor resolver, values of the context.
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;
         Box::pin(async { Ok(()) })
@@ -156,6 +163,9 @@ pub struct MiddlewareCx {
     pub(super) clock: Clock,
     pub(super) environment: Environment,
     pub(super) resolver: Option<Arc<dyn ActorResolver>>,
+    pub(super) adapters: Adapters,
+    pub(super) context: ContextProviders,
+    pub(super) layers: Layers,
 }
 
 impl MiddlewareCx {
@@ -169,6 +179,84 @@ impl MiddlewareCx {
         }
         self.resolver = Some(resolver);
         Ok(())
+    }
+
+    /// Provides a value of the request context: what declarations read as `ctx(locale)`, and code as `cx.context(locale)`.
+    ///
+    /// It is asked for every request that has passed auth, roles and guards, after the providers before it. `None` is null: what
+    /// reads it then answers 401 to anonymous callers and 403 to others. An error is the answer to the request.
+    ///
+    /// ```
+    /// # use linchpin::{MiddlewareCx, Result};
+    /// linchpin::context! {
+    ///     /// The language that the caller reads.
+    ///     pub locale: String;
+    /// }
+    ///
+    /// fn setup(cx: &mut MiddlewareCx) -> Result<()> {
+    ///     cx.provide(locale, |call| {
+    ///         let asked = call.parts.headers.get("accept-language").and_then(|value| value.to_str().ok());
+    ///         Ok(Some(asked.filter(|text| text.starts_with("de")).map_or("en", |_| "de").to_owned()))
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When somebody else provides it.
+    pub fn provide<V, F>(&mut self, _value: V, provide: F) -> Result<()>
+    where
+        V: ContextValue,
+        F: Fn(ContextCall<'_>) -> Result<Option<V::Value>> + Send + Sync + 'static,
+    {
+        self.context.add::<V>(provide)
+    }
+
+    /// As [`MiddlewareCx::provide`], for what has to be looked up.
+    ///
+    /// # Errors
+    /// When somebody else provides it.
+    pub fn provide_later<V, F>(&mut self, _value: V, provide: F) -> Result<()>
+    where
+        V: ContextValue,
+        V::Value: Send,
+        F: for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>> + Send + Sync + 'static,
+    {
+        self.context.add_later::<V>(provide)
+    }
+
+    /// Puts a layer of tower or axum around every request, whatever its route: inside of the layers of plugins that are set up
+    /// before, outside of all that is Linchpin's. It sees requests before anybody knows who calls, and answers as they are sent.
+    ///
+    /// What a layer answers by itself gets a request id, too. Apps without layers pay nothing for them.
+    ///
+    /// ```
+    /// # use linchpin::MiddlewareCx;
+    /// use linchpin::axum::{extract::Request, middleware::{Next, from_fn}, response::Response};
+    ///
+    /// async fn frames(request: Request, next: Next) -> Response {
+    ///     let mut response = next.run(request).await;
+    ///     response.headers_mut().insert("x-frame-options", "DENY".parse().expect("a header value"));
+    ///     response
+    /// }
+    ///
+    /// fn setup(cx: &mut MiddlewareCx) {
+    ///     cx.layer(from_fn(frames));
+    /// }
+    /// ```
+    pub fn layer<L>(&mut self, layer: L)
+    where
+        L: Layer<Route> + Clone + Send + Sync + 'static,
+        L::Service: Service<Request> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request>>::Response: IntoResponse + 'static,
+        <L::Service as Service<Request>>::Error: Into<Infallible> + 'static,
+        <L::Service as Service<Request>>::Future: Send + 'static,
+    {
+        self.layers.add(layer);
+    }
+
+    /// Typed access to every adapter, for providers to capture.
+    pub fn adapters(&self) -> &Adapters {
+        &self.adapters
     }
 
     /// The signing secrets, newest first.

@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 use crate::Package;
 use crate::entity::{EntityDesc, ScopeFrom};
 use crate::event::names_by_route;
-use crate::filter::CtxPath;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
 
@@ -27,6 +26,8 @@ pub(super) struct Line {
     audit: Option<&'static str>,
     /// Names and paths of functions, the first outermost.
     middleware: Vec<&'static str>,
+    /// The values of the context that it needs a plugin for.
+    context: Vec<&'static str>,
     /// What records must equal to be seen: `ownerId = ctx(actor.id)`.
     scope: Vec<String>,
     unscoped: Option<&'static str>,
@@ -70,6 +71,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             permission: endpoint.policy.permission,
             audit: endpoint.policy.audit.filter(|_| endpoint.changes()),
             middleware: endpoint.middleware().map(MiddlewareDesc::name).collect(),
+            context: crate::http::context::needed(endpoint).iter().map(|desc| desc.name).collect(),
             scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
             unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
@@ -88,11 +90,7 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     let scopes = desc.scope.iter().filter(|scope| !unscoped && scope.holds_on(route)).map(|scope| {
         let from = match scope.from {
             ScopeFrom::Path(name) => format!("param({name})"),
-            ScopeFrom::Ctx(CtxPath::ActorId) => "ctx(actor.id)".to_owned(),
-            ScopeFrom::Ctx(CtxPath::TenantId) => "ctx(actor.tenantId)".to_owned(),
-            ScopeFrom::Ctx(CtxPath::ActorKind) => "ctx(actor.kind)".to_owned(),
-            ScopeFrom::Ctx(CtxPath::SessionId) => "ctx(actor.sessionId)".to_owned(),
-            ScopeFrom::Ctx(CtxPath::Claim(name)) => format!("ctx(actor.claims.{name})"),
+            ScopeFrom::Ctx(path) => format!("ctx({path})"),
         };
         format!("{} = {from}", wire(scope.field))
     });
@@ -119,7 +117,7 @@ fn guard(shown: &Json) -> String {
 /// A permission as people read it: `write or moderate, owner author_id`.
 fn permission(declared: &PermissionDesc) -> String {
     let mut out = std::iter::once(&declared.requires).chain(declared.or).copied().collect::<Vec<_>>().join(" or ");
-    for (word, field) in [("owner", declared.owner_field), ("resource", declared.resource)] {
+    for (word, field) in [("owner", declared.owner_field), ("resource", declared.resource), ("rank", declared.rank)] {
         if let Some(field) = field {
             // Writing to a String cannot fail.
             let _ = write!(out, ", {word} {field}");
@@ -252,7 +250,7 @@ pub(super) fn json(lines: &[Line]) -> String {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
             "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
-            "middleware": line.middleware, "audit": line.audit, "scope": line.scope, "unscoped": line.unscoped,
+            "middleware": line.middleware, "audit": line.audit, "context": line.context, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "include": line.include,
             "source": line.at,
         })

@@ -11,7 +11,7 @@ use super::plugin::{MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
 use super::running::{Built, Running};
 use crate::audit::AuditLog;
 use crate::entity::EntityDesc;
-use crate::http::{self, Claims, Endpoint, HttpState, idempotency};
+use crate::http::{self, Claims, ContextProviders, Endpoint, HttpState, Layers, idempotency};
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, granted};
 use crate::{Error, Package, Result};
@@ -120,8 +120,15 @@ impl App {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
 
-            let mut middleware =
-                MiddlewareCx { secrets: secrets.clone(), clock: Arc::clone(&clock), environment: config.environment, resolver: None };
+            let mut middleware = MiddlewareCx {
+                secrets: secrets.clone(),
+                clock: Arc::clone(&clock),
+                environment: config.environment,
+                resolver: None,
+                adapters: adapters.clone(),
+                context: ContextProviders::default(),
+                layers: Layers::default(),
+            };
             let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
             for plugin in plugins {
@@ -144,6 +151,7 @@ impl App {
             events.adopt(feeds);
             events.activate(&entries, &tables, &store).await?;
             let registry = std::mem::take(&mut post.registrar.registry);
+            checks::context(&entries, &middleware.context)?;
             let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
             if let Some(evaluator) = &registry.evaluator {
                 for table in &tables {
@@ -163,6 +171,8 @@ impl App {
             teardown.endpoints.clone_from(&endpoints);
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
+            state.context = middleware.context;
+            state.layers = middleware.layers;
             state.auth = auth;
             state.registry = registry;
             state.guards = guards;

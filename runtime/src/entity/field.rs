@@ -46,6 +46,15 @@ impl Kind {
         }
     }
 
+    /// Whether a value of this type may meet a field of another: the same type, or an element of a string array.
+    pub(crate) fn meets(self, field: Self) -> bool {
+        match (self, field) {
+            (Self::Enum(a), Self::Enum(b)) => a.variants == b.variants,
+            (Self::String, Self::StringArray) => true,
+            (a, b) => a.name() == b.name(),
+        }
+    }
+
     /// The fields of the items; none for other types.
     pub const fn item_fields(self) -> &'static [FieldDesc] {
         match self {

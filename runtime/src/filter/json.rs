@@ -16,6 +16,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{CtxPath, Filter, Op, Operand, Source};
+use crate::ContextDesc;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
 use crate::operation::ParamSpec;
 use crate::validate::parse_scalar;
@@ -106,7 +107,7 @@ impl Writer<'_> {
                 Some(param) => format!("param:{}", param.name).into(),
                 None => json!({ "$arg": index }),
             },
-            Source::Ctx(path) => format!("ctx:{}", ctx_text(*path)).into(),
+            Source::Ctx(path) => format!("ctx:{path}").into(),
             Source::Now => "now".into(),
             Source::Arg { index, .. } => json!({ "$arg": index }),
             Source::Value(value) => self.literal(value.as_ref()),
@@ -278,7 +279,7 @@ impl Reader<'_> {
             return Err(FilterError::new(path, format!("unknown parameter `{name}`")));
         };
         let declared = Some(self.params[index].field_of(self.entity).kind);
-        if declared.is_some_and(|kind| same_type(kind, field.kind)) {
+        if declared.is_some_and(|kind| kind.meets(field.kind)) {
             Ok(Source::Param(index))
         } else {
             let declared = declared.map_or("unknown", Kind::name);
@@ -296,15 +297,6 @@ const OPS: &str = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $contains, $has";
 fn op_named(name: &str) -> Option<Op> {
     let all = [Op::Eq, Op::Ne, Op::Gt, Op::Gte, Op::Lt, Op::Lte, Op::In, Op::Nin, Op::Contains, Op::Has];
     all.into_iter().find(|op| op.as_str() == name)
-}
-
-/// Whether a parameter of one type may meet a field of another: the same type, or an element of a string array.
-fn same_type(param: Kind, field: Kind) -> bool {
-    match (param, field) {
-        (Kind::Enum(a), Kind::Enum(b)) => a.variants == b.variants,
-        (Kind::String, Kind::StringArray) => true,
-        (a, b) => a.name() == b.name(),
-    }
 }
 
 fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
@@ -360,6 +352,10 @@ fn ctx(field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
         "actor.sessionId" => CtxPath::SessionId,
         _ => match name.strip_prefix("actor.claims.") {
             Some(claim) if !claim.is_empty() => CtxPath::Claim(interned(claim, path)?),
+            None if is_name(name) => {
+                let kind = if matches!(field.kind, Kind::StringArray) { Kind::String } else { field.kind };
+                return Ok(Source::Ctx(CtxPath::Value(ContextDesc { name: interned(name, path)?, kind })));
+            }
             _ => return Err(FilterError::new(path, format!("`ctx:{name}` is unknown"))),
         },
     };
@@ -370,17 +366,12 @@ fn ctx(field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
     Ok(Source::Ctx(found))
 }
 
-fn ctx_text(path: CtxPath) -> String {
-    match path {
-        CtxPath::ActorId => "actor.id".to_owned(),
-        CtxPath::TenantId => "actor.tenantId".to_owned(),
-        CtxPath::ActorKind => "actor.kind".to_owned(),
-        CtxPath::SessionId => "actor.sessionId".to_owned(),
-        CtxPath::Claim(name) => format!("actor.claims.{name}"),
-    }
+/// Whether it may be the name of a context value: those of the actor have dots.
+fn is_name(name: &str) -> bool {
+    name != "actor" && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// A claim's name for the life of the process: declarations hold static names, so names read at run time become such.
+/// A name for the life of the process: declarations hold static names, so names read at run time become such.
 fn interned(name: &str, path: &str) -> Read<&'static str> {
     use std::collections::HashSet;
     use std::sync::LazyLock;
@@ -396,7 +387,7 @@ fn interned(name: &str, path: &str) -> Read<&'static str> {
         return Ok(known);
     }
     if names.len() >= MOST {
-        return Err(FilterError::new(path, "too many different claims"));
+        return Err(FilterError::new(path, "too many different names"));
     }
     let name: &'static str = Box::leak(name.into());
     names.insert(name);

@@ -1,6 +1,6 @@
 //! The expression tree.
 
-use crate::Value;
+use crate::{ContextDesc, Value};
 
 /// An operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +61,22 @@ pub enum CtxPath {
     SessionId,
     /// `actor.claims.<name>`
     Claim(&'static str),
+    /// What a plugin provides under a name of its own.
+    Value(ContextDesc),
+}
+
+impl std::fmt::Display for CtxPath {
+    /// As it stands in `ctx:..`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ActorId => f.write_str("actor.id"),
+            Self::TenantId => f.write_str("actor.tenantId"),
+            Self::ActorKind => f.write_str("actor.kind"),
+            Self::SessionId => f.write_str("actor.sessionId"),
+            Self::Claim(name) => write!(f, "actor.claims.{name}"),
+            Self::Value(desc) => f.write_str(desc.name),
+        }
+    }
 }
 
 /// A filter as declared: static data.

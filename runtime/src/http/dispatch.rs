@@ -29,6 +29,7 @@ use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{body, input, path, precondition, query};
 use crate::operation::Answer;
+use crate::permission::Moved;
 use crate::resource::{Call, Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, parse_scalar, read_draft};
 use crate::{Actor, Code, Cx, Error, Problem, Result, Uuid, Value};
@@ -71,11 +72,12 @@ pub(super) async fn run(
     }
     let emitted = mounted.emits.then(|| cx.watch());
     // Where strangers may call, others still see what is for them alone.
-    let personal = actor.id.is_some() && mounted.endpoint.is_public();
+    let personal = mounted.endpoint.is_public() && (actor.id.is_some() || mounted.gates.as_ref().is_some_and(|gates| gates.varies));
     let response = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,
         Some(gates) => {
             gates.guard(&cx)?;
+            let cx = Box::pin(gates.known(parts, cx)).await?;
             let rest = Box::pin(call(app, mounted, params, parts, body, cx.clone(), id));
             gates.around(app, &mounted.endpoint, parts, &cx, rest).await
         }
@@ -177,7 +179,7 @@ impl Asked<'_> {
         // What is included is boxed: a read by key alone stays small.
         let with = if wanted.is_empty() { None } else { Box::pin(self.with(on, &wanted)).await? };
         let form = form(on, with.as_deref());
-        let limited = self.limited(on, &id, None).await?;
+        let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
             Some(run) => run(self.inputs(on, cx, &form, Inputs::Get(id))).await,
@@ -251,7 +253,7 @@ impl Asked<'_> {
         let mut limited = None;
         if let Some(permit) = self.mounted.permit() {
             draft = on.table.checked_update(draft)?;
-            let moved = permit.resource().and_then(|field| draft.values[field].clone());
+            let moved = permit.moved(|field| draft.values[field].clone());
             limited = self.limited(on, &id, moved).await?;
         }
         let cx = self.cx_of(limited.as_ref());
@@ -278,7 +280,7 @@ impl Asked<'_> {
             return Err(precondition_required());
         }
         let id = self.id(on).ok_or_else(Error::not_found)?;
-        let limited = self.limited(on, &id, None).await?;
+        let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
         let done = match &self.mounted.endpoint.run {
             Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version))).await.map(drop),
@@ -424,8 +426,8 @@ impl Asked<'_> {
     }
 
     /// The call, limited to what it may do with one record; `None` where the policy asks for no permission. `moved` is what an
-    /// update writes into the field of the resource.
-    async fn limited(&self, on: &Target, id: &Value, moved: Option<Value>) -> Result<Option<Permitted<'_>>> {
+    /// update writes into the fields that it goes by.
+    async fn limited(&self, on: &Target, id: &Value, moved: Moved) -> Result<Option<Permitted<'_>>> {
         let Some(permit) = self.mounted.permit() else { return Ok(None) };
         let (matches, looks) = (on.table.by_id(id.clone()), self.mounted.endpoint.run.is_some());
         let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::Response;
 
 use super::auth::{GuardCall, GuardCheck, NamedCheck, RouteAuth};
+use super::context::ContextProviders;
 use super::endpoint::{Action, Endpoint};
 use super::include::Asking;
 use super::middleware::{Middleware, Next, RouteCall};
@@ -44,11 +45,16 @@ impl std::fmt::Debug for Registry {
 }
 
 /// The gates of a mounted route.
+#[derive(Default)]
 pub(super) struct Gates {
     guards: Box<[(GuardCheck, Option<GuardArg>)]>,
     middleware: Box<[Middleware]>,
     /// Who may do with a record what the route does.
     pub(super) permit: Option<Permit>,
+    /// Who provides values of the context beside the actor.
+    pub(super) context: Option<Arc<ContextProviders>>,
+    /// Whether what it answers depends on them.
+    pub(super) varies: bool,
 }
 
 impl Gates {
@@ -73,7 +79,7 @@ impl Gates {
             _ => None,
         };
         let any = !guards.is_empty() || !middleware.is_empty() || permit.is_some();
-        Ok(any.then(|| Box::new(Self { guards, middleware, permit })))
+        Ok(any.then(|| Box::new(Self { guards, middleware, permit, ..Self::default() })))
     }
 
     /// Runs the guards.
@@ -83,6 +89,17 @@ impl Gates {
     pub(super) fn guard(&self, cx: &Cx) -> Result<()> {
         let Some(actor) = cx.get_actor() else { return Ok(()) };
         self.guards.iter().try_for_each(|(check, argument)| check(&GuardCall { actor, argument: *argument, now: cx.now() }))
+    }
+
+    /// The same call with what plugins know of its request.
+    ///
+    /// # Errors
+    /// A provider's own.
+    pub(super) async fn known(&self, parts: &axum::http::request::Parts, cx: Cx) -> Result<Cx> {
+        match &self.context {
+            None => Ok(cx),
+            Some(context) => context.known(parts, cx).await,
+        }
     }
 
     /// Leaves out the middleware that stands around another route already: for what that one shows beside its records.
@@ -184,6 +201,9 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
             None => out.push(format!("needs permission `{}`, but no plugin installs a permission evaluator", permission.requires)),
             Some(evaluator) => {
                 let unknown = actions.filter(|action| !evaluator.knows(action));
+                if let Some(field) = permission.rank.filter(|_| !evaluator.ranks()) {
+                    out.push(format!("compares the caller with `{field}`, and the permission evaluator compares nobody"));
+                }
                 out.extend(unknown.map(|action| format!("needs permission `{action}`, which the permission evaluator does not know")));
             }
         }

@@ -31,7 +31,7 @@ pub(super) async fn guarded<T>(limit: Duration, mut work: Pin<&mut impl Future<O
     .await
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panicked: {}", text.unwrap_or("a value that is not text"))
 }

@@ -9,6 +9,8 @@ mod auth;
 #[cfg(feature = "server")]
 mod body;
 #[cfg(feature = "server")]
+pub(crate) mod context;
+#[cfg(feature = "server")]
 mod cors;
 #[cfg(feature = "server")]
 mod dispatch;
@@ -30,6 +32,8 @@ pub(crate) mod idempotency;
 pub(crate) mod include;
 #[cfg(feature = "server")]
 mod input;
+#[cfg(feature = "server")]
+mod layers;
 #[cfg(feature = "server")]
 mod list;
 #[cfg(feature = "server")]
@@ -67,6 +71,8 @@ mod unreadable;
 #[cfg(feature = "server")]
 pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
 #[cfg(feature = "server")]
+pub use context::{ContextCall, ContextProviders};
+#[cfg(feature = "server")]
 pub use cors::Cors;
 #[cfg(feature = "server")]
 pub(crate) use endpoint::plugin_endpoints;
@@ -85,6 +91,8 @@ pub(crate) use gates::missing;
 pub(crate) use host::refused as refused_host;
 #[cfg(feature = "server")]
 pub use idempotency::Claims;
+#[cfg(feature = "server")]
+pub use layers::Layers;
 #[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 #[cfg(feature = "server")]

@@ -6,6 +6,7 @@ use axum::extract::DefaultBodyLimit;
 
 use super::AuthDesc;
 use super::auth::AuthCheck;
+use super::context::{self, ContextProviders};
 use super::endpoint::{Action, Endpoint};
 use super::gates::Gates;
 use super::idempotency::{self, Gate};
@@ -86,7 +87,13 @@ pub(super) struct Target {
 }
 
 impl Mounted {
-    pub(super) fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint], state: &HttpState) -> Result<Self> {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        names: &[String],
+        all: &[Endpoint],
+        state: &HttpState,
+        providers: Option<&Arc<ContextProviders>>,
+    ) -> Result<Self> {
         let check = match endpoint.policy.auth {
             AuthDesc::None => None,
             AuthDesc::Named(name) => match state.auth.check(name) {
@@ -106,7 +113,12 @@ impl Mounted {
         let emits = endpoint.method != Method::Get && state.adapters.emit();
         let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
         let before = PathGuards::new(&endpoint.guards, &state.auth).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
-        let gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
+        let mut gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
+        if let Some(providers) = providers {
+            let gates = gates.get_or_insert_default();
+            gates.context = Some(Arc::clone(providers));
+            gates.varies = !context::needed(endpoint).is_empty();
+        }
         let idempotency = match (endpoint.policy.idempotency.filter(|_| idempotency::applies(endpoint)), &state.claims) {
             (None, _) => None,
             (Some(policy), Some(claims)) => Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims)))),

@@ -106,6 +106,9 @@ pub struct PermissionDesc {
     pub owner_field: Option<&'static str>,
     /// The field that holds what the evaluator judges by, by its name in the declaration.
     pub resource: Option<&'static str>,
+    /// The field that holds the id of the user whom a record is about, by its name in the declaration: whoever a grant lets in is
+    /// compared with them.
+    pub rank: Option<&'static str>,
     /// Whether who is refused is told 404 instead of 403.
     pub hide: bool,
 }
@@ -115,7 +118,13 @@ impl PermissionDesc {
     /// An action.
     #[must_use]
     pub const fn new(requires: &'static str) -> Self {
-        Self { requires, or: &[], owner_field: None, resource: None, hide: false }
+        Self { requires, or: &[], owner_field: None, resource: None, rank: None, hide: false }
+    }
+
+    /// Compared with the user that this field names.
+    #[must_use]
+    pub const fn rank(self, field: &'static str) -> Self {
+        Self { rank: Some(field), ..self }
     }
 
     /// Or one of these.

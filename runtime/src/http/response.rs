@@ -7,6 +7,7 @@ use axum::http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_A
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 
+use super::request_id::RequestId;
 use crate::json::{write_page, write_str};
 use crate::{Code, Error};
 
@@ -100,6 +101,15 @@ pub(super) fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
     }
     out.push(b'}');
     out
+}
+
+/// An answer that was made from an error, outside of any request: with its id, and the error.
+pub(super) fn raised(mut response: Response<Body>, id: &RequestId) -> (Response<Body>, Option<Arc<Error>>) {
+    let Some(Raised(raised)) = response.extensions_mut().remove::<Raised>() else { return (response, None) };
+    let (mut parts, _) = response.into_parts();
+    let said = error(&raised, id.as_str()).into_body();
+    parts.headers.remove(CONTENT_LENGTH);
+    (Response::from_parts(parts, said), Some(raised))
 }
 
 /// The answer to `HEAD`: the headers of the answer to `GET`, its length included, and no body.

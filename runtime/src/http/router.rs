@@ -14,10 +14,12 @@ use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
 use super::body::Room;
+use super::context::ContextProviders;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::gates::Registry;
 use super::idempotency::Claims;
+use super::layers::{self, Layers};
 use super::mounted::Mounted;
 use super::path;
 use super::path_guard::{PathGuard, PathGuards};
@@ -65,6 +67,10 @@ pub struct HttpState {
     pub bodies: u64,
     /// Where calls under an idempotency key are known; needed by routes that are idempotent.
     pub claims: Option<Arc<Claims>>,
+    /// Who provides values of the context beside the actor.
+    pub context: ContextProviders,
+    /// What stands around every request, outside of all else.
+    pub layers: Layers,
 }
 
 impl HttpState {
@@ -84,6 +90,8 @@ impl HttpState {
             audit: None,
             bodies: BODIES,
             claims: None,
+            context: ContextProviders::default(),
+            layers: Layers::default(),
         }
     }
 }
@@ -115,8 +123,10 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// # Errors
 /// When two endpoints have one method and path, a path is malformed, or a name in a policy means nothing.
 #[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
-pub fn service(endpoints: Vec<Endpoint>, state: HttpState) -> Result<HttpService> {
-    Ok(HttpService { app: Arc::new(App::new(&endpoints, state)?), from: None })
+pub fn service(endpoints: Vec<Endpoint>, mut state: HttpState) -> Result<HttpService> {
+    let layers = std::mem::take(&mut state.layers);
+    let app = App::new(&endpoints, state)?;
+    Ok(HttpService { app: Arc::new_cyclic(|this| App { layers: layers.around(this.clone()), ..app }), from: None })
 }
 
 /// Answers every request of an application; cheap to clone.
@@ -164,7 +174,10 @@ where
         let app = Arc::clone(&self.app);
         // Most requests have no body, and an empty one costs nothing.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
-        Box::pin(serve::serve(app, request, self.from).map(Ok))
+        match &self.app.layers {
+            None => Box::pin(serve::serve(app, request, self.from).map(Ok)),
+            Some(layers) => Box::pin(layers::serve(app, layers.clone(), request, self.from).map(Ok)),
+        }
     }
 }
 
@@ -184,6 +197,10 @@ pub(super) struct App {
     pub(super) cors: Option<Cors>,
     /// What is left for bodies.
     pub(super) room: Room,
+    /// What plugins have put around all of it.
+    layers: Option<axum::Router>,
+    /// Who provides values of the context; `None` when nobody does.
+    pub(super) context: Option<Arc<ContextProviders>>,
     /// What goes on without a connection holds a receiver.
     pub(super) work: watch::Sender<()>,
 }
@@ -272,9 +289,10 @@ impl App {
         let mut paths = matchit::Router::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::BTreeMap::new();
+        let context = Some(state.context.clone()).filter(|context| !context.is_empty()).map(Arc::new);
         for endpoint in endpoints {
             let (canonical, names) = path::canonical(&endpoint.path);
-            let mounted = Mounted::new(endpoint, &names, endpoints, &state)?;
+            let mounted = Mounted::new(endpoint, &names, endpoints, &state, context.as_ref())?;
             let at = shape_at(&canonical, &mut known, &mut paths, &mut shapes)?;
             let method = METHODS.iter().position(|m| *m == endpoint.method).unwrap_or_default();
             if let Some(first) = &shapes[at].methods[method] {
@@ -321,6 +339,8 @@ impl App {
             anonymous: Arc::new(Actor::anonymous()),
             cors: state.cors,
             room: Room::new(state.bodies),
+            layers: None,
+            context,
             work: watch::Sender::new(()),
         })
     }

@@ -23,7 +23,7 @@ use super::guard::guarded;
 use super::mounted::Mounted;
 use super::path;
 use super::request_id::{self, RequestId};
-use super::response::{self, Raised};
+use super::response;
 use super::router::{App, Found, method_not_allowed};
 use crate::{Code, Cx, Error, Result};
 
@@ -130,7 +130,15 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                 if let Some(guards) = guards {
                     guards.admit(&cx, Some(parts.uri.path()))?;
                 }
-                parts.extensions.insert(cx);
+                let known = match &app.context {
+                    None => Ok(cx),
+                    Some(context) => context.known(&parts, cx).await,
+                };
+                // Said to a handler that asks for it: many do not.
+                match known {
+                    Ok(cx) => drop(parts.extensions.insert(cx)),
+                    Err(error) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
+                }
             }
             (Err(error), Some(_)) => return Err(error),
             (Err(error), None) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
@@ -187,15 +195,8 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     let mut raised = None;
     let mut response = match answer {
         Ok(mut response) => {
-            // Errors that a user's handler returned come as responses without a request id.
-            if !response.extensions().is_empty()
-                && let Some(Raised(error)) = response.extensions_mut().remove::<Raised>()
-            {
-                let (mut parts, _) = response.into_parts();
-                let said = response::error(&error, id.as_str()).into_body();
-                parts.headers.remove(axum::http::header::CONTENT_LENGTH);
-                response = Response::from_parts(parts, said);
-                raised = Some(error);
+            if !response.extensions().is_empty() {
+                (response, raised) = response::raised(response, id);
             }
             response
         }
@@ -263,7 +264,7 @@ fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
     }
 }
 
-fn causes(error: &Error) -> String {
+pub(super) fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

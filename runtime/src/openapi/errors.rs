@@ -188,6 +188,10 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
             out.push(Code::NotFound);
         }
     }
+    if !crate::http::context::needed(endpoint).is_empty() {
+        // A value that there is not for this caller.
+        out.extend([Code::Unauthorized, Code::Forbidden]);
+    }
     let (identity, role) = super::related::asks(endpoint);
     out.extend(identity.then_some(Code::Unauthorized));
     out.extend(role.then_some(Code::Forbidden));

@@ -21,7 +21,7 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     if !permission.or.is_empty() {
         shown.insert("or".to_owned(), json!(permission.or));
     }
-    for (key, field) in [("ownerField", permission.owner_field), ("resource", permission.resource)] {
+    for (key, field) in [("ownerField", permission.owner_field), ("resource", permission.resource), ("rank", permission.rank)] {
         let fields = endpoint.table.iter().flat_map(|table| table.desc.fields);
         if let Some(field) = fields.filter(|f| f.readable()).find(|f| Some(f.name) == field) {
             shown.insert(key.to_owned(), json!(field.wire));
@@ -36,7 +36,7 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
 /// A permission by the names of the declaration, for the route report.
 pub(crate) fn permission(declared: &PermissionDesc) -> Json {
     json!({
-        "requires": declared.requires, "or": declared.or, "owner": declared.owner_field, "resource": declared.resource,
+        "requires": declared.requires, "or": declared.or, "owner": declared.owner_field, "resource": declared.resource, "rank": declared.rank,
         "hide": declared.hide,
     })
 }

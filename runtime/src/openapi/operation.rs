@@ -52,6 +52,10 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
         out["x-linchpin-filter"] = filter;
     }
     gates::describe(&mut out, endpoint);
+    let context: Vec<&str> = crate::http::context::needed(endpoint).iter().map(|desc| desc.name).collect();
+    if !context.is_empty() {
+        out["x-linchpin-context"] = json!(context);
+    }
     if let Some(name) = endpoint.policy.event.and_then(|event| event.name).filter(|_| crate::http::idempotency::applies(endpoint)) {
         out["x-linchpin-event"] = json!(name);
     }

@@ -3,6 +3,7 @@
 use std::panic::Location;
 
 use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
+use crate::ContextDesc;
 use crate::entity::{EntityDesc, SourceLine};
 use crate::http::PolicyDesc;
 
@@ -13,7 +14,7 @@ impl OpSpec {
     pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
         let caller = Location::caller();
         let at = SourceLine { file: caller.file(), line: caller.line() };
-        Self { name, kind, params: &[], routes: &[], parts: &[], policy: PolicyDesc::INHERIT, unscoped: None, doc: "", at }
+        Self { name, kind, params: &[], routes: &[], parts: &[], policy: PolicyDesc::INHERIT, unscoped: None, context: &[], doc: "", at }
     }
 
     /// With call parameters.
@@ -44,6 +45,12 @@ impl OpSpec {
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
         Self { unscoped: Some(reason), ..self }
+    }
+
+    /// With values of the context that it reads.
+    #[must_use]
+    pub const fn context(self, context: &'static [ContextDesc]) -> Self {
+        Self { context, ..self }
     }
 
     /// With a doc comment.

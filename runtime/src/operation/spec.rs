@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use crate::ContextDesc;
 use crate::entity::{Entity, EntityDesc, FieldDesc, SourceLine};
 use crate::filter::{FilterSpec, SourceSpec};
 use crate::http::PolicyDesc;
@@ -59,6 +60,8 @@ pub struct OpSpec {
     pub policy: PolicyDesc,
     /// Why data scope does not hold for it; the tenant does.
     pub unscoped: Option<&'static str>,
+    /// The values of the context that it reads, those of the actor apart.
+    pub context: &'static [ContextDesc],
     /// The doc comment.
     pub doc: &'static str,
     /// Where it is declared.

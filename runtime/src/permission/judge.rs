@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::only::refused;
-use super::{AccessRequest, Decision, Evaluator, Only};
+use super::{AccessRequest, Decision, Evaluator, Only, RankRequest};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
 use crate::http::{PermissionDesc, PolicyDesc};
@@ -22,8 +22,17 @@ pub(crate) struct Permit {
     owner: Option<usize>,
     /// Position of the field that holds the resource.
     resource: Option<usize>,
+    /// Position of the field that holds the user whom a record is about.
+    rank: Option<usize>,
     /// Whether the path says which resource it is.
     in_path: bool,
+}
+
+/// What a call writes into the fields that a permission goes by, when it does.
+#[derive(Default)]
+pub(crate) struct Moved {
+    resource: Option<Value>,
+    target: Option<Value>,
 }
 
 impl Permit {
@@ -42,18 +51,30 @@ impl Permit {
             let found = entity.fields.iter().position(|field| field.name == name);
             found.map(Some).ok_or_else(|| format!("has a permission that names `{name}`, which the entity lacks"))
         };
-        let (owner, resource) = (position(declared.owner_field)?, position(declared.resource)?);
+        let (owner, resource, rank) = (position(declared.owner_field)?, position(declared.resource)?, position(declared.rank)?);
         // Behind a type alias, only the type tells.
-        if let Some(name) = declared.owner_field.filter(|_| owner.is_some_and(|owner| !matches!(entity.fields[owner].kind, Kind::String))) {
-            return Err(format!("has a permission whose owner_field `{name}` is no string"));
+        for (key, name, field) in [("owner_field", declared.owner_field, owner), ("rank", declared.rank, rank)] {
+            if let (Some(name), Some(field)) = (name, field)
+                && !matches!(entity.fields[field].kind, Kind::String)
+            {
+                return Err(format!("has a permission whose {key} `{name}` is no string"));
+            }
+        }
+        if rank.is_some() && matches!(subject, Subject::Records | Subject::Foreign) {
+            return Err("has a permission with a `rank`, and works on no one record".to_owned());
         }
         let in_path = entity.scope.iter().any(|scope| Some(scope.field) == resource && matches!(scope.from, ScopeFrom::Path(_)));
-        Ok(Self { evaluator, declared, entity, route, subject, owner, resource, in_path })
+        Ok(Self { evaluator, declared, entity, route, subject, owner, resource, rank, in_path })
     }
 
     /// Position of the field that holds the resource, where the record tells it.
-    pub(crate) fn resource(&self) -> Option<usize> {
+    fn resource(&self) -> Option<usize> {
         self.resource.filter(|_| !self.in_path)
+    }
+
+    /// What a call writes, by position, as far as it matters here.
+    pub(crate) fn moved(&self, written: impl Fn(usize) -> Option<Value>) -> Moved {
+        Moved { resource: self.resource().and_then(&written), target: self.rank.and_then(&written) }
     }
 
     /// What can be said before anything of the request is read: all of it, where nothing depends on the record. The answer
@@ -63,62 +84,97 @@ impl Permit {
     /// 403, or 404 where the policy hides; 503 when the evaluator fails.
     pub(crate) async fn enter(&self, cx: Cx) -> Result<Cx> {
         match self.resource {
+            // The record tells whom it is about.
+            _ if self.rank.is_some() => Ok(cx),
             Some(field) if self.in_path => {
                 let resource = cx.bound(self.entity, field);
-                self.limit(cx, resource, false).await
+                self.limit(cx, resource, None, false).await
             }
             // The record tells, or what the call asks for.
             Some(_) if self.subject != Subject::Foreign => Ok(cx),
-            _ => self.limit(cx, None, false).await,
+            _ => self.limit(cx, None, None, false).await,
         }
     }
 
     /// Whether the record tells what the evaluator is asked.
     fn waits(&self) -> bool {
-        self.resource().is_some() && self.subject != Subject::Foreign
+        (self.resource().is_some() || self.rank.is_some()) && self.subject != Subject::Foreign
     }
 
-    /// The call, limited to what it may touch of a resource. `pinned` limits it to that resource as well.
-    async fn limit(&self, cx: Cx, resource: Option<Value>, pinned: bool) -> Result<Cx> {
-        let owned = match (self.ask(&cx, resource.as_ref()).await?, self.owner) {
-            (true, _) => None,
-            (false, Some(owner)) if self.subject != Subject::Foreign => match cx.value(CtxPath::ActorId) {
+    /// The call, limited to what it may touch of a resource, and of the records about a user. `pinned` limits it to these as well.
+    async fn limit(&self, cx: Cx, resource: Option<Value>, target: Option<Value>, pinned: bool) -> Result<Cx> {
+        let granted = self.ask(&cx, resource.as_ref()).await?;
+        let owned = match (granted, self.owner) {
+            (Some(action), _) => {
+                self.compare(&cx, action, resource.as_ref(), target.as_ref()).await?;
+                None
+            }
+            (None, Some(owner)) if self.subject != Subject::Foreign => match cx.value(CtxPath::ActorId) {
                 Value::Null => return Err(self.refused()),
                 id => Some((owner, id)),
             },
-            (false, _) => return Err(self.refused()),
+            (None, _) => return Err(self.refused()),
         };
-        let of = self.resource.zip(resource).filter(|_| pinned);
-        if owned.is_none() && of.is_none() {
+        // A path says where the record is by itself.
+        let of = self.resource().zip(resource).filter(|_| pinned);
+        // Whom it is about is nobody's business where the record is the caller's own.
+        let about = self.rank.zip(target).filter(|_| pinned && granted.is_some());
+        if owned.is_none() && of.is_none() && about.is_none() {
             return Ok(cx);
         }
-        Ok(cx.limited(Only::new(self.entity, owned.into_iter().chain(of), self.declared.hide)))
+        Ok(cx.limited(Only::new(self.entity, owned.into_iter().chain(of).chain(about), self.declared.hide)))
     }
 
-    /// Whether the evaluator allows one of the actions; `false` when it abstains.
-    async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<bool> {
-        let Some(actor) = cx.get_actor() else { return Ok(true) };
+    /// Lets a grant stand, unless it is over somebody whom the caller does not stand above. A record may be about nobody.
+    async fn compare(&self, cx: &Cx, action: &str, resource: Option<&Value>, target: Option<&Value>) -> Result<()> {
+        let (Some(actor), Some(Value::Text(target))) = (cx.get_actor(), target.filter(|_| self.rank.is_some())) else { return Ok(()) };
+        // As in `ask`.
+        let beside = cx.beside_transaction();
+        let access = AccessRequest { cx: &beside, actor, action, entity: self.entity.name, route: self.route, resource };
+        let decision = self.evaluator.rank(RankRequest { access, target }).await;
+        self.granted(decision.map_err(Error::unavailable)?).map(drop)
+    }
+
+    /// Whether a decision grants, unless it refuses.
+    fn granted(&self, decision: Decision) -> Result<bool> {
+        match decision {
+            Decision::Allow => Ok(true),
+            Decision::Abstain => Ok(false),
+            Decision::DenyWith(reason) if !self.declared.hide && reason.code().status() == 403 => Err(reason),
+            Decision::Deny | Decision::DenyWith(_) => Err(self.refused()),
+        }
+    }
+
+    /// The first of the actions that the evaluator allows; `None` when it abstains.
+    async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<Option<&'static str>> {
+        let Some(actor) = cx.get_actor() else { return Ok(Some(self.declared.requires)) };
         let (entity, route) = (self.entity.name, self.route);
-        let mut allowed = false;
+        // An evaluator may call with a context of its own, which would wait for the end of a transaction that has begun. Nothing is
+        // lost: what it allows is a condition of the statement.
+        let cx = &cx.beside_transaction();
+        let mut allowed = None;
         for action in std::iter::once(&self.declared.requires).chain(self.declared.or) {
-            match self.evaluator.decide(AccessRequest { cx, actor, action, entity, route, resource }).await {
-                Ok(Decision::Allow) => allowed = true,
-                Ok(Decision::Abstain) => {}
-                Ok(Decision::Deny) => return Err(self.refused()),
-                Ok(Decision::DenyWith(reason)) if !self.declared.hide && reason.code().status() == 403 => return Err(reason),
-                Ok(Decision::DenyWith(_)) => return Err(self.refused()),
-                Err(error) => return Err(Error::unavailable(error)),
+            let decision = self.evaluator.decide(AccessRequest { cx, actor, action, entity, route, resource }).await;
+            if self.granted(decision.map_err(Error::unavailable)?)? {
+                allowed = allowed.or(Some(*action));
             }
         }
         Ok(allowed)
     }
 
-    /// The call, limited to what it may do with the one record that matches. `moved` is what it writes into the field of the
-    /// resource. `looks` says that what runs then is not ours, so that it must not start for nothing.
+    /// Whether a grant reaches a resource and a user that a call writes into a record: whoever may change records there, about
+    /// them, may move one there. Its owner does not count: nothing of it is there yet.
+    async fn may_move(&self, cx: &Cx, resource: Option<&Value>, target: Option<&Value>) -> Result<()> {
+        let action = self.ask(cx, resource).await?.ok_or_else(|| self.refused())?;
+        self.compare(cx, action, resource, target).await
+    }
+
+    /// The call, limited to what it may do with the one record that matches. `moved` is what it writes into the fields that
+    /// the permission goes by. `looks` says that what runs then is not ours, so that it must not start for nothing.
     ///
     /// # Errors
     /// `not_found` when nobody could see it; else as [`Permit::enter`].
-    pub(crate) async fn record(&self, table: &Table, cx: &Cx, matches: &Filter, moved: Option<Value>, looks: bool) -> Result<Cx> {
+    pub(crate) async fn record(&self, table: &Table, cx: &Cx, matches: &Filter, moved: Moved, looks: bool) -> Result<Cx> {
         if !self.waits() {
             if let (Some(only), true) = (cx.only(self.entity), looks) {
                 let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
@@ -128,14 +184,13 @@ impl Permit {
         }
         let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
         let resource = self.resource.map(|field| found[field].clone());
-        if let Some(moved) = moved.filter(|moved| Some(moved) != resource.as_ref()) {
-            // Into another resource: whoever may change records there, may move one there. Its owner does not count: nothing
-            // of it is there yet.
-            if !self.ask(cx, Some(&moved)).await? {
-                return Err(self.refused());
-            }
+        let target = self.rank.map(|field| found[field].clone());
+        let moved_to = moved.resource.filter(|moved| Some(moved) != resource.as_ref());
+        let about = moved.target.filter(|moved| Some(moved) != target.as_ref());
+        if moved_to.is_some() || about.is_some() {
+            self.may_move(cx, moved_to.as_ref().or(resource.as_ref()), about.as_ref().or(target.as_ref())).await?;
         }
-        let cx = self.limit(cx.clone(), resource, true).await?;
+        let cx = self.limit(cx.clone(), resource, target, true).await?;
         if let Some(only) = cx.only(self.entity) {
             only.admits(&found)?;
         }
@@ -147,10 +202,8 @@ impl Permit {
     /// # Errors
     /// As [`Permit::enter`].
     pub(crate) async fn new_record(&self, cx: &Cx, values: &[Value]) -> Result<Cx> {
-        let cx = match self.resource {
-            Some(field) if self.waits() => self.limit(cx.clone(), values.get(field).cloned(), true).await?,
-            _ => cx.clone(),
-        };
+        let value = |field: Option<usize>| field.and_then(|field| cx.bound(self.entity, field).or_else(|| values.get(field).cloned()));
+        let cx = if self.waits() { self.limit(cx.clone(), value(self.resource), value(self.rank), true).await? } else { cx.clone() };
         if let Some(only) = cx.only(self.entity) {
             only.admits(values)?;
         }
@@ -170,10 +223,11 @@ impl Permit {
         looks: bool,
     ) -> Result<(Cx, Option<Filter>)> {
         let looks = looks || spec.kind.runs_code();
-        let written = match self.resource.filter(|_| self.waits()).and_then(|field| spec.kind.writes(field)) {
-            Some(source) => given(source, cx, args)?,
-            None => None,
+        let written = |field: Option<usize>| match field.filter(|_| self.waits()).and_then(|field| spec.kind.writes(field)) {
+            Some(source) => given(source, cx, args),
+            None => Ok(None),
         };
+        let written = Moved { resource: written(self.resource())?, target: written(self.rank)? };
         let cx = match self.subject {
             Subject::Record => {
                 if self.waits() || looks {
@@ -185,12 +239,14 @@ impl Permit {
             }
             Subject::Either => {
                 let matches = matches(table, spec, cx, args)?;
-                let cx = match self.resource {
-                    Some(field) if self.waits() => {
-                        let value = written.unwrap_or_else(|| by_default(self.entity, field, cx));
-                        self.limit(cx.clone(), Some(value), true).await?
-                    }
-                    _ => cx.clone(),
+                let cx = if self.waits() {
+                    let value = |field: Option<usize>, written: Option<Value>| {
+                        field.map(|field| cx.bound(self.entity, field).or(written).unwrap_or_else(|| by_default(self.entity, field, cx)))
+                    };
+                    let (resource, target) = (value(self.resource, written.resource), value(self.rank, written.target));
+                    self.limit(cx.clone(), resource, target, true).await?
+                } else {
+                    cx.clone()
                 };
                 if let Some(only) = cx.only(self.entity)
                     && let Some(found) = self.look(table, &cx, &matches).await?
@@ -203,14 +259,12 @@ impl Permit {
                 // What every record found must equal is the resource; without such a condition, all of them are meant.
                 let matched = spec.kind.matches().iter().find(|assign| Some(assign.field) == self.resource);
                 let resource = matched.map(|assign| given(&assign.value, cx, args)).transpose()?.flatten();
-                if let Some(moved) = written.filter(|moved| Some(moved) != resource.as_ref()) {
+                if let Some(moved) = written.resource.filter(|moved| Some(moved) != resource.as_ref()) {
                     // Into another resource, as with one record.
                     valid(table, spec, cx, args)?;
-                    if !self.ask(cx, Some(&moved)).await? {
-                        return Err(self.refused());
-                    }
+                    self.may_move(cx, Some(&moved), None).await?;
                 }
-                self.limit(cx.clone(), resource, false).await?
+                self.limit(cx.clone(), resource, None, false).await?
             }
             Subject::Records | Subject::New | Subject::Foreign => cx.clone(),
         };
@@ -222,7 +276,7 @@ impl Permit {
     /// # Errors
     /// As [`Permit::enter`].
     pub(crate) async fn list(&self, cx: &Cx) -> Result<Cx> {
-        if self.waits() { self.limit(cx.clone(), None, false).await } else { Ok(cx.clone()) }
+        if self.waits() { self.limit(cx.clone(), None, None, false).await } else { Ok(cx.clone()) }
     }
 
     /// Why a call found nothing to change, when that is because of what it may touch.
@@ -231,8 +285,8 @@ impl Permit {
         if !matches!(error.code(), Code::NotFound | Code::Conflict) || (self.declared.hide && error.code() == Code::NotFound) {
             return error;
         }
-        match self.look(table, cx, matches).await {
-            Ok(Some(found)) if self.waits() && self.resource.is_some_and(|field| !same(only, field, &found)) => {
+        match self.find(table, &cx.unlimited(), matches).await {
+            Ok(Some(found)) if self.waits() && self.resource.into_iter().chain(self.rank).any(|field| !same(only, field, &found)) => {
                 // Moved while it was looked at: the answer was about another resource.
                 Error::new(Code::Conflict, "The record kept changing; try again")
             }
@@ -242,9 +296,15 @@ impl Permit {
         }
     }
 
-    /// The record that matches, whoever may do what with it, among those that the call can see.
+    /// The record that matches, whoever may do what with it, among those that the call can see: before anything is done to it, so
+    /// beside the transaction that the call may be part of.
     async fn look(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
-        let found = table.first(&cx.unlimited(), self.route, matches.clone(), Vec::new(), &Form::Records).await?;
+        self.find(table, &cx.unlimited().beside_transaction(), matches).await
+    }
+
+    /// As [`Permit::look`], where it is the transaction that has found nothing.
+    async fn find(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
+        let found = table.first(cx, self.route, matches.clone(), Vec::new(), &Form::Records).await?;
         Ok(found.records.into_iter().next())
     }
 

@@ -9,7 +9,7 @@ mod only;
 
 use std::fmt;
 
-pub(crate) use judge::{Permit, may_list};
+pub(crate) use judge::{Moved, Permit, may_list};
 pub(crate) use only::Only;
 
 use crate::resource::BoxFuture;
@@ -31,6 +31,15 @@ pub struct AccessRequest<'a> {
     /// The value of the field that the policy names as `resource`. `None` means every record of the entity: the policy names
     /// no resource, or the route works on many records and does not say of which resource.
     pub resource: Option<&'a Value>,
+}
+
+/// What the rank hook is asked: does this actor stand above that user, where the record is?
+#[derive(Clone, Copy, Debug)]
+pub struct RankRequest<'a> {
+    /// What the actor has been granted.
+    pub access: AccessRequest<'a>,
+    /// The id of the user whom the record is about: the value of the field that the policy names as `rank`.
+    pub target: &'a str,
 }
 
 /// The answer of an evaluator.
@@ -55,6 +64,21 @@ pub enum Decision {
 pub trait Evaluator: Send + Sync + 'static {
     /// Whether the actor may.
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>>;
+
+    /// Compares the actor with the user whom a record is about, where the policy names a `rank`. It is asked once an action has
+    /// been granted, and not for what the owner of a record may do; `Deny` and `DenyWith` refuse, anything else lets the grant
+    /// stand. The request names the first action that was granted. An error is answered 503.
+    ///
+    /// The default is an error: a comparison that nobody makes is no permission.
+    fn rank<'a>(&'a self, request: RankRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
+        let action = request.access.action.to_owned();
+        Box::pin(async move { Err(Error::internal(format!("the permission evaluator compares nobody, asked about `{action}`"))) })
+    }
+
+    /// Whether it compares users. When it does not, a policy that names a `rank` stops start-up.
+    fn ranks(&self) -> bool {
+        false
+    }
 
     /// Whether it knows an action at all. One that a policy names and the evaluator does not know stops start-up.
     fn knows(&self, action: &str) -> bool {

@@ -141,7 +141,7 @@ fn routes_as_json() {
         row("DELETE", "delete"),
         serde_json::json!({
             "method": "DELETE", "path": "/jobs/{id}", "entity": "Job", "route": "delete", "kind": "crud", "auth": "none", "roles": [],
-            "guards": [], "permission": null, "middleware": [], "audit": null,
+            "guards": [], "permission": null, "middleware": [], "audit": null, "context": [],
             "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "source": "src/job.rs:4",
         })
     );

@@ -145,3 +145,85 @@ async fn mistakes_of_the_configuration_are_told_together() {
     let origins = "security.cors.origins";
     assert_eq!(found, ["LINCHPIN_PORT", "LINCHPIN_PROT", "security.signing.secret", origins, origins]);
 }
+
+linchpin::context! {
+    locale: String;
+    level: i64;
+}
+
+/// Of another crate, say: the same name, of another type.
+mod elsewhere {
+    linchpin::context! {
+        pub level: bool;
+    }
+}
+
+#[linchpin::entity(scope(region = ctx(locale)))]
+#[derive(Clone, Debug)]
+pub struct Poster {
+    #[field(primary)]
+    pub id: String,
+    pub region: String,
+    #[field(default = ctx(level))]
+    pub level: i64,
+    #[field(default = 0)]
+    pub raised: i64,
+}
+
+#[linchpin::operation(kind = "increment", field = raised, match(id = param(id), region = ctx(locale)))]
+pub const RAISE: linchpin::Operation<Poster>;
+
+static POSTERS: Package = linchpin::package!(name = "posters", entities = [entity(Poster, [RAISE])]);
+
+struct Context(fn(&mut MiddlewareCx) -> Result<()>);
+
+impl Plugin for Context {
+    fn name(&self) -> &'static str {
+        "context"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { (self.0)(cx) })
+    }
+}
+
+/// Contract 6.4: a value that a declaration reads comes from somebody, in the type that it was checked against.
+#[tokio::test]
+async fn what_declarations_read_of_the_context_is_provided() {
+    let app = || App::new(config()).package(&POSTERS).plugin(JwtAuth::new());
+    let text = refused(app().start().await);
+    for part in [
+        "scope `region` of `Poster` (",
+        "reads `ctx(locale)`, but no plugin provides it\n",
+        "field `level` of `Poster` (",
+        "operation `raise` of `Poster` (",
+        "help: `cx.provide(name, ..)` in the `setup_middleware` of a plugin",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let text = refused(
+        app()
+            .plugin(Context(|cx| {
+                cx.provide(locale, |_| Ok(None))?;
+                cx.provide(elsewhere::level, |_| Ok(None))
+            }))
+            .start()
+            .await,
+    );
+    assert!(text.contains("reads `ctx(level)` as integer, but a plugin provides it as boolean") && !text.contains("locale"), "{text}");
+    let text = refused(
+        app()
+            .plugin(Context(|cx| {
+                cx.provide(level, |_| Ok(None))?;
+                cx.provide(level, |_| Ok(None))
+            }))
+            .start()
+            .await,
+    );
+    assert!(text.contains("two plugins provide `ctx(level)`; keep one"), "{text}");
+    let whole = Context(|cx| {
+        cx.provide(level, |_| Ok(None))?;
+        cx.provide(locale, |_| Ok(None))
+    });
+    app().plugin(whole).start().await.unwrap().stop().await.unwrap();
+}

@@ -110,7 +110,7 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
     bindable(of, "scope", &scope.at, d);
     if let From::Ctx(path, at) = &scope.from
         && of.kind == Kind::Integer
-        && !matches!(path, CtxPath::Claim(_) | CtxPath::ActorId | CtxPath::TenantId)
+        && !matches!(path, CtxPath::Claim(_) | CtxPath::ActorId | CtxPath::TenantId | CtxPath::Value(_))
     {
         d.error(at, format!("this is a string, `{}` is integer", of.name)).help("`ctx(actor.id)` or a claim");
     }

@@ -7,5 +7,5 @@ mod tokens;
 
 pub(crate) use args::{VisibilityArgs, VisibilityKeys, reason};
 pub(crate) use check::{Route, check, public, reported};
-pub(crate) use model::{MARK, Visibility};
+pub(crate) use model::{From, MARK, Visibility};
 pub(crate) use tokens::{assertions, descriptor, expiry, parent_path};

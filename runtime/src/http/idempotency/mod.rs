@@ -89,8 +89,8 @@ impl Gate {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
         // A function of the user may call with a context of its own, which would wait for the end of the transaction.
         let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "custom");
-        let generated =
-            endpoint.run.is_none() && endpoint.policy.permission.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
+        // An evaluator is one as well, and is asked before the transaction begins.
+        let generated = endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
         Self {
             route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
             together: claims.transacts && generated,

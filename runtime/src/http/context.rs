@@ -1,0 +1,158 @@
+//! Values of the request context: who provides them, and which routes read them.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+
+use super::endpoint::{Action, Endpoint};
+use crate::entity::{DefaultDesc, FieldType, Kind, ScopeFrom};
+use crate::filter::CtxPath;
+use crate::resource::BoxFuture;
+use crate::validate::MAX_INTEGER;
+use crate::{ContextDesc, ContextValue, Cx, Error, Problem, Result, Value};
+
+/// A request whose context is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextCall<'a> {
+    /// The call: its actor, its instant, its request id.
+    pub cx: &'a Cx,
+    /// The head of the request.
+    pub parts: &'a Parts,
+}
+
+/// What a provider answers: the value, or null.
+type Provide = Arc<dyn for<'a> Fn(ContextCall<'a>) -> Provided<'a> + Send + Sync>;
+
+enum Provided<'a> {
+    Ready(Result<Value>),
+    Later(BoxFuture<'a, Result<Value>>),
+}
+
+/// Who provides the values of the context, in the order in which plugins have said so.
+#[derive(Clone, Default)]
+pub struct ContextProviders(Vec<(ContextDesc, Provide)>);
+
+impl std::fmt::Debug for ContextProviders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(desc, _)| desc.name)).finish()
+    }
+}
+
+impl ContextProviders {
+    /// Adds a function that answers at once.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn add<V: ContextValue>(
+        &mut self,
+        provide: impl Fn(ContextCall<'_>) -> Result<Option<V::Value>> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.insert::<V>(Arc::new(move |call| Provided::Ready(provide(call).map(value))))
+    }
+
+    /// Adds a function that may wait.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn add_later<V: ContextValue>(
+        &mut self,
+        provide: impl for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>> + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        V::Value: Send,
+    {
+        self.insert::<V>(Arc::new(move |call| {
+            let provided = provide(call);
+            Provided::Later(Box::pin(async move { provided.await.map(value) }))
+        }))
+    }
+
+    fn insert<V: ContextValue>(&mut self, provide: Provide) -> Result<()> {
+        if self.kind_of(V::NAME).is_some() {
+            return Err(Error::internal(format!("two plugins provide `ctx({})`; keep one", V::NAME)));
+        }
+        self.0.push((V::DESC, provide));
+        Ok(())
+    }
+
+    /// The type of a value that somebody provides.
+    pub(crate) fn kind_of(&self, name: &str) -> Option<Kind> {
+        self.0.iter().find(|(desc, _)| desc.name == name).map(|(desc, _)| desc.kind)
+    }
+
+    /// Every name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(desc, _)| desc.name)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same call with every value.
+    ///
+    /// # Errors
+    /// A provider's own; `validation_failed` for a value that no field can hold.
+    pub(super) async fn known(&self, parts: &Parts, mut cx: Cx) -> Result<Cx> {
+        // One at a time, so that each sees those before it.
+        for (desc, provide) in &self.0 {
+            let value = match provide(ContextCall { cx: &cx, parts }) {
+                Provided::Ready(value) => value?,
+                Provided::Later(value) => value.await?,
+            };
+            check(*desc, &value)?;
+            cx = cx.with_context_values([(desc.name, value)]);
+        }
+        Ok(cx)
+    }
+}
+
+fn value<T: FieldType>(provided: Option<T>) -> Value {
+    provided.map_or(Value::Null, T::into_value)
+}
+
+/// What a provider takes from a request may be what no store can compare.
+fn check(desc: ContextDesc, value: &Value) -> Result<()> {
+    let problem = match value {
+        Value::Text(text) if text.contains('\0') => Some(("format", "must not contain U+0000")),
+        Value::Int(n) if n.unsigned_abs() > MAX_INTEGER.unsigned_abs() => Some(("range", "must be within ±(2^53−1)")),
+        Value::Float(n) if !n.is_finite() => Some(("range", "must be finite")),
+        _ => None,
+    };
+    match problem {
+        None => Ok(()),
+        Some((code, message)) => Err(Error::validation(vec![Problem::new(format!("ctx:{}", desc.name), code, message)])),
+    }
+}
+
+/// The values of the context that a route cannot do without: what it names itself, and what its entity is scoped by.
+pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
+    let lifted = matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some());
+    let own = !matches!(endpoint.action, Action::Extra(_) | Action::Plugin(_));
+    let desc = endpoint.table.as_ref().map(|table| table.desc).filter(|_| own);
+    let scopes = desc.into_iter().flat_map(|desc| desc.scope).filter(|scope| !lifted && scope.holds_on(&endpoint.name));
+    let scopes = scopes.filter_map(|scope| match scope.from {
+        ScopeFrom::Ctx(path) => Some(path),
+        ScopeFrom::Path(_) => None,
+    });
+    let defaults = desc.filter(|_| matches!(endpoint.action, Action::Create)).into_iter().flat_map(|desc| desc.fields);
+    let defaults = defaults.filter_map(|field| match field.default {
+        DefaultDesc::Ctx(path) => Some(path),
+        _ => None,
+    });
+    let mut out: Vec<ContextDesc> = scopes.chain(defaults).filter_map(named).collect();
+    if let Action::Operation(spec, _) = endpoint.action {
+        out.extend_from_slice(spec.context);
+    }
+    out.sort_by_key(|desc| desc.name);
+    out.dedup();
+    out
+}
+
+/// A value beside the actor's.
+pub(crate) fn named(path: CtxPath) -> Option<ContextDesc> {
+    match path {
+        CtxPath::Value(desc) => Some(desc),
+        CtxPath::ActorId | CtxPath::TenantId | CtxPath::ActorKind | CtxPath::SessionId | CtxPath::Claim(_) => None,
+    }
+}

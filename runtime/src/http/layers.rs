@@ -1,0 +1,118 @@
+//! Layers that plugins put around every request: tower's, outside of all that is ours.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{Method, Response};
+use axum::response::IntoResponse;
+use axum::routing::Route;
+use futures_util::FutureExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::guard::panic_text;
+use super::request_id::{self, RequestId};
+use super::response;
+use super::router::App;
+use super::serve;
+use crate::Error;
+use crate::resource::BoxFuture;
+
+/// Layers, in the order in which they were added: the first is outermost.
+#[derive(Clone, Default)]
+pub struct Layers(Vec<Arc<dyn Fn(axum::Router) -> axum::Router + Send + Sync>>);
+
+impl std::fmt::Debug for Layers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Layers").field(&self.0.len()).finish()
+    }
+}
+
+impl Layers {
+    /// Adds a layer inside of those that are there.
+    pub fn add<L>(&mut self, layer: L)
+    where
+        L: Layer<Route> + Clone + Send + Sync + 'static,
+        L::Service: Service<Request> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Request>>::Response: IntoResponse + 'static,
+        <L::Service as Service<Request>>::Error: Into<Infallible> + 'static,
+        <L::Service as Service<Request>>::Future: Send + 'static,
+    {
+        self.0.push(Arc::new(move |router| router.layer(layer.clone())));
+    }
+
+    /// All of them around an app; `None` when there are none.
+    pub(super) fn around(self, app: Weak<App>) -> Option<axum::Router> {
+        let all = |router, layer: &Arc<dyn Fn(axum::Router) -> axum::Router + Send + Sync>| layer(router);
+        (!self.0.is_empty()).then(|| self.0.iter().rev().fold(axum::Router::new().fallback_service(Inner(app)), all))
+    }
+}
+
+/// The other end of the connection, on its way through the layers.
+#[derive(Clone, Copy)]
+struct Peer(Option<IpAddr>);
+
+/// What the layers stand around. It does not keep the app, which keeps it.
+#[derive(Clone)]
+struct Inner(Weak<App>);
+
+impl Service<Request> for Inner {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let from = request.extensions_mut().remove::<Peer>().and_then(|peer| peer.0);
+        match self.0.upgrade() {
+            Some(app) => Box::pin(serve::serve(app, request, from).map(Ok)),
+            // Whoever called holds the app.
+            None => Box::pin(async { Ok(Error::unavailable("the app is gone").into_response()) }),
+        }
+    }
+}
+
+/// Answers a request by way of the layers: what they answer themselves has an id as well, and their panics are answered.
+///
+/// How long a layer may take is its own affair; routes have their limits inside.
+pub(super) async fn serve(app: Arc<App>, mut layers: axum::Router, mut request: Request, from: Option<IpAddr>) -> Response<Body> {
+    let id = RequestId::of(request.headers());
+    let head = request.method() == Method::HEAD;
+    // One id, whoever looks for it.
+    request.headers_mut().insert(request_id::HEADER, id.header());
+    request.extensions_mut().insert(Peer(from));
+    let work = async { layers.call(request).await };
+    let mut response = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Err(panic) => Error::internal(panic_text(&*panic)).into_response(),
+    };
+    // The layers hold the app weakly: it is here until they are done.
+    drop(app);
+    if response.headers().contains_key(request_id::HEADER) {
+        return response;
+    }
+    // Nothing of ours has seen the request, or the layer made an answer of its own from ours.
+    let raised;
+    (response, raised) = response::raised(response, &id);
+    if head {
+        response = response::without_body(response);
+    }
+    let (status, cause) = (response.status().as_u16(), raised.as_deref().map(serve::causes).unwrap_or_default());
+    if response.status().is_server_error() {
+        tracing::error!(request_id = id.as_str(), status, cause, "answered by a layer");
+    } else {
+        tracing::info!(request_id = id.as_str(), status, cause, "answered by a layer");
+    }
+    response.headers_mut().insert(request_id::HEADER, id.header());
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
+    response
+}

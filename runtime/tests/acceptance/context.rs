@@ -1,0 +1,316 @@
+//! Contract 6.4 and 9.4: values of the context that a plugin provides, wherever a declaration may read one; and its layers.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use linchpin::axum::extract::Request;
+use linchpin::axum::http::request::Parts;
+use linchpin::axum::middleware::{Next, from_fn};
+use linchpin::axum::response::{IntoResponse, Response};
+use linchpin::prelude::*;
+use linchpin::{BoxFuture, Code, MiddlewareCx, Plugin, RoutesCx};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{Reply, Server};
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Tier {
+    Free,
+    Paid,
+}
+
+linchpin::context! {
+    /// The language that the caller reads.
+    pub locale: String;
+    /// Where the caller is.
+    pub region: String;
+    /// How much the caller may see; looked up.
+    pub level: i64;
+    pub tier: Tier;
+    /// Since when the caller reads.
+    pub since: Timestamp;
+}
+
+/// As of another crate: read by its path.
+mod elsewhere {
+    linchpin::context! {
+        pub trusted: bool;
+    }
+}
+
+#[entity(scope(region = ctx(region)), routes(auth = "userAuth"))]
+#[derive(Clone, Debug)]
+pub struct Notice {
+    #[field(primary)]
+    pub id: String,
+    pub region: String,
+    #[field(default = ctx(locale))]
+    pub locale: String,
+    #[field(default = 0, filterable)]
+    pub level: i64,
+    #[field(default = Tier::Free)]
+    pub tier: Tier,
+    #[field(default = false)]
+    pub trusted: bool,
+    pub readers: Vec<String>,
+    #[field(default = now)]
+    pub at: Timestamp,
+}
+
+#[operation(kind = "lookup", returns = "many", fields(locale = ctx(locale)), filter = (level <= ctx(level)))]
+pub const MINE: Operation<Notice>;
+
+#[operation(kind = "lookup", returns = "many", fields(tier = ctx(tier)), filter = (at >= ctx(since) || locale.one_of([ctx(locale), "xx"])))]
+pub const FRESH: Operation<Notice>;
+
+#[operation(kind = "transition", field = trusted, from = false, to = true, set(tier = ctx(tier), level = ctx(level)))]
+pub const TRUST: Operation<Notice>;
+
+#[operation(kind = "array_push", field = readers, value = ctx(locale))]
+pub const READ: Operation<Notice>;
+
+#[operation(kind = "batch", action = "delete", filter = (trusted == ctx(elsewhere::trusted) && locale == ctx(locale)), unscoped = "a region is left as a whole")]
+pub const CLEAR: Operation<Notice>;
+
+/// Public: who calls is nobody, where they are is known all the same.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    #[field(primary)]
+    pub id: String,
+    #[field(filterable)]
+    pub locale: String,
+}
+
+#[operation(kind = "lookup", returns = "one", fields(locale = ctx(locale)))]
+pub const HELLO: Operation<Greeting>;
+
+#[route(entity = Greeting, method = "GET", path = "which", auth = none)]
+async fn which(cx: Cx) -> String {
+    format!("{:?} {:?}", cx.context(locale), cx.context(level))
+}
+
+pub static NOTICES: Package =
+    package!(name = "notices", entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Greeting, [HELLO, which])]);
+
+struct Surroundings;
+
+fn header(parts: &Parts, name: &str) -> Option<String> {
+    parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+impl Plugin for Surroundings {
+    fn name(&self) -> &'static str {
+        "surroundings"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let greetings = cx.adapters().get::<Greeting>()?;
+            cx.provide(locale, |call| match header(call.parts, "x-locale").as_deref() {
+                Some("bad") => Err(Error::new(Code::NotFound, "no such language")),
+                Some("nul") => Ok(Some("a\0b".to_owned())),
+                other => Ok(other.map(str::to_owned)),
+            })?;
+            cx.provide(region, |call| Ok(header(call.parts, "x-region")))?;
+            // It sees what those before it have said, and may ask the store.
+            cx.provide_later(level, move |call| {
+                let greetings = greetings.clone();
+                Box::pin(async move {
+                    let asked = header(call.parts, "x-level").and_then(|text| text.parse().ok());
+                    let known = match call.cx.context(locale) {
+                        Some(code) => greetings.get(&Cx::system("how much a language may see"), &*code).await?,
+                        None => None,
+                    };
+                    Ok(asked.or(known.map(|_| 5)))
+                })
+            })?;
+            cx.provide(tier, |call| {
+                Ok(Some(if call.cx.get_actor().is_some_and(|a| a.has_any_role(&["paid"])) { Tier::Paid } else { Tier::Free }))
+            })?;
+            cx.provide(since, |call| Ok(Some(call.cx.now())))?;
+            cx.provide(elsewhere::trusted, |_| Ok(Some(true)))?;
+            cx.layer(from_fn(outer));
+            cx.layer(from_fn(inner));
+            Ok(())
+        })
+    }
+
+    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            cx.route("/language", linchpin::axum::routing::get(|cx: Cx| async move { cx.context(locale).unwrap_or_default() }));
+            Ok(())
+        })
+    }
+}
+
+async fn outer(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let seen = response.headers().get("x-seen").map_or_else(String::new, |v| v.to_str().unwrap().to_owned());
+    response.headers_mut().insert("x-seen", format!("{seen}outer").parse().unwrap());
+    response
+}
+
+async fn inner(request: Request, next: Next) -> Response {
+    match request.headers().get("x-layer").map(|v| v.as_bytes()) {
+        Some(b"refuse") => return Error::new(Code::Forbidden, "not through here").into_response(),
+        Some(b"answer") => return "by itself".into_response(),
+        Some(b"panic") => panic!("a layer's panic"),
+        _ => {}
+    }
+    let mut response = next.run(request).await;
+    response.headers_mut().insert("x-seen", "inner ".parse().unwrap());
+    response
+}
+
+fn surrounded(app: App) -> App {
+    app.plugin(Surroundings)
+}
+
+cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, missing, refused, public, in_code, layers, documented);
+
+/// Calls as a user from somewhere.
+async fn call(s: &Server, around: &[(&str, &str)], method: &str, path: &str, body: Json) -> Reply {
+    let token = s.token("alice", &["paid"]);
+    let mut headers = vec![("authorization", token.as_str()), ("content-type", "application/json")];
+    headers.extend_from_slice(around);
+    s.raw(method, path, &headers, &if body.is_null() { String::new() } else { body.to_string() }).await
+}
+
+const DE: &[(&str, &str)] = &[("x-locale", "de"), ("x-region", "eu"), ("x-level", "3")];
+const FR: &[(&str, &str)] = &[("x-locale", "fr"), ("x-region", "eu"), ("x-level", "1")];
+const US: &[(&str, &str)] = &[("x-locale", "de"), ("x-region", "us"), ("x-level", "9")];
+
+fn ids(reply: &Reply) -> Vec<String> {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn reads(s: &Server) {
+    for (around, id, at) in [(DE, "a", 1), (DE, "b", 4), (FR, "c", 1), (US, "d", 1)] {
+        let made = call(s, around, "POST", "/notices", json!({"id": id, "level": at})).await;
+        assert_eq!((made.status, &made.json()["locale"], &made.json()["region"]), (201, &json!(around[0].1), &json!(around[1].1)));
+    }
+    // In a filter and in `fields`; the scope holds as well.
+    assert_eq!(ids(&call(s, DE, "GET", "/notices/mine", Json::Null).await), ["a"]);
+    assert_eq!(ids(&call(s, FR, "GET", "/notices/mine", Json::Null).await), ["c"]);
+    assert_eq!(ids(&call(s, US, "GET", "/notices/mine", Json::Null).await), ["d"]);
+    assert_eq!(ids(&call(s, DE, "GET", "/notices", Json::Null).await), ["a", "b", "c"]);
+    assert_eq!(call(s, US, "GET", "/notices/a", Json::Null).await.code(), (404, "not_found"));
+    // Enums, dates and lists. The caller is paid, the records are free.
+    assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), Vec::<String>::new());
+    call(s, DE, "POST", "/notices/b/trust", Json::Null).await;
+    assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), ["b"]);
+    // A client never supplies it.
+    assert_eq!(call(s, DE, "GET", "/notices/mine?locale=fr", Json::Null).await.code(), (400, "unknown_parameter"));
+    call(s, DE, "POST", "/notices", json!({"id": "x", "locale": "fr"})).await.problem("read_only", "locale");
+    call(s, DE, "POST", "/notices", json!({"id": "x", "region": "us"})).await.problem("read_only", "region");
+    // What a walk goes by is part of its cursor.
+    let first = call(s, DE, "GET", "/notices?limit=1", Json::Null).await.json()["nextCursor"].as_str().unwrap().to_owned();
+    let on = format!("/notices?limit=1&cursor={first}");
+    assert_eq!(ids(&call(s, FR, "GET", &on, Json::Null).await), ["b"]);
+    assert_eq!(call(s, US, "GET", &on, Json::Null).await.code(), (400, "invalid_cursor"));
+}
+
+async fn writes(s: &Server) {
+    for (around, id) in [(DE, "a"), (US, "b"), (FR, "c")] {
+        assert_eq!(call(s, around, "POST", "/notices", json!({"id": id})).await.status, 201);
+    }
+    let trusted = call(s, DE, "POST", "/notices/a/trust", Json::Null).await.json();
+    assert_eq!((&trusted["tier"], &trusted["level"], &trusted["trusted"]), (&json!("paid"), &json!(3), &json!(true)));
+    assert_eq!(call(s, DE, "POST", "/notices/b/trust", Json::Null).await.code(), (404, "not_found"));
+    assert_eq!(call(s, FR, "POST", "/notices/a/read", Json::Null).await.json()["readers"], json!(["fr"]));
+    // Looked up: the level of a language that has a greeting.
+    s.post("/greetings", json!({"id": "de", "locale": "de"})).await;
+    let level_of = call(s, &[("x-locale", "de"), ("x-region", "us")], "POST", "/notices/b/trust", Json::Null).await;
+    assert_eq!(level_of.json()["level"], 5);
+    // Unscoped: of both regions, but of one language.
+    let cleared = call(s, &[("x-locale", "de"), ("x-region", "nowhere")], "POST", "/notices/clear", Json::Null).await;
+    assert_eq!((cleared.status, cleared.json()), (200, json!(2)));
+}
+
+/// Contract 6.4: null is 401 for an anonymous caller, 403 for others, before any statement.
+async fn missing(s: &Server) {
+    let nowhere = &[("x-locale", "de")];
+    for (method, path) in
+        [("GET", "/notices"), ("GET", "/notices/a"), ("POST", "/notices"), ("GET", "/notices/mine"), ("POST", "/notices/a/trust")]
+    {
+        // Even with a body that could not be read.
+        let token = s.token("alice", &[]);
+        let reply = s.raw(method, path, &[("authorization", &token), nowhere[0]], "{").await;
+        assert_eq!(reply.code(), (403, "forbidden"), "{method} {path}");
+    }
+    let no_level = &[("x-locale", "de"), ("x-region", "eu")];
+    assert_eq!(call(s, no_level, "GET", "/notices/mine", Json::Null).await.code(), (403, "forbidden"));
+    assert_eq!(call(s, no_level, "GET", "/notices", Json::Null).await.status, 200, "what does not read it goes on");
+    assert_eq!(call(s, &[("x-region", "eu")], "POST", "/notices", json!({"id": "a"})).await.code(), (403, "forbidden"));
+    assert_eq!(s.get("/greetings/hello").await.code(), (401, "unauthorized"));
+}
+
+async fn refused(s: &Server) {
+    assert_eq!(call(s, &[("x-locale", "bad")], "GET", "/notices", Json::Null).await.code(), (404, "not_found"));
+    call(s, &[("x-locale", "nul")], "GET", "/notices/mine", Json::Null).await.problem("format", "ctx:locale");
+    call(s, &[("x-level", "9007199254740993")], "GET", "/notices", Json::Null).await.problem("range", "ctx:level");
+    // Auth comes first, so strangers learn nothing.
+    assert_eq!(s.raw("GET", "/notices", &[("x-locale", "bad")], "").await.code(), (401, "unauthorized"));
+    // A plugin's route hears of it when it asks; health does not.
+    assert_eq!(s.raw("GET", "/language", &[("x-locale", "bad")], "").await.status, 404);
+    assert_eq!(s.raw("GET", "/health/live", &[("x-locale", "bad")], "").await.status, 200);
+    assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
+}
+
+async fn public(s: &Server) {
+    assert_eq!(s.post("/greetings", json!({"id": "1", "locale": "de"})).await.status, 201);
+    let hello = s.raw("GET", "/greetings/hello", &[("x-locale", "de")], "").await;
+    assert_eq!((hello.status, &hello.json()["id"]), (200, &json!("1")));
+    // No cache between may show it to somebody who reads another language.
+    assert_eq!(hello.header("cache-control"), "no-store");
+    assert_eq!(s.get("/greetings/1").await.header("cache-control"), "");
+    assert_eq!(s.raw("GET", "/greetings/which", &[("x-locale", "de"), ("x-level", "2")], "").await.body, r#"Some("de") Some(2)"#);
+    assert_eq!(s.get("/greetings/which").await.body, "None None");
+}
+
+/// Where there is no request, the caller says it.
+async fn in_code(s: &Server) {
+    let notices = s.running().adapters().get::<Notice>().unwrap();
+    let alone = Cx::actor(Actor::user("alice"));
+    assert_eq!(notices.get(&alone, "a").await.unwrap_err().code(), Code::Internal, "nobody was asked");
+    let cx = alone.with_context(region, "eu").with_context(locale, "de").with_context(level, 2);
+    let made =
+        notices.create(&cx, NoticeCreate { id: "a".to_owned(), level: None, tier: None, trusted: None, readers: None }).await.unwrap();
+    assert_eq!((&*made.region, &*made.locale), ("eu", "de"));
+    assert_eq!(notices.mine(&cx, PageArgs::default()).await.unwrap().items.len(), 1);
+    assert!(notices.get(&cx.clone().with_context(region, "us"), "a").await.unwrap().is_none());
+    assert_eq!(cx.context(level), Some(2));
+    assert_eq!(cx.context(tier), None);
+}
+
+async fn layers(s: &Server) {
+    for path in ["/greetings", "/nowhere", "/language", "/health/live", "/openapi.json"] {
+        assert_eq!(s.get(path).await.header("x-seen"), "inner outer", "{path}");
+    }
+    let id = ("x-request-id", "an-id-of-my-own");
+    let refused = s.raw("GET", "/greetings", &[("x-layer", "refuse"), id], "").await;
+    assert_eq!((refused.code(), &refused.json()["requestId"]), ((403, "forbidden"), &json!("an-id-of-my-own")));
+    let answered = s.raw("GET", "/greetings", &[("x-layer", "answer"), id], "").await;
+    assert_eq!((answered.status, &answered.body[..]), (200, &b"by itself"[..]));
+    assert_eq!(answered.header("x-request-id"), "an-id-of-my-own");
+    assert!(s.raw("HEAD", "/greetings", &[("x-layer", "answer")], "").await.body.is_empty());
+    let panicked = s.raw("GET", "/greetings", &[("x-layer", "panic"), id], "").await;
+    assert_eq!((panicked.code(), panicked.header("x-request-id")), ((500, "internal"), "an-id-of-my-own".to_owned()));
+    assert_eq!(s.get("/greetings").await.status, 200);
+    // One id inside and outside.
+    let own = s.get("/greetings/none").await;
+    assert_eq!(own.json()["requestId"], json!(own.header("x-request-id")));
+}
+
+async fn documented(s: &Server) {
+    let document = s.get("/openapi.json").await.json();
+    let of = |path: &str, method: &str| document["paths"][path][method]["x-linchpin-context"].clone();
+    assert_eq!(of("/notices/mine", "get"), json!(["level", "locale", "region"]));
+    assert_eq!(of("/notices", "post"), json!(["locale", "region"]));
+    assert_eq!(of("/notices/clear", "post"), json!(["locale", "trusted"]));
+    assert_eq!(of("/greetings", "get"), Json::Null);
+    let answers = document["paths"]["/greetings/hello"]["get"]["responses"].as_object().unwrap();
+    assert!(answers.contains_key("401") && answers.contains_key("403"), "{answers:?}");
+}
