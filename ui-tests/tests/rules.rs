@@ -34,6 +34,7 @@ const NEIGHBOURS: &[(&[u8], &str, &str)] = &[
     (&[35, 36], "operation/writes.rs", "filter = (note.is_some()), set(views = 0)"),
     (&[37, 38, 39, 40, 41], "operation/37_to_41_filters.rs", "filter = ("),
     (&[40], "operation/57_custom.rs", "// 40:"),
+    (&[40], "operation/40_context.rs", "// 40:"),
     (&[42, 43, 44], "operation/writes.rs", "match(title, author_id), set(slug), on_create("),
     (&[45], "operation/45_search.rs", "kind = \"search\""),
     (&[46, 47], "operation/writes.rs", "operations(list, update), identify_by = number"),

@@ -34,7 +34,7 @@ mod around {
     create(roles = [roles::Role::Admin, roles::Role::ChiefEditor]),
     list(permission(requires = "read"), roles = [self::roles::Role::r#Type]),
     get(permission(requires = "read", owner_field = optional_id)),
-    update(permission(requires = "write", owner_field = uuid_id, resource = text), middleware = ["audit"]),
+    update(permission(requires = "write", owner_field = uuid_id, resource = text, rank = optional_id), middleware = ["audit"]),
     // The private field is no business of this one.
     delete(permission(requires = "write", owner_field = alias_id), roles = ["admin"]),
 ))]
@@ -59,7 +59,7 @@ pub const TEXTS: Operation<Post>;
 #[operation(kind = "derive", source(Post, select = text), merge = "union")]
 pub const INHERITS: Operation<Post>;
 
-#[operation(kind = "increment", field = container, route(roles = [roles::Role::Admin], guards(require_mfa)))]
+#[operation(kind = "increment", field = container, route(permission(requires = "write", rank = alias_id), roles = [roles::Role::Admin], guards(require_mfa)))]
 pub const BUMP: Operation<Post>;
 
 #[route(entity = Post, method = "GET", path = "feed", permission(requires = "read"), middleware = [around::audit])]

@@ -1,0 +1,20 @@
+use linchpin::prelude::*;
+
+linchpin::context! {
+    pub locale: String;
+    pub level: i64;
+}
+
+#[entity(routes(auth = none))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub locale: String,
+    #[field(default = 0)]
+    pub level: i64,
+}
+
+#[operation(kind = "lookup", returns = "many", fields(locale = ctx(locale)), filter = (locale == ctx(level) || level > ctx(locale)))]
+pub const ACT: Operation<Post>;
+
+fn main() {}
