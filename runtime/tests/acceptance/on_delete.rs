@@ -12,6 +12,12 @@ use tokio::sync::Barrier;
 use crate::cases;
 use crate::server::Server;
 
+mod keys;
+mod many;
+
+use keys::{keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations, keys_of_patches};
+use many::{children_against_deletions, restricted_children_against_deletions};
+
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Person {
@@ -150,82 +156,6 @@ async fn get(s: &Server, path: &str) -> Json {
 
 async fn count(s: &Server, path: &str) -> usize {
     s.walk(&format!("{path}?limit=200")).await.len()
-}
-
-async fn keys_name_records(s: &Server) {
-    people(s, &["ann"]).await;
-    post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
-    s.post("/desks", json!({"id": "e", "personId": "bob"})).await.problem("reference", "personId");
-    // A rule on the value comes before, and nothing was written.
-    s.post("/desks", json!({"id": "e", "personId": null})).await.problem("null_not_allowed", "personId");
-    assert_eq!(s.get("/desks/e").await.status, 404);
-    // None is no key.
-    post(s, "/memos", json!({"id": "m", "authorId": null})).await;
-    post(s, "/memos", json!({"id": "n"})).await;
-    s.post("/tickets", json!({"id": "7", "projectId": "p"})).await.problem("reference", "projectId");
-    let both = s.post("/nodes", json!({"id": "n", "parentId": "no", "twinId": "nor"})).await;
-    let problems: Vec<String> = both.problems().into_iter().map(|(path, code)| format!("{path} {code}")).collect();
-    assert_eq!(problems, ["parentId reference", "twinId reference"]);
-    // A record does not name itself before it is there.
-    s.post("/nodes", json!({"id": "self", "parentId": "self"})).await.problem("reference", "parentId");
-}
-
-async fn keys_of_patches(s: &Server) {
-    people(s, &["ann", "bob"]).await;
-    post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
-    s.patch("/memos/m", json!({"authorId": "nobody", "text": "new"})).await.problem("reference", "authorId");
-    assert_eq!(get(s, "/memos/m").await, json!({"id": "m", "authorId": "ann", "done": false, "text": "", "version": 1}));
-    assert_eq!(s.patch("/memos/m", json!({"authorId": "bob"})).await.json()["authorId"], "bob");
-    assert_eq!(s.patch("/memos/m", json!({"text": "new"})).await.json()["version"], 3);
-    assert_eq!(s.patch("/memos/m", json!({"authorId": null})).await.json()["authorId"], Json::Null);
-    assert_eq!(s.patch("/memos/none", json!({"authorId": "ann"})).await.status, 404);
-    let stale = [("if-match", "\"1\""), ("content-type", "application/json")];
-    assert_eq!(s.raw("PATCH", "/memos/m", &stale, r#"{"authorId":"ann"}"#).await.status, 412);
-    // A node may become its own parent: the key names a record.
-    post(s, "/nodes", json!({"id": "n"})).await;
-    assert_eq!(s.patch("/nodes/n", json!({"parentId": "n"})).await.status, 200);
-}
-
-async fn keys_of_operations(s: &Server) {
-    people(s, &["ann", "bob"]).await;
-    post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
-    s.patch("/memos/m/reassign", json!({"authorId": "nobody"})).await.problem("reference", "authorId");
-    assert_eq!(s.patch("/memos/m/reassign", json!({"authorId": "bob"})).await.json()["authorId"], "bob");
-    // At the parameter that brought it.
-    s.post("/memos/m/finish", json!({"by": "nobody"})).await.problem("reference", "by");
-    assert_eq!(get(s, "/memos/m").await["done"], json!(false));
-    s.post("/memos/ensure", json!({"id": "m", "authorId": "nobody"})).await.problem("reference", "authorId");
-    s.post("/memos/ensure", json!({"id": "new", "authorId": "nobody"})).await.problem("reference", "authorId");
-    assert_eq!(s.post("/memos/ensure", json!({"id": "new", "authorId": "ann"})).await.status, 201);
-    assert_eq!(s.post("/memos/ensure", json!({"id": "new", "text": "kept"})).await.json()["authorId"], "ann");
-    s.post("/memos/hand-over", json!({"done": false, "to": "nobody"})).await.problem("reference", "to");
-    assert_eq!(s.post("/memos/hand-over", json!({"done": false, "to": "bob"})).await.json(), json!(2));
-    assert_eq!(s.post("/memos/m/finish", json!({"by": "ann"})).await.json()["authorId"], "ann");
-}
-
-async fn keys_and_tenants(s: &Server) {
-    let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t2"));
-    let send = async |token: &str, path: &str, body: Json| {
-        let headers = [("authorization", token), ("content-type", "application/json")];
-        s.raw("POST", path, &headers, &body.to_string()).await
-    };
-    assert_eq!(send(&bob, "/cases", json!({"id": "theirs"})).await.status, 201);
-    let (theirs, nobodys) =
-        (send(&ann, "/findings", json!({"caseId": "theirs"})).await, send(&ann, "/findings", json!({"caseId": "nobody"})).await);
-    let told = |reply: &crate::server::Reply| {
-        let text = String::from_utf8_lossy(&reply.body).replace(&reply.header("x-request-id"), "ID");
-        (reply.status, text)
-    };
-    assert_eq!(told(&theirs), told(&nobodys), "a stranger's record and none are one");
-    theirs.problem("reference", "caseId");
-    assert_eq!(send(&bob, "/findings", json!({"caseId": "theirs"})).await.status, 201);
-}
-
-async fn keys_of_deleted_records(s: &Server) {
-    post(s, "/projects", json!({"id": "p"})).await;
-    post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
-    assert_eq!(s.delete("/projects/p").await.status, 204);
-    s.post("/tickets", json!({"id": "2", "projectId": "p"})).await.problem("reference", "projectId");
 }
 
 async fn restricted(s: &Server) {
@@ -409,51 +339,6 @@ async fn within_a_transaction(s: &Server) {
     })
     .await
     .unwrap();
-}
-
-/// Calls that meet a deletion, all at once.
-async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json, children: &str) {
-    for round in 0..12 {
-        let _ = s.delete("/people/gone").await;
-        people(s, &["gone"]).await;
-        let barrier = Arc::new(Barrier::new(13));
-        let body = &body;
-        let outcomes = s
-            .parallel(13, |n| {
-                let barrier = Arc::clone(&barrier);
-                async move {
-                    barrier.wait().await;
-                    if n == 6 { s.delete("/people/gone").await } else { s.post(path, body(round * 100 + n)).await }
-                }
-            })
-            .await;
-        let deleted = s.get("/people/gone").await.status == 404;
-        assert_eq!(deleted, outcomes[6].status == 204, "{:?}", outcomes[6]);
-        assert!(matches!(outcomes[6].status, 204 | 409 | 503), "{:?}", outcomes[6]);
-        let orphans = s.walk(&format!("{children}?limit=200")).await;
-        for (n, reply) in outcomes.iter().enumerate().filter(|(n, _)| *n != 6) {
-            // Of several transactions at a time one may lose; it says so, and has done nothing.
-            assert!(matches!(reply.status, 201 | 400 | 503), "{n} {reply:?}");
-            if reply.status == 400 {
-                assert!(deleted, "only a record that is gone cannot be named: {reply:?}");
-            }
-        }
-        if deleted {
-            assert!(orphans.iter().all(|child| child["leadId"] != "gone" && child["personId"] != "gone"), "{orphans:?}");
-        }
-        // The next round begins without them.
-        for child in &orphans {
-            assert_eq!(s.delete(&format!("{children}/{}", child["id"].as_str().unwrap())).await.status, 204);
-        }
-    }
-}
-
-async fn children_against_deletions(s: &Server) {
-    against(s, "/projects", |n| json!({"id": format!("p{n}"), "leadId": "gone"}), "/projects").await;
-}
-
-async fn restricted_children_against_deletions(s: &Server) {
-    against(s, "/desks", |n| json!({"id": format!("d{n}"), "personId": "gone"}), "/desks").await;
 }
 
 /// Hands on what it hears.

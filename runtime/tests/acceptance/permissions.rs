@@ -14,6 +14,14 @@ use crate::cases;
 use crate::server::{Reply, SECRET, Server};
 use crate::tenancy::{call, id, made, slugs};
 
+mod by_resource;
+mod many;
+
+use by_resource::{a_record_that_moves_meanwhile, lists_of_a_resource, moved_records, resources, resources_in_the_path};
+use many::{
+    cursors_belong_to_a_grant, derived_lists, included_records, lists_hold_what_is_ones_own, many_records, upserts, what_is_created,
+};
+
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
     Draft,
@@ -432,147 +440,6 @@ async fn hidden_records(s: &Server) {
     assert_eq!(call(s, &ann, "GET", &format!("/papers/{}", id(&record)), Json::Null).await.json(), record);
 }
 
-async fn lists_hold_what_is_ones_own(s: &Server) {
-    for (author, slug) in [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "d"), ("ann", "e")] {
-        paper(s, author, slug).await;
-    }
-    let (ann, all, nobody) = (s.token("ann", &[]), s.token("eve", &["paper.moderate"]), s.token("eve", &[]));
-    let every = |token: String| async move { slugs(&call(s, &token, "GET", "/papers?limit=50", Json::Null).await) };
-    assert_eq!(every(ann.clone()).await, ["a", "c", "e"]);
-    assert_eq!(every(all.clone()).await, ["a", "b", "c", "d", "e"]);
-    assert_eq!(every(nobody.clone()).await, [""; 0]);
-    // Pages are cut behind the condition.
-    let first = call(s, &ann, "GET", "/papers", Json::Null).await;
-    assert_eq!(slugs(&first), ["a", "c"]);
-    let next = first.json()["nextCursor"].as_str().unwrap().to_owned();
-    assert_eq!(slugs(&call(s, &ann, "GET", &format!("/papers?cursor={next}"), Json::Null).await), ["e"]);
-    assert_eq!(slugs(&call(s, &ann, "GET", "/papers/titled?title=T&limit=9", Json::Null).await), ["a", "c", "e"]);
-    assert_eq!(call(s, &ann, "GET", "/papers/by-slug/b", Json::Null).await.json(), Json::Null);
-    assert_eq!(call(s, &ann, "GET", "/papers/by-slug/a", Json::Null).await.json()["slug"], "a");
-    assert_eq!(call(s, &ann, "GET", "/papers/taken?slug=b", Json::Null).await.json(), json!({"exists": false}));
-    assert_eq!(call(s, &ann, "GET", "/papers/taken?slug=a", Json::Null).await.json(), json!({"exists": true}));
-    assert_eq!(call(s, &ann, "GET", "/papers/find?q=t", Json::Null).await.json().as_array().unwrap().len(), 3);
-    assert_eq!(call(s, &ann, "GET", "/papers/stats", Json::Null).await.json()["n"], 3);
-    assert_eq!(call(s, &all, "GET", "/papers/stats", Json::Null).await.json()["n"], 5);
-    let denied = s.token("ann", &["-paper.write"]);
-    assert_eq!(call(s, &denied, "GET", "/papers", Json::Null).await.code(), (403, "forbidden"));
-    let broken = s.token("ann", &["broken"]);
-    assert_eq!(call(s, &broken, "GET", "/papers", Json::Null).await.code(), (503, "unavailable"));
-}
-
-async fn cursors_belong_to_a_grant(s: &Server) {
-    for slug in ["a", "b", "c"] {
-        paper(s, "ann", slug).await;
-    }
-    let (ann, all, bob) = (s.token("ann", &[]), s.token("ann", &["paper.write"]), s.token("bob", &[]));
-    let first = call(s, &ann, "GET", "/papers", Json::Null).await.json();
-    let path = format!("/papers?cursor={}", first["nextCursor"].as_str().unwrap());
-    for token in [&all, &bob] {
-        assert_eq!(call(s, token, "GET", &path, Json::Null).await.code(), (400, "invalid_cursor"));
-    }
-    assert_eq!(slugs(&call(s, &ann, "GET", &path, Json::Null).await), ["c"]);
-}
-
-async fn what_is_created(s: &Server) {
-    let (ann, writer) = (s.token("ann", &[]), s.token("w", &["paper.write"]));
-    let body = |author: &str| json!({"slug": "s", "title": "T", "authorId": author});
-    assert_eq!(call(s, &ann, "POST", "/papers", body("bob")).await.code(), (403, "forbidden"));
-    call(s, &ann, "POST", "/papers", json!({"slug": "s", "authorId": "bob"})).await.problem("required", "title");
-    assert_eq!(call(s, &ann, "POST", "/papers", body("ann")).await.status, 201);
-    let mut other = body("bob");
-    other["slug"] = json!("t");
-    assert_eq!(call(s, &writer, "POST", "/papers", other).await.status, 201);
-    // Into a container, with what is stored in mind.
-    let thread = |author: &str, container: &str| json!({"slug": "s", "title": "T", "authorId": author, "containerId": container});
-    let locked = s.token("ann", &["-write@c1"]);
-    assert_eq!(call(s, &locked, "POST", "/threads", thread("ann", "c1")).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &locked, "POST", "/threads", thread("bob", "c2")).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &locked, "POST", "/threads", thread("ann", "c2")).await.status, 201);
-    let of_one = s.token("w", &["write@c1"]);
-    assert_eq!(call(s, &of_one, "POST", "/threads", thread("bob", "c2")).await.code(), (403, "forbidden"));
-    let mut other = thread("bob", "c1");
-    other["slug"] = json!("t");
-    assert_eq!(call(s, &of_one, "POST", "/threads", other).await.status, 201);
-}
-
-async fn upserts(s: &Server) {
-    let record = paper(s, "ann", "one").await;
-    let (ann, bob, writer) = (s.token("ann", &[]), s.token("bob", &[]), s.token("w", &["paper.write"]));
-    let body = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
-    // There, and somebody else's, whatever the call says of its author; or new, and to be somebody else's.
-    for wanted in [body("one", "bob"), body("one", "ann"), body("two", "ann")] {
-        assert_eq!(call(s, &bob, "POST", "/papers/ensure", wanted.clone()).await.code(), (403, "forbidden"), "{wanted}");
-    }
-    assert_eq!(stored(s, &record).await, record, "unchanged");
-    assert_eq!(call(s, &ann, "POST", "/papers/ensure", body("one", "ann")).await.status, 200);
-    assert_eq!(call(s, &bob, "POST", "/papers/ensure", body("two", "bob")).await.status, 201);
-    assert_eq!(call(s, &writer, "POST", "/papers/ensure", body("one", "bob")).await.json()["authorId"], "bob");
-    // With a rule over the record, and hidden.
-    let lay = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
-    assert_eq!(call(s, &ann, "POST", "/rules/lay-down", lay("r", "ann")).await.status, 201);
-    assert_eq!(call(s, &ann, "POST", "/rules/lay-down", lay("r", "ann")).await.status, 200);
-    assert_eq!(call(s, &bob, "POST", "/rules/lay-down", lay("r", "bob")).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &bob, "POST", "/rules/lay-down", lay("q", "ann")).await.code(), (404, "not_found"));
-    // By container: it stays where it is.
-    let put = |slug: &str, container: &str| json!({"slug": slug, "title": "new", "authorId": "w", "containerId": container});
-    let of_one = s.token("w", &["write@c1"]);
-    assert_eq!(call(s, &of_one, "POST", "/threads/put-thread", put("t", "c1")).await.status, 201);
-    assert_eq!(call(s, &of_one, "POST", "/threads/put-thread", put("t", "c1")).await.status, 200);
-    let both = s.token("w", &["write@c1", "write@c2"]);
-    assert_eq!(call(s, &both, "POST", "/threads/put-thread", put("t", "c2")).await.code(), (403, "forbidden"));
-    let locked = s.token("w", &["-write@c1"]);
-    assert_eq!(call(s, &locked, "POST", "/threads/put-thread", put("t", "c1")).await.code(), (403, "forbidden"));
-}
-
-async fn many_records(s: &Server) {
-    let (mine, theirs) = (paper(s, "ann", "a").await, paper(s, "bob", "b").await);
-    let ann = s.token("ann", &[]);
-    assert_eq!(call(s, &ann, "POST", "/papers/send-all", json!({"title": "T"})).await.json(), json!(1));
-    assert_eq!(stored(s, &mine).await["stage"], "out");
-    assert_eq!(stored(s, &theirs).await, theirs);
-    let take = |token: String| async move { call(s, &token, "POST", "/papers/take", json!({"title": "T"})).await.json() };
-    assert_eq!(take(ann.clone()).await, json!(true));
-    assert_eq!(take(ann).await, json!(false), "the other is not hers");
-    assert_eq!(take(s.token("w", &["paper.write"])).await, json!(true));
-}
-
-async fn derived_lists(s: &Server) {
-    for (author, slug) in [("ann", "a"), ("bob", "b")] {
-        paper(s, author, slug).await;
-    }
-    // Its own permission first, then that of the list that it reads from.
-    let derived = |roles: &'static [&'static str]| async move { call(s, &s.token("ann", roles), "GET", "/papers/slugs", Json::Null).await };
-    assert_eq!(derived(&[]).await.code(), (403, "forbidden"));
-    assert_eq!(derived(&["paper.derive"]).await.json(), json!(["a"]));
-    assert_eq!(derived(&["paper.derive", "paper.moderate"]).await.json(), json!(["a", "b"]));
-    assert_eq!(derived(&["paper.derive", "-paper.moderate"]).await.code(), (403, "forbidden"));
-}
-
-async fn included_records(s: &Server) {
-    let mine = paper(s, "ann", "a").await;
-    let theirs = paper(s, "bob", "b").await;
-    let body = |top: &Json| json!({"id": "T", "topId": id(top)});
-    made(s, &s.token("ann", &[]), "/desks", body(&theirs)).await;
-    let desk = |roles: &'static [&'static str]| async move {
-        let reply = call(s, &s.token("ann", roles), "GET", "/desks/T?include=papers,top", Json::Null).await;
-        if reply.status != 200 {
-            return Err(reply.code());
-        }
-        let json = reply.json();
-        let slugs: Vec<_> = json["papers"]["items"].as_array().unwrap().iter().map(|p| p["slug"].clone()).collect();
-        Ok((json!(slugs), json["top"]["slug"].clone()))
-    };
-    // As the list and the route by key of the other entity see them.
-    assert_eq!(desk(&[]).await, Ok((json!(["a"]), Json::Null)));
-    assert_eq!(desk(&["paper.write"]).await, Ok((json!(["a", "b"]), Json::Null)));
-    assert_eq!(desk(&["paper.read"]).await, Ok((json!(["a"]), json!("b"))));
-    assert_eq!(desk(&["-paper.write"]).await, Err((403, "forbidden")));
-    assert_eq!(desk(&["broken"]).await, Err((503, "unavailable")));
-    let moved = call(s, &s.token("ann", &[]), "PATCH", "/desks/T", json!({"topId": id(&mine)})).await;
-    assert_eq!(moved.status, 200);
-    assert_eq!(desk(&[]).await, Ok((json!(["a"]), json!("a"))));
-}
-
 async fn functions_need_a_grant(s: &Server) {
     let run =
         |roles: &'static [&'static str]| async move { call(s, &s.token("ann", roles), "GET", "/papers/own-function", Json::Null).await };
@@ -593,109 +460,6 @@ async fn actions_alone(s: &Server) {
     assert_eq!(call(s, &admin, "DELETE", "/papers/none", Json::Null).await.code(), (404, "not_found"));
     assert_eq!(call(s, &admin, "DELETE", &path, Json::Null).await.status, 204);
     assert_eq!(s.raw("DELETE", &path, &[], "").await.code(), (401, "unauthorized"));
-}
-
-async fn resources(s: &Server) {
-    let record = thread(s, "ann", "one", Some("c1")).await;
-    let path = format!("/threads/{}", id(&record));
-    let title = |token: String, title: &'static str| {
-        let path = path.clone();
-        async move { call(s, &token, "PATCH", &path, json!({"title": title})).await }
-    };
-    assert_eq!(title(s.token("bob", &["write@c2"]), "x").await.code(), (403, "forbidden"));
-    assert_eq!(title(s.token("bob", &["write"]), "x").await.code(), (403, "forbidden"), "of all containers is not of this one");
-    let long = "x".repeat(300);
-    let moved = call(s, &s.token("bob", &[]), "PATCH", &format!("{path}/move-to"), json!({"containerId": long})).await;
-    moved.problem("max_length", "containerId");
-    assert_eq!(title(s.token("bob", &["moderate@c1"]), "by grant").await.json()["title"], "by grant");
-    assert_eq!(title(s.token("ann", &[]), "by author").await.json()["title"], "by author");
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "PATCH", "/threads/none", json!({"title": "x"})).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "POST", &format!("{path}/post"), Json::Null).await.json()["stage"], "out");
-    let again = call(s, &s.token("bob", &["write@c1"]), "POST", &format!("{path}/post"), Json::Null).await;
-    assert_eq!(again.code(), (400, "invalid_transition"));
-    // A thread of no container.
-    let loose = thread(s, "ann", "two", None).await;
-    let path = format!("/threads/{}", id(&loose));
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "DELETE", &path, Json::Null).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &s.token("bob", &["write@Null"]), "PATCH", &path, json!({"title": "n"})).await.json()["title"], "n");
-    assert_eq!(call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null).await.status, 204);
-}
-
-async fn moved_records(s: &Server) {
-    let record = thread(s, "ann", "one", Some("c1")).await;
-    let path = format!("/threads/{}", id(&record));
-    let to = |container: &str| json!({"containerId": container});
-    for (method, path) in [("PATCH", path.clone()), ("PATCH", format!("{path}/move-to"))] {
-        // Both the container it leaves and the one it comes to.
-        let one = s.token("bob", &["write@c1"]);
-        assert_eq!(call(s, &one, method, &path, to("c2")).await.code(), (403, "forbidden"), "{path}");
-        let author = s.token("ann", &[]);
-        assert_eq!(call(s, &author, method, &path, to("c2")).await.code(), (403, "forbidden"), "{path}");
-        assert_eq!(call(s, &one, method, &path, to("c1")).await.status, 200, "it stays");
-        let both = s.token("bob", &["write@c1", "write@c2"]);
-        assert_eq!(call(s, &both, method, &path, to("c2")).await.json()["containerId"], "c2");
-        assert_eq!(call(s, &both, method, &path, to("c1")).await.json()["containerId"], "c1");
-    }
-    // Many at once, as one: neither the author nor whoever may write to all of them may write to where they come to.
-    let body = |to: &str| json!({"title": record["title"], "to": to});
-    for (who, roles) in [("ann", &[][..]), ("bob", &["write", "-write@c2"])] {
-        let moved = call(s, &s.token(who, roles), "POST", "/threads/move-all", body("c2")).await;
-        assert_eq!(moved.code(), (403, "forbidden"), "{who}");
-        call(s, &s.token(who, roles), "POST", "/threads/move-all", body(&"x".repeat(300))).await.problem("max_length", "to");
-    }
-    assert_eq!(call(s, &s.token("ann", &[]), "GET", &path, Json::Null).await.json()["containerId"], "c1");
-    let author = s.token("ann", &["write@c2"]);
-    assert_eq!(call(s, &author, "POST", "/threads/move-all", body("c2")).await.json(), json!(1));
-    let stranger = s.token("bob", &["write@c1"]);
-    assert_eq!(call(s, &stranger, "POST", "/threads/move-all", body("c1")).await.json(), json!(0), "none of them is the stranger's");
-}
-
-async fn lists_of_a_resource(s: &Server) {
-    for (author, slug, container) in [("ann", "a", "c1"), ("bob", "b", "c1"), ("ann", "c", "c2"), ("bob", "d", "c2")] {
-        thread(s, author, slug, Some(container)).await;
-    }
-    let of = |container: &'static str, roles: &'static [&'static str]| async move {
-        let path = format!("/threads/of-container?container={container}");
-        call(s, &s.token("ann", roles), "GET", &path, Json::Null).await
-    };
-    assert_eq!(slugs(&of("c1", &[]).await), ["a"]);
-    assert_eq!(slugs(&of("c1", &["write@c1"]).await), ["a", "b"]);
-    assert_eq!(slugs(&of("c2", &["write@c1"]).await), ["c"]);
-    assert_eq!(of("c2", &["-write@c2"]).await.code(), (403, "forbidden"));
-    // The list says of no container: only a grant over all of them counts.
-    let list = |roles: &'static [&'static str]| async move { slugs(&call(s, &s.token("ann", roles), "GET", "/threads", Json::Null).await) };
-    assert_eq!(list(&["write@c1", "write@c2"]).await, ["a", "c"]);
-    assert_eq!(list(&["write"]).await, ["a", "b", "c", "d"]);
-}
-
-async fn resources_in_the_path(s: &Server) {
-    let (ann, of_one) = (s.token("ann", &[]), s.token("bob", &["write@c1"]));
-    let body = json!({"text": "x", "authorId": "ann"});
-    let record = made(s, &ann, "/containers/c1/leaves", body.clone()).await;
-    let path = format!("/containers/c1/leaves/{}", id(&record));
-    assert_eq!(call(s, &of_one, "PATCH", &path, json!({"text": "y"})).await.json()["text"], "y");
-    assert_eq!(call(s, &of_one, "POST", "/containers/c2/leaves", body.clone()).await.code(), (403, "forbidden"));
-    let elsewhere = path.replace("c1", "c2");
-    assert_eq!(call(s, &s.token("bob", &["write@c2"]), "PATCH", &elsewhere, json!({"text": "z"})).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &s.token("bob", &["write@c2"]), "PATCH", &path, json!({"text": "z"})).await.code(), (403, "forbidden"));
-    let list = |token: String| async move {
-        call(s, &token, "GET", "/containers/c1/leaves", Json::Null).await.json()["items"].as_array().unwrap().len()
-    };
-    assert_eq!((list(of_one).await, list(s.token("bob", &[])).await, list(ann).await), (1, 0, 1));
-    assert_eq!(call(s, &s.token("ann", &["-write@c1"]), "GET", &path, Json::Null).await.code(), (403, "forbidden"));
-}
-
-/// What was allowed and what is done cannot come apart: the thread leaves its container between the two.
-async fn a_record_that_moves_meanwhile(s: &Server) {
-    for (method, below, body) in [("PATCH", "", json!({"title": "mine"})), ("DELETE", "", Json::Null), ("POST", "/post", Json::Null)] {
-        let record = thread(s, "ann", "moving", Some("c1")).await;
-        let path = format!("/threads/{}", id(&record));
-        let reply = call(s, &s.token("bob", &["write@c1", "mover"]), method, &format!("{path}{below}"), body).await;
-        assert_eq!(reply.code(), (409, "conflict"), "{method} {below}");
-        let now = call(s, &s.token("bob", &["write@c2"]), "GET", &path, Json::Null).await.json();
-        assert_eq!((&now["title"], &now["stage"], &now["containerId"]), (&json!("T"), &json!("draft"), &json!("c2")));
-        assert_eq!(call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null).await.status, 204);
-    }
 }
 
 async fn the_document(s: &Server) {

@@ -13,6 +13,18 @@ use serde_json::{Value as Json, json};
 use crate::provider_fixture::{LIBRARY, Mood, Paper, PaperCreate, Secret, Stage, Words};
 use crate::server::Server;
 
+mod following;
+mod untrusted;
+
+use following::{
+    an_index_goes_on_where_it_stopped, batches_of_many_records, every_mutation_is_followed, expiry_and_soft_deletion_are_followed,
+    rebuilding,
+};
+use untrusted::{
+    a_liar_is_told_apart_by_nothing, an_index_behind_the_store_shows_nothing_wrong, failures_are_503, hostile_texts,
+    others_records_are_never_shown, pages_stay_whole_when_hits_are_dropped, what_a_provider_babbles_is_bounded,
+};
+
 struct Library {
     s: Server,
     words: Words,
@@ -227,231 +239,6 @@ async fn best_first(l: Library) {
     assert_eq!(ids(&l.s.get("/papers/find-body?q=word").await.json()), ["a", "c"], "only the operation's fields");
 }
 
-async fn every_mutation_is_followed(l: Library) {
-    l.paper("a", "one", "x").await;
-    l.until("papers", &[("a", "one|x")]).await;
-    for (method, path, body, expected) in [
-        ("PATCH", "/papers/a", json!({"title": "two", "body": null}), &[("a", "two|")][..]),
-        ("POST", "/papers/a/publish", json!({"title": "three"}), &[("a", "three|")]),
-        ("PATCH", "/papers/a/retitle", json!({"title": "four"}), &[("a", "four|")]),
-        ("POST", "/papers/ensure", json!({"slug": "a", "title": "five"}), &[("a", "five|")]),
-        ("POST", "/papers/rename-all", json!({"rank": 0, "title": "six"}), &[("a", "six|")]),
-        ("POST", "/papers/take", json!({"slug": "a"}), &[]),
-        ("POST", "/papers", json!({"id": "b", "title": "seven"}), &[("b", "seven|")]),
-        ("DELETE", "/papers/b", json!({}), &[]),
-        ("POST", "/papers", json!({"id": "c", "title": "eight"}), &[("c", "eight|")]),
-        ("POST", "/papers/clear", json!({"rank": 0}), &[]),
-    ] {
-        let reply = if method == "DELETE" { l.s.delete(path).await } else { l.s.raw_json(method, path, body).await };
-        assert!(reply.status < 300, "{method} {path} {reply:?}");
-        l.until("papers", expected).await;
-    }
-    // An upsert that makes a record, and a transaction: all of it or nothing.
-    l.s.post("/papers/ensure", json!({"slug": "new", "title": "made"})).await;
-    l.settled("papers", |found| found.values().eq(["made|"])).await;
-    let papers = l.s.running().adapter::<Paper>().unwrap();
-    let input = |id: &str| PaperCreate {
-        id: Some(id.to_owned()),
-        slug: None,
-        title: id.to_owned(),
-        body: None,
-        stage: Some(Stage::Draft),
-        rank: None,
-    };
-    let cx = linchpin::Cx::system("a test");
-    let undone: linchpin::Result<()> = cx
-        .transaction(async |cx| {
-            papers.create(cx, input("undone")).await?;
-            Err(linchpin::Error::not_found())
-        })
-        .await;
-    assert!(undone.is_err());
-    cx.transaction(async |cx| {
-        papers.create(cx, input("t1")).await?;
-        papers.create(cx, input("t2")).await
-    })
-    .await
-    .unwrap();
-    l.settled("papers", |found| found.contains_key("t1") && found.contains_key("t2")).await;
-    assert!(!l.words.indexed("papers").contains_key("undone"));
-    // Afterwards the index says what the store says.
-    assert_eq!(l.words.indexed("papers").len(), 3);
-}
-
-async fn batches_of_many_records(l: Library) {
-    let papers = l.s.running().adapter::<Paper>().unwrap();
-    let cx = linchpin::Cx::system("a test");
-    cx.transaction(async |cx| {
-        for n in 0..1203 {
-            let (id, title) = (Some(format!("p{n:04}")), "old".to_owned());
-            papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
-        }
-        Ok(())
-    })
-    .await
-    .unwrap();
-    l.settled("papers", |found| found.len() == 1203).await;
-    let renamed = l.s.post("/papers/rename-all", json!({"rank": 0, "title": "new"})).await;
-    assert_eq!(renamed.json(), json!(1203));
-    l.settled("papers", |found| found.values().all(|text| text == "new|")).await;
-    let cleared = l.s.post("/papers/clear", json!({"rank": 0})).await;
-    assert_eq!(cleared.json(), json!(1203));
-    l.until("papers", &[]).await;
-}
-
-async fn expiry_and_soft_deletion_are_followed(l: Library) {
-    for (id, slug) in [("a", "one"), ("b", "two"), ("c", "three")] {
-        let body = json!({"id": id, "slug": slug, "text": "word"}).to_string();
-        assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
-    }
-    l.settled("secrets", |found| found.len() == 3).await;
-    assert_eq!(l.as_of("red", "DELETE", "/secrets/a", "").await.status, 204);
-    l.until("secrets", &[("b", "word"), ("c", "word")]).await;
-    // Nobody sees an expired record, whether or not the index knows.
-    l.s.advance(3_600_001);
-    assert_eq!(ids(&l.hunt("red", "/secrets/hunt?q=word").await), Vec::<&str>::new());
-    // One that stands in the way of another is removed then and there.
-    let body = json!({"id": "d", "slug": "two", "text": "word"}).to_string();
-    assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
-    l.until("secrets", &[("c", "word"), ("d", "word")]).await;
-    // And the sweeper tells what it removes.
-    let table = l.s.running().adapters().table("secrets").unwrap().clone();
-    assert_eq!(table.sweep(l.s.now()).await.unwrap(), 2, "the deleted one and the expired one");
-    l.until("secrets", &[("d", "word")]).await;
-}
-
-async fn others_records_are_never_shown(l: Library) {
-    for team in ["red", "blue"] {
-        l.secrets(team, (0..5).map(|n| format!("{team}-{n}")), "word").await;
-    }
-    l.settled("secrets", |found| found.len() == 10).await;
-    let hunt = l.hunt("red", "/secrets/hunt?q=word").await;
-    assert_eq!(ids(&hunt), ["red-0", "red-1", "red-2", "red-3", "red-4"]);
-    let page = l.hunt("red", "/secrets/hunt-page?q=word&limit=2").await;
-    // A cursor is its caller's.
-    let cursor = page["nextCursor"].as_str().unwrap();
-    let stolen = l.as_of("blue", "GET", &format!("/secrets/hunt-page?q=word&cursor={cursor}"), "").await;
-    assert_eq!(stolen.code(), (400, "invalid_cursor"));
-    assert_eq!(l.s.get("/secrets/hunt?q=word").await.status, 401);
-}
-
-/// What red sees is the same whether the provider names blue's records, ids of nobody, or nothing at all.
-async fn a_liar_is_told_apart_by_nothing(l: Library) {
-    l.secrets("blue", (0..40).map(|n| format!("blue-{n:02}")), "word").await;
-    l.settled("secrets", |found| found.len() == 40).await;
-    let mut answers = Vec::new();
-    let some = |prefix: &str| (0..40).map(|n| format!("{prefix}-{n:02}")).collect::<Vec<_>>();
-    let odd: Vec<String> = ["", ".", "..", "\0", "a/b", &"x".repeat(300), "é", "'; DROP TABLE secrets; --"].map(str::to_owned).into();
-    for mood in [
-        Mood::Honest,
-        Mood::Says(Vec::new()),
-        Mood::Says(some("blue")),
-        Mood::Lists(some("blue")),
-        Mood::Says(some("nobody")),
-        Mood::Lists(some("nobody")),
-        Mood::Says(odd.clone()),
-        Mood::Lists(odd),
-    ] {
-        l.words.mood(mood);
-        for path in ["/secrets/hunt?q=word", "/secrets/hunt-page?q=word&limit=1", "/secrets/hunt-page?q=word"] {
-            answers.push((path, l.hunt("red", path).await));
-        }
-    }
-    for (path, answer) in &answers {
-        let nothing = if path.contains("page") { json!({"items": [], "nextCursor": null, "hasMore": false}) } else { json!([]) };
-        assert_eq!(*answer, nothing, "{path}");
-    }
-    assert_eq!(ids(&l.hunt("blue", "/secrets/hunt?q=word").await), Vec::<&str>::new(), "it lies to blue as well");
-    l.words.mood(Mood::Honest);
-    assert_eq!(ids(&l.hunt("blue", "/secrets/hunt?q=word").await).len(), 40);
-}
-
-async fn pages_stay_whole_when_hits_are_dropped(l: Library) {
-    l.secrets("blue", (0..300).map(|n| format!("blue-{n:03}")), "word").await;
-    l.secrets("red", (0..30).map(|n| format!("red-{n:03}")), "word").await;
-    // Nine of blue's and then one of red's, again and again, some of them twice.
-    let mut order = Vec::new();
-    for n in 0..30 {
-        order.extend((0..9).map(|m| format!("blue-{:03}", n * 9 + m)));
-        order.push(format!("red-{n:03}"));
-    }
-    l.words.mood(Mood::Lists(order));
-    let expected: Vec<String> = (0..30).map(|n| format!("red-{n:03}")).collect();
-    for limit in [1, 2, 3, 7, 29, 30, 31, 2000] {
-        let mut seen: Vec<String> = Vec::new();
-        let mut path = format!("/secrets/hunt-page?q=word&limit={limit}");
-        loop {
-            let page = l.hunt("red", &path).await;
-            let items = ids(&page["items"]);
-            seen.extend(items.iter().map(|id| (*id).to_owned()));
-            assert_eq!(page["hasMore"], json!(page["nextCursor"].is_string()));
-            let Some(cursor) = page["nextCursor"].as_str() else { break };
-            assert_eq!(items.len(), limit, "a page that is not the last is full");
-            // What a cursor shows is what its reader has seen.
-            let shown = base64_text(cursor);
-            assert!(!shown.contains("blue"), "{shown}");
-            path = format!("/secrets/hunt-page?q=word&limit={limit}&cursor={cursor}");
-        }
-        assert_eq!(seen, expected, "{limit}");
-    }
-    // Each id counts once, however often it is named.
-    l.words.mood(Mood::Says(["red-001", "red-000", "red-001", "red-001", "blue-000", "red-000"].map(str::to_owned).to_vec()));
-    assert_eq!(ids(&l.hunt("red", "/secrets/hunt?q=word").await), ["red-001", "red-000"]);
-    let page = l.hunt("red", "/secrets/hunt-page?q=word&limit=2").await;
-    assert_eq!((ids(&page["items"]), &page["hasMore"]), (vec!["red-001", "red-000"], &json!(false)));
-}
-
-fn base64_text(cursor: &str) -> String {
-    use base64::Engine;
-    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-async fn what_a_provider_babbles_is_bounded(l: Library) {
-    l.words.mood(Mood::Babbles);
-    let before = l.words.queries.load(Ordering::SeqCst);
-    let page = l.hunt("red", "/secrets/hunt-page?q=word&limit=5").await;
-    assert_eq!(page, json!({"items": [], "nextCursor": null, "hasMore": false}));
-    let asked = l.words.queries.load(Ordering::SeqCst) - before;
-    assert!((2..40).contains(&asked), "{asked}");
-}
-
-async fn an_index_behind_the_store_shows_nothing_wrong(l: Library) {
-    l.paper("a", "word one", "").await;
-    l.paper("b", "word two", "").await;
-    l.settled("papers", |found| found.len() == 2).await;
-    // From here on the index hears nothing.
-    *l.words.full.lock().unwrap() = true;
-    assert_eq!(l.s.delete("/papers/a").await.status, 204, "a failing index changes no answer");
-    assert_eq!(l.s.patch("/papers/b", json!({"title": "changed"})).await.status, 200);
-    let found = l.s.get("/papers/find?q=word").await.json();
-    assert_eq!((ids(&found), &found[0]["title"]), (vec!["b"], &json!("changed")), "what the store has now");
-    // What it was not told, it is told as soon as it can hear.
-    *l.words.full.lock().unwrap() = false;
-    l.until("papers", &[("b", "changed|")]).await;
-}
-
-async fn failures_are_503(mut l: Library) {
-    l.paper("a", "word", "").await;
-    l.settled("papers", |found| found.len() == 1).await;
-    for mood in [Mood::Fails, Mood::Panics] {
-        l.words.mood(mood.clone());
-        for path in ["/papers/find?q=word", "/papers/find-page?q=word"] {
-            let reply = l.s.get(path).await;
-            assert_eq!((reply.code(), reply.header("retry-after").as_str()), ((503, "unavailable"), "1"), "{mood:?}");
-            assert!(!String::from_utf8_lossy(&reply.body).contains("order"), "no internals: {reply:?}");
-        }
-        assert_eq!(ids(&l.s.get("/papers/find-here?q=word").await.json()), ["a"]);
-        l.s.get("/papers/find").await.problem("required", "query:q");
-    }
-    // One that never answers is given up.
-    l = library(l.on, Words { patience: Some(Duration::from_millis(30)), ..Words::default() }).await;
-    l.words.mood(Mood::Hangs);
-    assert_eq!(l.s.get("/papers/find?q=word").await.code(), (503, "unavailable"));
-    l.words.mood(Mood::Honest);
-    assert_eq!(l.s.get("/papers/find?q=word").await.json(), json!([]), "and asked again the next time");
-}
-
 async fn the_store_stands_in(l: Library) {
     for id in 1..=5 {
         assert_eq!(l.s.post("/leaves", json!({"id": id.to_string(), "name": "a leaf"})).await.status, 201);
@@ -498,42 +285,6 @@ async fn a_filter_holds(l: Library) {
     l.s.get("/papers/find-in?q=word&stage=zzz").await.problem("enum", "query:stage");
 }
 
-async fn rebuilding(l: Library) {
-    let papers = l.s.running().adapter::<Paper>().unwrap();
-    let cx = linchpin::Cx::system("a test");
-    cx.transaction(async |cx| {
-        for n in 0..1001 {
-            let (id, title) = (Some(format!("p{n:04}")), "word".to_owned());
-            papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
-        }
-        Ok(())
-    })
-    .await
-    .unwrap();
-    l.settled("papers", |found| found.len() == 1001).await;
-    l.words.plant("papers", "ghost", "word");
-    l.words.plant("papers", "p0007", "stale");
-    l.words.lose("papers", "p0500");
-    // Writes go on meanwhile.
-    let writes = async {
-        for n in 0..50 {
-            l.paper(&format!("new-{n}"), "word", "").await;
-            assert_eq!(l.s.delete(&format!("/papers/p{:04}", n * 20)).await.status, 204);
-        }
-    };
-    let (rebuilt, ()) = tokio::join!(l.s.running().adapters().rebuild_search::<Paper>(), writes);
-    assert!((951..=1051).contains(&rebuilt.unwrap()));
-    l.settled("papers", |found| {
-        let kept =
-            (0..1001).filter(|n| n % 20 != 0 || *n >= 1000).all(|n| found.get(&format!("p{n:04}")).is_some_and(|text| text == "word|"));
-        let gone = (0..50).all(|n| !found.contains_key(&format!("p{:04}", n * 20)));
-        kept && gone && !found.contains_key("ghost") && (0..50).all(|n| found.contains_key(&format!("new-{n}")))
-    })
-    .await;
-    let refused = l.s.running().adapters().rebuild_search::<crate::fixture::Post>().await;
-    assert!(refused.is_err());
-}
-
 async fn in_code(l: Library) {
     l.paper("a", "word", "").await;
     l.settled("papers", |found| found.len() == 1).await;
@@ -550,70 +301,6 @@ async fn in_code(l: Library) {
     let secrets = l.s.running().adapter::<Secret>().unwrap();
     let cx = linchpin::Cx::system("a test").at(l.s.now());
     assert_eq!(secrets.hunt(&cx, "word", page()).await.unwrap().len(), 2);
-}
-
-async fn hostile_texts(l: Library) {
-    l.paper("a", "word", "").await;
-    l.settled("papers", |found| found.len() == 1).await;
-    for q in [
-        "title:*",
-        "*:*",
-        "a AND NOT b",
-        "\"",
-        "(((((",
-        "word^9999",
-        "/.*/",
-        "..",
-        "%27%20OR%201=1",
-        "\\\\",
-        "İ%F0%9F%98%80",
-        "[a%20TO%20z]",
-    ] {
-        let q: String = q.chars().map(|c| if c.is_ascii_alphanumeric() || c == '%' { c.to_string() } else { percent(c) }).collect();
-        let reply = l.s.get(&format!("/papers/find?q={q}")).await;
-        assert_eq!((reply.status, reply.json()), (200, json!([])), "{q}");
-    }
-}
-
-fn percent(c: char) -> String {
-    percent_encoding::utf8_percent_encode(&c.to_string(), percent_encoding::NON_ALPHANUMERIC).to_string()
-}
-
-/// What was indexed before a restart is not indexed again; a store that the index does not belong to is.
-async fn an_index_goes_on_where_it_stopped(on: On) {
-    let folder = tempfile::tempdir().unwrap();
-    let words = Words::default();
-    let (one, two) = (on.fresh(folder.path(), "one.db"), on.fresh(folder.path(), "two.db"));
-    let start = async |url: &str| {
-        let config = Config::new().signing_secret(crate::server::SECRET).port(0).database(url);
-        App::new(config).plugin(JwtAuth::new()).package(&LIBRARY).search_provider("words", words.clone()).start().await.unwrap()
-    };
-    let input =
-        |id: &str| PaperCreate { id: Some(id.to_owned()), slug: None, title: "word".to_owned(), body: None, stage: None, rank: None };
-    let cx = linchpin::Cx::system("a test");
-    let titles = async |running: &linchpin::Running| {
-        let found = running.adapter::<Paper>().unwrap().find(&cx, "word", linchpin::entity::PageArgs::default()).await;
-        found.unwrap().into_iter().map(|paper| paper.id).collect::<Vec<_>>()
-    };
-    let running = start(&one).await;
-    running.adapter::<Paper>().unwrap().create(&cx, input("a")).await.unwrap();
-    running.stop().await.unwrap();
-    assert_eq!(words.indexed("papers").len(), 1, "stopping delivers what waits");
-    // Not read again: what is not in the index stays out of it.
-    words.lose("papers", "a");
-    let running = start(&one).await;
-    assert_eq!(titles(&running).await, Vec::<String>::new());
-    assert_eq!(running.adapters().rebuild_search::<Paper>().await.unwrap(), 1);
-    assert_eq!(titles(&running).await, ["a"]);
-    running.stop().await.unwrap();
-    // A database that was put in the place of the other one.
-    let other = start(&two).await;
-    assert_eq!(words.indexed("papers").len(), 0, "its records, and no others, before it serves");
-    other.adapter::<Paper>().unwrap().create(&cx, input("b")).await.unwrap();
-    other.stop().await.unwrap();
-    let running = start(&two).await;
-    assert_eq!(titles(&running).await, ["b"]);
-    running.stop().await.unwrap();
 }
 
 /// On stores that outlive a process.

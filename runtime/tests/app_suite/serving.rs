@@ -262,6 +262,7 @@ async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
     let mut idle = served(app.address()).await;
     let (mut silent, mut slow) = (TcpStream::connect(app.address()).await.unwrap(), TcpStream::connect(app.address()).await.unwrap());
     slow.write_all(b"GET /health/live HTTP/1.1\r\nhos").await.unwrap();
+    // Of tokio's clock, which is paused here and goes on only when nobody has anything to do: exact, however busy the machine is.
     let began = tokio::time::Instant::now();
     assert_eq!(rest(&mut silent).await, "");
     assert_eq!(rest(&mut slow).await, "");

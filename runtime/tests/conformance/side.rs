@@ -27,6 +27,10 @@ use super::fixture::{ALL, Comment};
 use super::related::{Finding, Judge, Memo, Node, Project, Ticket};
 use super::sequence::{Call, Filtered};
 
+mod text;
+
+use text::{describe, encode, is_cuid, is_uuid, records};
+
 /// Who calls: nobody, two of one tenant, one of another, and one of none. The first of them is an editor.
 pub const ACTORS: [Option<(&str, Option<&str>)>; 5] =
     [None, Some(("alice", Some("t1"))), Some(("bob", Some("t1"))), Some(("carol", Some("t2"))), Some(("dave", None))];
@@ -448,68 +452,9 @@ impl Side {
     }
 }
 
-/// Whether a text begins with a uuid of version 7, as the server makes them.
-fn is_uuid(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 36
-        && bytes[14] == b'7'
-        && bytes[..36].iter().enumerate().all(|(i, b)| match i {
-            8 | 13 | 18 | 23 => *b == b'-',
-            _ => matches!(b, b'0'..=b'9' | b'a'..=b'f'),
-        })
-}
-
-/// Whether a word is a cuid.
-fn is_cuid(word: &str) -> bool {
-    let alphanumeric = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'z');
-    word.len() == 24 && word.as_bytes()[0].is_ascii_lowercase() && word.as_bytes().iter().all(alphanumeric)
-}
-
 #[test]
 fn what_is_made_up_is_told_from_what_is_said() {
     assert!(is_uuid("0193e7a0-0000-7000-8000-00000000000f\","));
     assert!(!is_uuid("0193e7a0-0000-4000-8000-00000000000f") && !is_uuid("0193e7a0-0000-7000-8000-00000000000"));
     assert!(is_cuid("tz4a98xxat96iws9zmbrgj3a") && !is_cuid("9z4a98xxat96iws9zmbrgj3a") && !is_cuid("made"));
-}
-
-/// Records as JSON arrays, one a line.
-fn records<'a>(desc: &EntityDesc, records: impl Iterator<Item = &'a Box<[Value]>>) -> String {
-    let mut out = String::new();
-    for record in records {
-        for (i, (field, value)) in desc.fields.iter().zip(record).enumerate() {
-            out.push(if i == 0 { '[' } else { ',' });
-            match value {
-                Value::Null => out.push_str("null"),
-                Value::Bool(b) => write!(out, "{b}").expect("a text"),
-                Value::Int(n) => write!(out, "{n}").expect("a text"),
-                Value::Float(n) => write!(out, "{n:?}").expect("a text"),
-                Value::Text(text) => out.push_str(&Json::from(text.as_str()).to_string()),
-                Value::Date(at) => write!(out, "\"{at}\"").expect("a text"),
-                Value::Strings(list) => out.push_str(&Json::from(list.clone()).to_string()),
-                // Stores hand out lists of strings as lists or as JSON.
-                Value::Json(text) if matches!(field.kind, Kind::StringArray) => {
-                    out.push_str(&serde_json::from_str::<Json>(text).expect("JSON").to_string());
-                }
-                Value::Json(text) => out.push_str(text),
-            }
-        }
-        out.push_str("]\n");
-    }
-    out
-}
-
-fn describe(error: &Error) -> String {
-    let details: Vec<String> = error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect();
-    format!("{} {details:?}", error.code().as_str())
-}
-
-/// Appends a text as it stands in a path or a query.
-fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            write!(out, "%{byte:02X}").expect("a text");
-        }
-    }
 }
