@@ -345,10 +345,7 @@ fn provided(model: &EntityModel) -> TokenStream {
     });
     let check = |(field, path): (&Field, &syn::Path)| {
         let (ident, name) = (&field.ident, &field.name);
-        at(
-            quote!(const _: () = __lp::expect_context::<#module::#ident>(#name, <#path as __lp::ContextValue>::DESC);),
-            &path.to_token_stream(),
-        )
+        at(quote!(const _: () = __lp::expect_context::<#module::#ident, #path>(#name);), &path.to_token_stream())
     };
     defaults.chain(scopes).map(check).collect()
 }

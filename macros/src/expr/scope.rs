@@ -152,8 +152,7 @@ impl<'a> Scope<'a> {
     pub(super) fn provided(&mut self, field: usize, path: &Path) {
         let at = path.to_token_stream();
         let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
-        self.asserts
-            .push(lower::at(quote!(const _: () = __lp::expect_context::<#marker>(#name, <#path as __lp::ContextValue>::DESC);), &at));
+        self.asserts.push(lower::at(quote!(const _: () = __lp::expect_context::<#marker, #path>(#name);), &at));
         if !self.context.contains(path) {
             self.context.push(path.clone());
         }

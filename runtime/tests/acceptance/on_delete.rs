@@ -2,12 +2,9 @@
 
 #![allow(missing_docs)] // a fixture; its fields are the cases'
 
-use std::sync::Arc;
-
 use linchpin::prelude::*;
 use linchpin::{Actor, BoxFuture, Code, Cx, EntityEvent, EventSink};
 use serde_json::{Value as Json, json};
-use tokio::sync::Barrier;
 
 use crate::cases;
 use crate::server::Server;

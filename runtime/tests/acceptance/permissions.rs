@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::server::{Reply, SECRET, Server};
-use crate::tenancy::{call, id, made, slugs};
+use crate::tenancy::{call, id, made};
 
 mod by_resource;
 mod many;

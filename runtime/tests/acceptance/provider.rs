@@ -10,7 +10,7 @@ use std::time::Duration;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
-use crate::provider_fixture::{LIBRARY, Mood, Paper, PaperCreate, Secret, Stage, Words};
+use crate::provider_fixture::{LIBRARY, Mood, Paper, PaperCreate, Secret, Words};
 use crate::server::Server;
 
 mod following;

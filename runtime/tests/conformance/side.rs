@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::http::request::Parts;
 use http_body_util::BodyExt;
-use linchpin::entity::{Direction, Entity, EntityDesc, Kind, PageArgs};
+use linchpin::entity::{Direction, Entity, EntityDesc, PageArgs};
 use linchpin::filter::Filter;
 use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints, service};
 use linchpin::prelude::*;

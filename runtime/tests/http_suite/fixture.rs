@@ -141,6 +141,7 @@ const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
 static BY_SLUG: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "by_slug",
     kind: &Lookup {
         fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }],
@@ -164,6 +165,7 @@ static BY_SLUG: OpSpec = OpSpec {
 static BY_CATEGORY: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "by_category",
     kind: &Lookup {
         fields: &[AssignSpec { field: 4, value: SourceSpec::Param(0) }, AssignSpec { field: 5, value: SourceSpec::Param(1) }],
@@ -190,6 +192,7 @@ static BY_CATEGORY: OpSpec = OpSpec {
 static SLUG_TAKEN: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "slug_taken",
     kind: &Exists { fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }], check: &[] },
     params: &[param("slug", 1, Place::Segment)],
@@ -205,6 +208,7 @@ static SLUG_TAKEN: OpSpec = OpSpec {
 static PUBLISH: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "publish",
     kind: &Transition::new(
         3,
@@ -223,6 +227,7 @@ static PUBLISH: OpSpec = OpSpec {
 static RETIRE: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "retire",
     kind: &Transition::new(
         3,

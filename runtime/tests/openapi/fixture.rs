@@ -124,6 +124,7 @@ static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(
 const OPERATION: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
+    context: &[],
     name: "publish",
     kind: &PUBLISH_KIND,
     params: &[

@@ -190,14 +190,15 @@ impl PostgresStore {
 
     async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
         let reads = render::reads(statement);
+        // Whatever is behind a statement on its connection waits for it.
+        let scans = reads && !Native::of(statement)?.span.within(AMONG, args)?;
         let lane = match reads {
-            true if Native::of(statement)?.span.within(AMONG, args)? => &self.reads,
-            // Whatever is behind a statement on its connection waits for it.
-            true => &self.scans,
+            _ if scans => &self.scans,
+            true => &self.reads,
             false => &self.writes,
         };
         let _admitted = lane.admit()?;
-        let mut own = if std::ptr::eq(lane, &self.scans) { Some(self.places.take(rows.caller).await?) } else { None };
+        let mut own = if scans { Some(self.places.take(rows.caller).await?) } else { None };
         if !reads && rows.is_recorded() {
             return self.record(statement, args, rows).await;
         }

@@ -1,7 +1,6 @@
 //! Which calls tell, and what they tell.
 
 use linchpin::Cx;
-use linchpin::prelude::*;
 use serde_json::json;
 
 use super::{Article, ArticleCreate, Heard, article, slug};

@@ -1,6 +1,5 @@
 //! A key names a record, whichever way it is written.
 
-use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{get, people, post};

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 use tokio::sync::Barrier;
 
-use super::{get, people, post};
+use super::people;
 use crate::server::Server;
 
 /// Calls that meet a deletion, all at once.

@@ -1,6 +1,5 @@
 //! What the evaluator is asked about a resource.
 
-use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::thread;

@@ -1,9 +1,8 @@
 //! Lists, new records, upserts, and records that others lead to.
 
-use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::{paper, stored, thread};
+use super::{paper, stored};
 use crate::server::Server;
 use crate::tenancy::{call, id, made, slugs};
 

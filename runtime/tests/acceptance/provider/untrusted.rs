@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use linchpin::prelude::*;
 use serde_json::json;
 
 use super::{Library, ids, library};
