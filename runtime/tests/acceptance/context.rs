@@ -152,7 +152,7 @@ async fn outer(request: Request, next: Next) -> Response {
 }
 
 async fn inner(request: Request, next: Next) -> Response {
-    match request.headers().get("x-layer").map(|v| v.as_bytes()) {
+    match request.headers().get("x-layer").map(linchpin::axum::http::HeaderValue::as_bytes) {
         Some(b"refuse") => return Error::new(Code::Forbidden, "not through here").into_response(),
         Some(b"answer") => return "by itself".into_response(),
         Some(b"panic") => panic!("a layer's panic"),

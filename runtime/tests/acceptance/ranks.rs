@@ -63,6 +63,7 @@ pub const ENSURE: Operation<Ban>;
 )]
 pub const NOTE: Operation<Ban>;
 
+#[allow(clippy::unused_async)] // what an operation runs is async
 async fn note<S: linchpin::operation::CustomStore>(_: CustomCall<Ban, S>, _: String) -> Result<String> {
     Ok("noted".to_owned())
 }
