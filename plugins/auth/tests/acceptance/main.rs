@@ -48,6 +48,7 @@ mod standin;
 mod step_up;
 mod testbed;
 mod tokens;
+mod visitor;
 
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]

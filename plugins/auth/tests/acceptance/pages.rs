@@ -1,7 +1,5 @@
 //! The pages for people, form by form, without a browser: what each does, and what none of them lets anybody else do.
 
-use std::collections::BTreeMap;
-
 use linchpin::Environment;
 use linchpin_auth::{Auth, Transport};
 use serde_json::json;
@@ -10,7 +8,8 @@ use crate::authenticator::Authenticator;
 use crate::cases;
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
-use crate::server::{GOOD, Reply, Server, Store};
+use crate::server::{GOOD, Store};
+use crate::visitor::{UI, Visitor, form, hidden, text};
 
 cases!(
     signing_up_in_and_out,
@@ -25,143 +24,6 @@ cases!(
     leaving_and_staying,
     where_there_are_pages,
 );
-
-const UI: &str = "/auth/ui";
-
-/// Somebody with a browser: cookies are kept, forms are filled in.
-pub struct Visitor<'a> {
-    app: &'a Server,
-    pub cookies: BTreeMap<String, String>,
-    agent: &'static str,
-}
-
-impl<'a> Visitor<'a> {
-    pub fn new(app: &'a Server) -> Self {
-        Self { app, cookies: BTreeMap::new(), agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/131.0 Safari/537.36" }
-    }
-
-    async fn send(&mut self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Reply {
-        let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let cookies = cookies.join("; ");
-        let mut headers = vec![("user-agent", self.agent)];
-        if !cookies.is_empty() {
-            headers.push(("cookie", &cookies));
-        }
-        headers.extend(more);
-        let reply = self.app.any(method, path, &headers, body).await;
-        for set in reply.headers.get_all("set-cookie") {
-            let (pair, rest) = set.to_str().unwrap().split_once(';').unwrap();
-            let (name, value) = pair.split_once('=').unwrap();
-            if rest.contains("Max-Age=0") {
-                self.cookies.remove(name);
-            } else {
-                self.cookies.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        assert!(reply.status < 500, "{path}: {reply:?}");
-        if path.starts_with(UI) && !path.contains("/assets/") {
-            is_guarded(path, &reply);
-        }
-        reply
-    }
-
-    pub async fn get(&mut self, path: &str) -> Reply {
-        self.send("GET", &format!("{UI}{path}"), &[], "").await
-    }
-
-    /// The token that the forms of a page hold.
-    pub async fn csrf(&mut self, page: &str) -> String {
-        let page = self.get(page).await;
-        hidden(&page, "csrf").unwrap_or_else(|| panic!("no form in {}", text(&page)))
-    }
-
-    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
-        let origin = format!("http://{}", self.app.host());
-        self.post_from(&origin, path, fields).await
-    }
-
-    async fn post_from(&mut self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
-        let body = form(fields);
-        let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", origin)];
-        self.send("POST", &format!("{UI}{path}"), &headers, &body).await
-    }
-
-    /// Opens a page, fills in a form of it, and sends that to `path`.
-    pub async fn fill(&mut self, page: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
-        let csrf = self.csrf(page).await;
-        let all: Vec<(&str, &str)> = [("csrf", csrf.as_str())].into_iter().chain(fields.iter().copied()).collect();
-        self.post(path, &all).await
-    }
-
-    pub async fn sign_up(&mut self, email: &str) {
-        let reply = self.fill("/register", "/register", &[("identifier", email), ("password", GOOD)]).await;
-        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/security"), "{reply:?}");
-    }
-
-    pub async fn sign_in(&mut self, email: &str, password: &str) -> Reply {
-        self.fill("/sign-in", "/sign-in", &[("identifier", email), ("password", password)]).await
-    }
-
-    async fn is_signed_in(&mut self) -> bool {
-        self.get("/security").await.status == 200
-    }
-}
-
-fn form(fields: &[(&str, &str)]) -> String {
-    let one = |b: u8| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") };
-    let plain = |text: &str| text.bytes().map(one).collect::<String>();
-    fields.iter().map(|(name, value)| format!("{}={}", plain(name), plain(value))).collect::<Vec<_>>().join("&")
-}
-
-pub fn text(page: &Reply) -> String {
-    String::from_utf8(page.body.to_vec()).unwrap()
-}
-
-pub fn hidden(page: &Reply, name: &str) -> Option<String> {
-    let text = text(page);
-    let (_, rest) = text.split_once(&format!("name=\"{name}\" value=\""))?;
-    Some(rest.split('"').next().unwrap_or_default().to_owned())
-}
-
-/// What holds of every page and redirect.
-fn is_guarded(path: &str, reply: &Reply) {
-    if matches!(reply.status, 404 | 405) {
-        return;
-    }
-    let policy = reply.header("content-security-policy");
-    for part in
-        ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"]
-    {
-        assert!(policy.contains(part), "{path}: {policy}");
-    }
-    assert!(!policy.contains("unsafe"), "{policy}");
-    assert_eq!((reply.header("cache-control").as_str(), reply.header("x-content-type-options").as_str()), ("no-store", "nosniff"));
-    assert_eq!(reply.header("x-frame-options"), "DENY");
-    let text = text(reply);
-    assert!(!text.contains(GOOD), "{path} shows a password: {text}");
-    for inline in ["style=", "onclick", "onload", "onerror=\"", "<script>", "javascript:"] {
-        assert!(!text.contains(inline), "{path} holds {inline}: {text}");
-    }
-    if reply.status != 303 {
-        assert_eq!(reply.header("content-type"), "text/html; charset=utf-8", "{path}: {reply:?}");
-        accessible(path, &text);
-    }
-}
-
-/// Every field has a label, the page has a language, a title, a heading and a place where what happens is told.
-fn accessible(path: &str, page: &str) {
-    assert!(page.starts_with("<!doctype html>\n<html lang=\"en\">") && page.contains("<title>") && page.contains("<h1>"), "{path}: {page}");
-    assert!(page.contains("aria-live=\"polite\"") && page.contains("<main id=\"main\""), "{path}: {page}");
-    for input in page.split("<input ").skip(1) {
-        let tag = input.split('>').next().unwrap_or_default();
-        if tag.contains("type=\"hidden\"") || tag.ends_with(" hidden") {
-            continue;
-        }
-        let id = tag.split("id=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("{path}: no id in {tag}"));
-        assert!(page.contains(&format!("<label for=\"{id}\">")), "{path}: no label of {id}");
-        assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{path}: {id} twice");
-    }
-}
 
 async fn signing_up_in_and_out(store: Store) {
     let app = store.app().await;

@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::authenticator::Authenticator;
 use crate::cases;
 use crate::factor::{app_with, code_at, wrong};
-use crate::pages::{Visitor, hidden, text};
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
+use crate::visitor::{Visitor, hidden, text};
 
 cases!(an_app_by_forms, mailed_codes_by_forms, passkeys_by_forms, nothing_without_a_fresh_proof, nothing_for_who_is_leaving);
 
