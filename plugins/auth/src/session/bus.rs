@@ -38,7 +38,12 @@ impl Line {
         let (out, inward, checks) = (Arc::clone(bus), Arc::clone(bus), Arc::clone(checks));
         let telling = tokio::spawn(async move {
             while let Some(user) = told.recv().await {
-                if let Err(error) = out.publish(&user).await {
+                // Once more when it fails: a connection that broke while nobody used it is noticed by the first use.
+                let mut told = out.publish(&user).await;
+                if told.is_err() {
+                    told = out.publish(&user).await;
+                }
+                if let Err(error) = told {
                     tracing::warn!(error = ?error, "other processes were not told of a change; they see it when what they know is old");
                 }
             }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::stopping::{Stop, Stopping, Then};
 
 /// Names the store of a child.
-const URL: &str = "LINCHPIN_CRASH_URL";
+pub const URL: &str = "LINCHPIN_CRASH_URL";
 
 pub const GOOD: &str = "violet-otter-91-lamp";
 pub const NEW: &str = "amber-walrus-17-dune";
@@ -153,8 +153,13 @@ pub struct Process {
 
 impl Process {
     pub fn start(url: &str) -> Self {
+        Self::of("serve", url)
+    }
+
+    /// A child that runs another of the ignored tests.
+    pub fn of(test: &str, url: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "serve", "--nocapture", "--test-threads=1"]).env(URL, url);
+        command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"]).env(URL, url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -173,8 +178,14 @@ impl Process {
 
     /// Lets it stop before the write that comes after so many points.
     pub async fn stop_after(&mut self, points: i64) {
-        writeln!(self.stdin, "{points}").unwrap();
-        self.said.wait_for(|(armed, _)| *armed > 0).await.unwrap();
+        self.tell(points).await;
+    }
+
+    /// Says a number to it, and waits until it has done what that is for.
+    pub async fn tell(&mut self, number: i64) {
+        let before = self.said.borrow().0;
+        writeln!(self.stdin, "{number}").unwrap();
+        self.said.wait_for(|(armed, _)| *armed > before).await.unwrap();
     }
 
     /// Until it has stopped.

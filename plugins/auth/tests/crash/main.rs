@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
+#[cfg(feature = "postgres")]
+mod bus;
 mod child;
 mod stopping;
 
