@@ -97,3 +97,34 @@ fn a_provider_of_this_machine_signs_in() {
     let me: Json = serde_json::from_str(done[7].output.trim()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
     assert_eq!((&me["email"], &me["providers"][0], &me["roles"][0]), (&"ada@peer.test".into(), &"local".into(), &"member".into()), "{me}");
 }
+
+#[test]
+fn another_secret() {
+    const OLD: &str = "the-secret-of-before-has-32-bytes";
+    const NEW: &str = "the-secret-of-from-now-on-has-32-bytes";
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start_with(PROGRAM, folder.path(), &[("LINCHPIN_SIGNING_SECRET", OLD)]);
+    // The link in her mail is kept, encrypted, for a day.
+    let register = format!(
+        "curl -s localhost:{}/auth/register --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}'",
+        server.port
+    );
+    assert!(run(&[register], folder.path())[0].output.contains("\"token\""));
+    drop(server);
+    let without = command(PROGRAM, folder.path()).arg("rekey").env("LINCHPIN_SIGNING_SECRET", NEW).output().expect("it runs");
+    let told = String::from_utf8_lossy(&without.stderr);
+    assert!(!without.status.success() && told.contains("data at rest needs key"), "{told}");
+    let both = format!("{NEW},{OLD}");
+    let done = printed(PROGRAM, folder.path(), &["rekey"], &[("LINCHPIN_SIGNING_SECRET", &both)]);
+    let (count, rest) = done.split_once(' ').expect("a count");
+    assert!(count.parse::<u64>().is_ok_and(|count| count > 0), "{done}");
+    assert_eq!(rest, "stored secrets are under the newest key; no former key is needed any more\n");
+    let again = printed(PROGRAM, folder.path(), &["rekey"], &[("LINCHPIN_SIGNING_SECRET", NEW)]);
+    assert!(again.starts_with("0 stored secrets"), "{again}");
+    let server = Server::start_with(PROGRAM, folder.path(), &[("LINCHPIN_SIGNING_SECRET", NEW)]);
+    let login = format!(
+        "curl -s localhost:{}/auth/login --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}'",
+        server.port
+    );
+    assert!(run(&[login], folder.path())[0].output.contains("\"token\""));
+}
