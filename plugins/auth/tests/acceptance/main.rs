@@ -26,6 +26,8 @@ mod mfa_races;
 mod mfa_sent;
 mod mfa_sides;
 mod model;
+mod model_search;
+mod model_walks;
 mod oauth;
 mod oauth_attacks;
 mod oauth_presets;

@@ -1,0 +1,107 @@
+//! Random walks through the state machine of sign-ins, each answer compared with the model. Walks on servers that are wrong in a known
+//! way show that they can fail.
+
+use crate::cases;
+use crate::model::{Answer, Choose, Model, Move, TRIES, Walked, server};
+use crate::server::{Server, Store};
+
+cases!(
+    walks,
+    a_server_that_trusts_devices_is_noticed,
+    a_server_whose_challenges_last_is_noticed,
+    a_server_without_second_factors_is_noticed
+);
+
+/// Numbers that can be repeated.
+struct Dice(u64);
+
+impl Choose for Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % n as u64).unwrap()
+    }
+}
+
+impl Dice {
+    fn step(&mut self) -> Move {
+        match self.below(26) {
+            0..=6 => Move::Login { right: self.below(5) > 0, on_device: self.below(2) == 0 },
+            7..=13 => Move::Verify([Answer::Right, Answer::Wrong, Answer::Wrong, Answer::Recovery, Answer::UsedRecovery][self.below(5)]),
+            14..=15 => Move::Enrol,
+            16 => Move::Remove,
+            17 => Move::SetPassword,
+            18 => Move::StepUp,
+            19..=20 => Move::Refresh { again: self.below(3) == 0 },
+            21 => Move::Logout,
+            22 => Move::LeaveOthers,
+            23 => Move::Suspend,
+            24 => Move::Unsuspend,
+            _ => Move::Wait([31, 31, 301][self.below(3)]),
+        }
+    }
+}
+
+/// Walks from a seed; the last steps of one that the model does not agree with.
+async fn walk(app: &Server, seed: u64, length: usize) -> Walked {
+    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut model = Model::of(app, format!("walker-{seed}@x.test"), TRIES).await;
+    let mut taken = Vec::new();
+    for _ in 0..length {
+        // Half of the walks begin with a factor: the interesting ones.
+        let step = if taken.is_empty() && seed.is_multiple_of(2) { Move::Enrol } else { dice.step() };
+        taken.push(step);
+        // No two things at one instant: which one was the newer would be chance.
+        app.advance(1).await;
+        let walked = match model.take(app, &mut dice, step).await {
+            Ok(()) if taken.len().is_multiple_of(5) => model.held(app, usize::MAX).await,
+            done => done,
+        };
+        walked.map_err(|what| format!("seed {seed}: {what} after {taken:?}"))?;
+    }
+    model.held(app, usize::MAX).await.map_err(|what| format!("seed {seed}: {what} at the end of {taken:?}"))
+}
+
+async fn walks(store: Store) {
+    let app = server(&store, |_| {}).await;
+    let count = if store.keeps() { 8 } else { 20 };
+    for seed in 1..=count {
+        if let Err(what) = walk(&app, seed, 40).await {
+            panic!("{what}");
+        }
+    }
+}
+
+/// A wrong server is noticed by one of some walks, and for this reason.
+async fn noticed(app: &Server, reason: &str) {
+    let mut found = Vec::new();
+    for seed in 1..=60 {
+        match walk(app, seed, 60).await {
+            Ok(()) => {}
+            Err(what) if what.contains(reason) => return,
+            Err(what) => found.push(what),
+        }
+    }
+    panic!("no walk noticed `{reason}`: {found:#?}");
+}
+
+async fn a_server_that_trusts_devices_is_noticed(store: Store) {
+    let app = server(&store, |config| config.auth.mfa.trust_device_seconds = 3600).await;
+    noticed(&app, "invariant: a session without the second factor").await;
+}
+
+async fn a_server_whose_challenges_last_is_noticed(store: Store) {
+    let app = server(&store, |config| config.auth.mfa.challenge_seconds = 900).await;
+    noticed(&app, "invariant: a session of a dead challenge").await;
+}
+
+async fn a_server_without_second_factors_is_noticed(store: Store) {
+    let app = server(&store, |_| {}).await;
+    // The factor is there for the model and not for the server: as after a write that was lost.
+    let mut model = Model::of(&app, "walker@x.test".to_owned(), TRIES).await;
+    model.secret = Some("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP".to_owned());
+    let step = Move::Login { right: true, on_device: false };
+    let what = model.take(&app, &mut Dice(7), step).await.unwrap_err();
+    assert!(what.contains("invariant: a session without the second factor"), "{what}");
+}
