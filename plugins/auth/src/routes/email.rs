@@ -55,7 +55,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     vec![CHANGE_EMAIL.bind(config.auth.mount.as_str(), at(place, change))]
 }
 
-async fn change(core: Arc<Core>, call: PluginCall, mut input: ChangeEmailInput) -> Result<Reply> {
+pub(super) async fn change(core: Arc<Core>, call: PluginCall, mut input: ChangeEmailInput) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let new = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;

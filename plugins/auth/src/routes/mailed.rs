@@ -66,9 +66,18 @@ pub(super) async fn resend_verification(core: Arc<Core>, call: PluginCall, input
 }
 
 pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
-    let client = core.client(&call);
+    prove_mailbox(&core, &call, input).await?;
+    Reply::json(200, &Done { ok: true })
+}
+
+/// Does what a mailed token about an address is for; which that was.
+///
+/// # Errors
+/// 400 `invalid_token`; 409; 429.
+pub(super) async fn prove_mailbox(core: &Core, call: &PluginCall, input: TokenInput) -> Result<Purpose> {
+    let client = core.client(call);
     let cx = client.cx();
-    by_ip(&core, &client, Bucket::VerifyEmail).await?;
+    by_ip(core, &client, Bucket::VerifyEmail).await?;
     let token = SecretText::from(input.token);
     let mut found = None;
     for purpose in [Purpose::VerifyEmail, Purpose::VerifyNewEmail, Purpose::UndoEmail] {
@@ -82,9 +91,9 @@ pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: Token
     match found.purpose {
         Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
         Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
-        _ => prove_address(&core, &client, &user, &found).await?,
+        _ => prove_address(core, &client, &user, &found).await?,
     }
-    Reply::json(200, &Done { ok: true })
+    Ok(found.purpose)
 }
 
 /// Proves the address that an account has.

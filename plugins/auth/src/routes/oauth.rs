@@ -143,36 +143,62 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
     if call.method == Method::POST {
         core.may_sign_in(&call, &id).await?;
     }
-    let client = core.client(&call);
-    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
-    by_ip(&core, &client, Bucket::OauthStart).await?;
-    let challenge = call.query::<String>(2)?;
+    let (asked, challenge) = (asked(&call)?, call.query::<String>(2)?);
+    begin(&core, &call, &id, asked, challenge).await
+}
+
+/// Sends a browser to a provider to sign in.
+///
+/// # Errors
+/// 400 `invalid_redirect`, or for a challenge that is none; 404; 429.
+pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, asked: Option<String>, challenge: Option<String>) -> Result<Reply> {
+    let client = core.client(call);
+    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
+    by_ip(core, &client, Bucket::OauthStart).await?;
     if challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
         return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
     }
-    depart(&core, &client, &call, connection, challenge, None).await
+    depart(core, &client, call, connection, Ticket { asked, challenge, link: None }).await
 }
 
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
-    let known = caller(&call)?;
-    let client = core.client(&call);
+    let asked = asked(&call)?;
+    begin_link(&core, &call, &id, asked).await
+}
+
+/// Sends a browser to a provider to link it to the account that is signed in.
+///
+/// # Errors
+/// 400 `invalid_redirect`; 403 `step_up_required`, `email_not_verified`, `csrf_failed`; 404; 429.
+pub(super) async fn begin_link(core: &Core, call: &PluginCall, id: &str, asked: Option<String>) -> Result<Reply> {
+    let known = caller(call)?;
+    let client = core.client(call);
     if call.method != Method::POST {
         core.csrf.is_own_navigation(&call.headers, &core.cookies)?;
     }
-    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     if !core.suffices(&client, &known, &user, Need::Recent) {
         return Err(refuse(STEP_UP_REQUIRED));
     }
     core.may_link(&user)?;
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
-    depart(&core, &client, &call, connection, None, Some(LinkFor { user: user.id, session: known.handle })).await
+    let link = Some(LinkFor { user: user.id, session: known.handle });
+    depart(core, &client, call, connection, Ticket { asked, challenge: None, link }).await
 }
 
-async fn unlink(core: Arc<Core>, call: PluginCall, mut input: UnlinkInput, id: Arc<str>) -> Result<Reply> {
-    let known = caller(&call)?;
-    let client = core.client(&call);
-    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
+async fn unlink(core: Arc<Core>, call: PluginCall, input: UnlinkInput, id: Arc<str>) -> Result<Reply> {
+    end_link(&core, &call, input, &id).await
+}
+
+/// Ends the link of the account that is signed in to a provider.
+///
+/// # Errors
+/// As [`Core::prove`] and [`Core::unlink`]; 429.
+pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkInput, id: &str) -> Result<Reply> {
+    let known = caller(call)?;
+    let client = core.client(call);
+    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
@@ -180,16 +206,23 @@ async fn unlink(core: Arc<Core>, call: PluginCall, mut input: UnlinkInput, id: A
     Reply::json(200, &Done { ok: true })
 }
 
-async fn depart(
-    core: &Core,
-    client: &Client,
-    call: &PluginCall,
-    connection: &Connection,
+/// What somebody is sent away with.
+struct Ticket {
+    /// Where they want to land.
+    asked: Option<String>,
     challenge: Option<String>,
     link: Option<LinkFor>,
-) -> Result<Reply> {
+}
+
+/// Where the query says that somebody wants to land.
+fn asked(call: &PluginCall) -> Result<Option<String>> {
+    Ok(call.query(0)?.or(call.query(1)?))
+}
+
+async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Connection, ticket: Ticket) -> Result<Reply> {
     let oauth = &core.config.auth.oauth;
-    let asked = call.query::<String>(0)?.or(call.query::<String>(1)?).unwrap_or_else(|| oauth.post_redirect.clone());
+    let Ticket { asked, challenge, link } = ticket;
+    let asked = asked.unwrap_or_else(|| oauth.post_redirect.clone());
     let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
     if challenge.is_some()
         && call.method != Method::POST
@@ -266,9 +299,18 @@ fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {
 
 async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Result<Reply> {
     core.may_sign_in(&call, "oauth/exchange").await?;
-    let client = core.client(&call);
-    by_ip(&core, &client, Bucket::OauthExchange).await?;
+    redeem(&core, &call, input).await
+}
+
+/// Signs in with a code of ours. That it is this browser's, or this client's, is proved by what it began with, so that it matters
+/// neither who sent the browser here nor by which method it asks.
+///
+/// # Errors
+/// 401 `invalid_code`; 429; those of [`Core::complete_primary`].
+pub(super) async fn redeem(core: &Core, call: &PluginCall, input: ExchangeInput) -> Result<Reply> {
+    let client = core.client(call);
+    by_ip(core, &client, Bucket::OauthExchange).await?;
     let (code, verifier) = (SecretText::from(input.code), input.code_verifier.map(SecretText::from));
-    let browser = flow_cookie(&core, &call.headers);
+    let browser = flow_cookie(core, &call.headers);
     core.redeem(&client, code.expose(), verifier.as_ref().map(SecretText::expose), browser.as_deref()).await
 }

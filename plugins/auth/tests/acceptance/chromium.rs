@@ -186,6 +186,43 @@ impl Browser {
         self.event("Page.loadEventFired").await;
     }
 
+    /// Follows a link to an issuer, and goes through its pages as this person until they lead back to `origin`.
+    pub async fn follow(&mut self, link: &str, origin: &str, login: &str) {
+        self.click(&format!("document.querySelector({})", json!(link))).await;
+        for _ in 0..10 {
+            if self.run("location.origin").await == json!(origin) {
+                return;
+            }
+            if self.run("!!document.querySelector('[name=login]')").await == json!(true) {
+                let typed = json!(login);
+                self.run(&format!(
+                    "document.querySelector('[name=login]').value = {typed}; document.querySelector('[name=password]').value = 'x'"
+                ))
+                .await;
+            }
+            self.click("document.querySelector('form [type=submit]')").await;
+        }
+        panic!("the issuer's pages lead nowhere");
+    }
+
+    /// Clicks, and waits for the page that comes of it.
+    async fn click(&mut self, what: &str) {
+        self.events.clear();
+        self.run(&format!("{what}.click()")).await;
+        self.event("Page.loadEventFired").await;
+    }
+
+    /// Until the page is this one: some go on to the next by themselves.
+    pub async fn arrive(&mut self, path: &str) {
+        for _ in 0..10 {
+            if self.path().await == path {
+                return;
+            }
+            self.event("Page.loadEventFired").await;
+        }
+        panic!("at {} and not at {path}", self.path().await);
+    }
+
     /// The path of the page, with its query.
     pub async fn path(&mut self) -> String {
         self.run("location.pathname + location.search").await.as_str().unwrap().to_owned()

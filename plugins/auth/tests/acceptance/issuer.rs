@@ -32,8 +32,18 @@ pub struct Peer {
 impl Peer {
     /// One of its own, for who changes it.
     pub fn start() -> Self {
+        Self::run(&[])
+    }
+
+    /// One that sends people back to this address as well.
+    pub fn start_for(callback: &str) -> Self {
+        Self::run(&[callback])
+    }
+
+    fn run(callbacks: &[&str]) -> Self {
         let mut child = Command::new("node")
             .arg("server.mjs")
+            .args(callbacks)
             .current_dir(PEER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::authenticator::Authenticator;
 use crate::cases;
+use crate::issuer::Peer;
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Store};
@@ -65,7 +66,7 @@ async fn signing_up_in_and_out(store: Store) {
 }
 
 /// Every form there is, with the page that holds it.
-const FORMS: [(&str, bool); 31] = [
+const FORMS: [(&str, bool); 34] = [
     ("/sign-in", false),
     ("/register", false),
     ("/passkey", false),
@@ -97,10 +98,13 @@ const FORMS: [(&str, bool); 31] = [
     ("/keep", true),
     ("/confirm/send", true),
     ("/confirm/passkey", true),
+    ("/keep", false),
+    ("/email", true),
+    ("/provider/unlink", true),
 ];
 
 fn everything(post: &Post, auth: Auth) -> Auth {
-    post.on(with_passkeys(auth)).configure(|config| {
+    Peer::shared().on(post.on(with_passkeys(auth))).configure(|config| {
         config.auth.email_verification.enabled = true;
         config.auth.magic_link.enabled = true;
         config.auth.mfa.enabled = true;
@@ -162,7 +166,8 @@ async fn a_form_of_another_origin(store: Store) {
 async fn texts_are_never_markup(store: Store) {
     const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=\"alert(1)\">'&";
     let app = store.app_with(|auth| with_passkeys(auth).configure(|config| config.auth.app_name = format!("Acme {HOSTILE}"))).await;
-    let mut ada = Visitor { agent: "<script>alert(1)</script>", ..Visitor::new(&app) };
+    let mut ada = Visitor::new(&app);
+    ada.agent = "<script>alert(1)</script>";
     ada.sign_up("ada@example.test").await;
     let token = ada.cookies["__Host-token"].clone();
     app.with(&token, "PATCH", "/auth/me", Some(json!({ "displayName": HOSTILE }))).await;
@@ -416,7 +421,7 @@ async fn where_there_are_pages(store: Store) {
     );
     assert_eq!(nobody.get("/assets/pages.js").await.header("content-type"), "text/javascript; charset=utf-8");
     assert_eq!(nobody.get("/assets/other").await.status, 404);
-    for path in ["/forgot", "/verify", "/link", "/passkey"] {
+    for path in ["/forgot", "/verify", "/link", "/passkey", "/email", "/provider", "/provider/back", "/provider/link"] {
         assert_eq!(nobody.get(path).await.status, 404, "{path}");
     }
     assert_eq!(nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await.status, 405);

@@ -1,11 +1,12 @@
 //! The pages in Chromium: with a script and without, on a large screen and on a phone. What was seen is kept as pictures beside the
 //! build (`tmp/pages` of the target folder).
 
-use linchpin_auth::Auth;
+use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
 
 use crate::chromium::Browser;
 use crate::factor::code_at;
+use crate::issuer::Peer;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
@@ -13,7 +14,10 @@ const NEW: &str = "another-lamp-for-otters";
 
 /// An app with everything that has a page, at `http://localhost`.
 async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String, Store) {
-    let store = Store::memory().at_a_free_port();
+    app_on(Store::memory().at_a_free_port(), post, change).await
+}
+
+async fn app_on(store: Store, post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String, Store) {
     let origin = format!("http://localhost:{}", store.port());
     let app = store
         .app_with(|auth| {
@@ -27,6 +31,7 @@ async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String,
                 config.auth.password_reset.link_base_url = Some(format!("{origin}/auth/ui/reset"));
                 config.auth.magic_link.enabled = true;
                 config.auth.magic_link.link_base_url = Some(format!("{origin}/auth/ui/enter"));
+                config.auth.account_deletion.link_base_url = Some(format!("{origin}/auth/ui/keep"));
             }))
         })
         .await;
@@ -145,6 +150,112 @@ async fn a_person_with_two_factors() {
     browser.submit("form[action$='/factors/recovery']", &[]).await;
     assert!(browser.seen().await.contains("Recovery codes"));
     assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.stop().await;
+    app.stop().await;
+}
+
+/// The provider is another site, with pages of its own: what leads there and back goes by nothing but what a browser does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_with_a_provider() {
+    for (script, strict) in [(true, false), (false, false), (true, true)] {
+        with_a_provider(script, strict).await;
+    }
+}
+
+async fn with_a_provider(script: bool, strict: bool) {
+    let post = Post::default();
+    let store = Store::memory().at_a_free_port();
+    let origin = format!("http://localhost:{}", store.port());
+    let peer = Peer::start_for(&format!("{origin}/auth/acme/callback"));
+    let (app, origin, _store) = app_on(store, &post, |auth| {
+        peer.with(auth, "acme", |mut provider| {
+            provider.name = Some("Acme ID".to_owned());
+            provider
+        })
+        .configure(|config| {
+            config.auth.public_url = Some(origin.clone());
+            config.auth.cookies.same_site = if strict { SameSite::Strict } else { SameSite::Lax };
+        })
+    })
+    .await;
+    app.to_the_present().await;
+    let mut browser = Browser::start().await;
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": !script })).await;
+    let at = |path: &str| format!("{origin}/auth/ui{path}");
+    browser.open(&at("/sign-in?returnTo=/auth/ui/sessions")).await;
+    if script && !strict {
+        browser.picture("sign-in-with-provider").await;
+        browser.open(&at("/register")).await;
+        browser.picture("register-with-provider").await;
+        browser.open(&at("/sign-in?returnTo=/auth/ui/sessions")).await;
+    }
+    browser.follow("a[href*='/provider?']", &origin, "grace").await;
+    browser.arrive("/auth/ui/sessions").await;
+    browser.open(&at("/security")).await;
+    assert!(browser.seen().await.contains("grace@peer.test"));
+    // Without a password nothing else would be left.
+    browser.submit("form[action$='/provider/unlink']", &[]).await;
+    assert!(browser.seen().await.contains("Set a password or add a passkey first."), "{}", browser.seen().await);
+    browser.submit("form[action$='/security/password']", &[("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=password", "{}", browser.seen().await);
+    // Unlinking, after a proof.
+    browser.submit("form[action$='/provider/unlink']", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity");
+    browser.submit("main form", &[("password", GOOD)]).await;
+    browser.submit("form[action$='/provider/unlink']", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=unlinked");
+    // Linking, once the address is confirmed. The provider knows them still, and asks for nothing.
+    browser.open(&at("/provider/link?id=acme")).await;
+    assert!(browser.seen().await.contains("Confirm your email address first"), "{}", browser.seen().await);
+    post.all("verify_email", 1).await;
+    browser.submit("form[action$='/verify/resend']", &[]).await;
+    let token = post.token("verify_email", 2).await;
+    browser.open(&link(&post, "verify_email", 2).await).await;
+    browser.submit("main form", &[("token", &token)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=verified", "{}", browser.seen().await);
+    browser.follow("a[href*='/provider/link']", &origin, "grace").await;
+    browser.arrive("/auth/ui/security?done=linked").await;
+    if script && !strict {
+        browser.picture("security-with-provider").await;
+    }
+    // Another address: its page, and the link that makes it the account's.
+    browser.open(&at("/email")).await;
+    if script && !strict {
+        browser.picture("email").await;
+    }
+    browser.submit("main form", &[("email", "hopper@example.test")]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=email-asked");
+    if script && !strict {
+        browser.picture("email-asked").await;
+    }
+    browser.open(&link(&post, "verify_new_email", 1).await).await;
+    let token = post.token("verify_new_email", 1).await;
+    browser.submit("main form", &[("token", &token)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=email");
+    assert!(browser.seen().await.contains("hopper@example.test"));
+    // The end, and the link that calls it off.
+    browser.open(&at("/delete")).await;
+    if script && !strict {
+        browser.picture("delete").await;
+    }
+    browser.submit("main form", &[]).await;
+    if script && !strict {
+        browser.picture("to-be-deleted").await;
+    }
+    browser.open(&link(&post, "cancel_deletion", 1).await).await;
+    if script && !strict {
+        browser.picture("keep").await;
+    }
+    let token = post.token("cancel_deletion", 1).await;
+    browser.submit("main form", &[("token", &token)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=kept");
+    // What did not work out is told where one begins.
+    browser.submit("header form", &[]).await;
+    browser.open(&at("/sign-in?failed=account_exists")).await;
+    if script && !strict {
+        browser.picture("sign-in-refused-by-provider").await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    }
     browser.stop().await;
     app.stop().await;
 }

@@ -146,6 +146,9 @@ async fn passkeys_by_forms(store: Store) {
     assert_eq!(gone.header("location"), "/auth/ui/security?done=passkey-removed", "{}", text(&gone));
 }
 
+/// Where one proves who is there, and comes back from.
+const CONFIRM: &str = "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity";
+
 async fn nothing_without_a_fresh_proof(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
@@ -157,9 +160,9 @@ async fn nothing_without_a_fresh_proof(store: Store) {
         [("/factors/app", vec![]), ("/factors/email", vec![]), ("/factors/recovery", vec![]), ("/factors/remove", vec![("method", "totp")])]
     {
         let reply = ada.fill("/security", path, &fields).await;
-        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/confirm"), "{path}: {}", text(&reply));
+        assert_eq!((reply.status, reply.header("location").as_str()), (303, CONFIRM), "{path}: {}", text(&reply));
     }
-    let page = text(&ada.get("/confirm").await);
+    let page = text(&ada.get("/confirm?returnTo=/auth/ui/security").await);
     assert!(page.contains("From your authenticator app") && !page.contains("name=\"password\""), "{page}");
     let code = code_at(&app, &secret, 0);
     assert_eq!(ada.fill("/confirm", "/confirm", &[("code", &wrong(&code))]).await.status, 401);

@@ -47,6 +47,17 @@ impl<'a> Visitor<'a> {
         self.send("GET", &format!("{UI}{path}"), &[], "").await
     }
 
+    /// Follows a link of one of our pages.
+    pub async fn follow(&mut self, path: &str) -> Reply {
+        self.send("GET", &format!("{UI}{path}"), &[("sec-fetch-site", "same-origin")], "").await
+    }
+
+    /// Goes where a provider, or the callback behind it, sends the browser.
+    pub async fn sent_back(&mut self, address: &str) -> Reply {
+        let path = address.strip_prefix(crate::issuer::APP).unwrap_or(address);
+        self.send("GET", path, &[("sec-fetch-site", "cross-site")], "").await
+    }
+
     /// The token that the forms of a page hold.
     pub async fn csrf(&mut self, page: &str) -> String {
         let page = self.get(page).await;

@@ -7,12 +7,11 @@ use linchpin::{Error, Result, axum};
 use super::enter::NEW_PASSWORD;
 use super::html::{Html, html};
 use super::layout::{Field, Width};
-use super::visit::{Answered, Visit, go};
-use super::{factors, passkeys, words};
+use super::visit::{Answered, Visit, go, with};
+use super::{deletion, email, factors, passkeys, providers, words};
 use crate::entities::{Session, User};
 use crate::error::STEP_UP_REQUIRED;
-use crate::routes::deletion::{self, DeleteInput};
-use crate::routes::shapes::{CancelInput, SetPasswordInput};
+use crate::routes::shapes::SetPasswordInput;
 use crate::routes::{password, sessions as session_routes};
 
 pub(super) async fn sessions(visit: Visit) -> Result<Response<Body>> {
@@ -94,7 +93,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
     let Some(known) = visit.known.clone() else { return Ok(visit.to_sign_in()) };
     if error.is_some_and(|error| error.code() == STEP_UP_REQUIRED) {
         // What was asked for is asked again once it is known who asks.
-        return Ok(go(&visit.page("/confirm")));
+        return Ok(go(&with(&visit.page("/confirm"), "returnTo", &visit.page("/security"))));
     }
     let (core, cx) = (&visit.core, visit.client.cx());
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
@@ -102,7 +101,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
     let password = if auth.password.enabled { Some(password_section(visit, &user, error)?) } else { None };
     let passkeys = if auth.passkeys.enabled { Some(passkeys::section(visit, &core.passkeys.of(&cx, &user.id).await?)?) } else { None };
     if let Some(due) = user.deletion_due_at {
-        return kept_page(visit, due, error);
+        return deletion::kept_page(visit, due, error);
     }
     let deletion = auth.account_deletion.enabled.then(|| {
         html!(
@@ -111,10 +110,11 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         )
     });
     let factors = if auth.mfa.enabled { Some(factors::section(visit, &user).await?) } else { None };
+    let providers = providers::section(visit, &user).await?;
     let content =
         html!("<h1>Security</h1><p class=\"lead\">What you sign in with.</p>"(visit.notice(error))(who(visit, &user)?)(password)(factors)(
             passkeys
-        )(deletion));
+        )(providers)(deletion));
     visit.show("Security", Width::Wide, content, error)
 }
 
@@ -129,11 +129,15 @@ fn who(visit: &Visit, user: &User) -> Result<Html> {
         }
         (Some(_), None) => None,
     };
+    let change = asks.then(|| {
+        let label = if user.email.is_some() { "Change email address" } else { "Add an email address" };
+        html!("<a class=\"button plain small\" href=\"" (visit.page(email::PATH)) "\">" (label) "</a>")
+    });
     let email = user.email.as_ref().filter(|email| **email != user.identifier_display).map(|email| html!("<span>" (email) "</span>"));
     let name = user.display_name.as_ref().map(|name| html!("<span>" (name) "</span>"));
     Ok(html!(
         "<section class=\"card\"><h2>Account</h2><ul class=\"list\"><li><div class=\"what\"><strong>" (user.identifier_display) "</strong>" (name) (email)
-        "</div>" (state) "</li></ul></section>"
+        "</div><div class=\"row\">" (state) (change) "</div></li></ul></section>"
     ))
 }
 
@@ -165,60 +169,6 @@ pub(super) async fn set_password(visit: Visit) -> Result<Response<Body>> {
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
         Ok(Some(answered)) => Ok(answered.carry(visit.done("/security", "password"))),
-        Err(error) => security_page(&visit, Some(&error)).await,
-    }
-}
-
-/// All that an account can do that is to be deleted: stay.
-fn kept_page(visit: &Visit, due: linchpin::Timestamp, error: Option<&Error>) -> Result<Response<Body>> {
-    let form = visit.form("/keep", html!("<button>Keep my account</button>"))?;
-    let content = html!(
-        "<section class=\"card\"><h1>Your account will be deleted</h1><p class=\"lead\">On " (words::time(due))
-        ". Until then you can keep it.</p>" (visit.notice(error)) (form) "</section>"
-    );
-    visit.show("Your account will be deleted", Width::Narrow, content, error)
-}
-
-pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
-        return Ok(visit.to_sign_in());
-    }
-    let form = visit.form("/delete", html!("<button class=\"danger\">Delete my account</button>"))?;
-    let grace = visit.core.config.auth.account_deletion.grace_seconds.div_ceil(86_400);
-    let when = match grace {
-        0 => html!("This cannot be undone."),
-        days => html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone."),
-    };
-    let content = html!(
-        "<section class=\"card\"><h1>Delete your account?</h1><p class=\"lead\">You are signed out everywhere else. " (when) "</p>" (form) "</section>"
-        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Keep it</a></p>"
-    );
-    visit.show("Delete your account?", Width::Narrow, content, None)
-}
-
-pub(super) async fn deleting(visit: Visit) -> Result<Response<Body>> {
-    let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        let input = DeleteInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
-        Answered::of(deletion::delete(visit.core.clone(), visit.call(&[])?, input).await?).await.map(Some)
-    };
-    match done.await {
-        Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => Ok(go(&visit.page("/security"))),
-        Ok(Some(answered)) => Ok(answered.carry(visit.done("/sign-in", "deleted"))),
-        Err(error) if error.code() == STEP_UP_REQUIRED => {
-            Ok(go(&super::visit::with(&visit.page("/confirm"), "returnTo", &visit.page("/delete"))))
-        }
-        Err(error) => security_page(&visit, Some(&error)).await,
-    }
-}
-
-pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
-    if visit.known.is_none() {
-        return Ok(visit.to_sign_in());
-    }
-    match deletion::cancel(visit.core.clone(), visit.call(&[])?, CancelInput { token: None }).await {
-        Ok(_) => Ok(visit.done("/security", "kept")),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }

@@ -7,7 +7,8 @@ use linchpin::{Error, Result, axum};
 
 use super::html::{Html, html};
 use super::layout::{Field, Width};
-use super::visit::{Answered, Visit, go};
+use super::providers;
+use super::visit::{Answered, Visit, go, with};
 use crate::identity::PrimaryField;
 use crate::routes::shapes::{SignInInput, SignUpInput};
 use crate::routes::{account, sessions};
@@ -39,6 +40,7 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
     } else {
         None
     };
+    let providers = providers::buttons(visit);
     let passkey = if auth.passkeys.enabled && auth.passkeys.primary {
         let class = if auth.password.enabled { html!(" class=\"plain\"") } else { Html::new() };
         Some(visit.passkey_form("sign-in", "/passkey", html!("<button" (class) ">Sign in with a passkey</button>"))?)
@@ -49,16 +51,19 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
         .magic_link
         .enabled
         .then(|| html!("<a class=\"button plain\" href=\"" (visit.with_target("/link")) "\">Email me a sign-in link</a>"));
-    let or = (password.is_some() && link.is_some()).then(|| html!("<p class=\"or\">or</p>"));
-    let or_passkey =
-        (password.is_some() && link.is_none() && passkey.is_some()).then(|| html!("<p class=\"or\" hidden data-with-passkey>or</p>"));
+    // Without a script there are no passkeys, and then there may be nothing else.
+    let or = match (&password, link.is_some() || !providers.is_empty(), &passkey) {
+        (None, ..) | (_, false, None) => None,
+        (Some(_), true, _) => Some(html!("<p class=\"or\">or</p>")),
+        (Some(_), false, Some(_)) => Some(html!("<p class=\"or\" hidden data-with-passkey>or</p>")),
+    };
     let new = auth
         .password
         .enabled
         .then(|| html!("<p class=\"foot\">New here? <a href=\"" (visit.with_target("/register")) "\">Create an account</a></p>"));
     let content = html!(
         "<section class=\"card\"><h1>Sign in</h1><p class=\"lead\">to continue to " (auth.app_name) "</p>" (visit.notice(error))
-        (password) (or) (or_passkey) "<div class=\"stack\">" (passkey) (link) "</div></section>" (new)
+        (password) (or) "<div class=\"stack\">" (providers) (passkey) (link) "</div></section>" (new)
     );
     visit.show("Sign in", Width::Narrow, content, error)
 }
@@ -132,8 +137,11 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
         "/register",
         html!((field.show(error)) (email) (Field { autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD }.show(error)) "<button>Create account</button>"),
     )?;
+    let providers = if providers::sign_up(visit) { providers::buttons(visit) } else { Vec::new() };
+    let others = (!providers.is_empty()).then(|| html!("<p class=\"or\">or</p><div class=\"stack\">" (providers) "</div>"));
     let content = html!(
-        "<section class=\"card\"><h1>Create an account</h1><p class=\"lead\">at " (auth.app_name) "</p>" (visit.notice(error)) (form) "</section>"
+        "<section class=\"card\"><h1>Create an account</h1><p class=\"lead\">at " (auth.app_name) "</p>" (visit.notice(error)) (form) (others)
+        "</section>"
         "<p class=\"foot\">Have an account? <a href=\"" (visit.with_target("/sign-in")) "\">Sign in</a></p>"
     );
     visit.show("Create an account", Width::Narrow, content, error)
@@ -163,5 +171,11 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
 pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
     let Some(known) = &visit.known else { return Ok(go(&visit.page("/sign-in"))) };
     let answered = Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?).await?;
-    Ok(answered.carry(visit.done("/sign-in", "signed-out")))
+    // Whoever signs out to sign in again, which is proof where there is no other, goes on where they were.
+    let again = visit.form.get("again") == "yes";
+    Ok(answered.carry(if again {
+        go(&with(&visit.with_target("/sign-in"), "done", "signed-out"))
+    } else {
+        visit.done("/sign-in", "signed-out")
+    }))
 }

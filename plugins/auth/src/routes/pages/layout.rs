@@ -115,12 +115,12 @@ impl Visit {
 
     /// What was done before this page, or went wrong on the way to it.
     pub(super) fn notice(&self, error: Option<&Error>) -> Html {
-        match error {
-            Some(error) => html!("<div class=\"notice bad\" role=\"alert\">" (words::of(&self.core, error)) "</div>"),
-            None => match words::done(self.query.get("done")) {
-                Some(done) => html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>"),
-                None => Html::new(),
-            },
+        let bad = |text: &str| html!("<div class=\"notice bad\" role=\"alert\">" (text) "</div>");
+        match (error, words::failed(self.query.get("failed")), words::done(self.query.get("done"))) {
+            (Some(error), ..) => bad(&words::of(&self.core, error)),
+            (None, Some(failed), _) => bad(failed),
+            (None, None, Some(done)) => html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>"),
+            (None, None, None) => Html::new(),
         }
     }
 }

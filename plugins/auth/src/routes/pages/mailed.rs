@@ -9,19 +9,22 @@ use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Visit, go};
 use crate::error::INVALID_TOKEN;
+use crate::onetime::Purpose;
 use crate::routes::shapes::{EmailInput, MagicLinkInput, OptionalEmailInput, ResetInput, TokenInput};
 use crate::routes::{concealed, mailed, password};
 
 /// A page with one form.
-struct Simple {
-    title: &'static str,
-    lead: &'static str,
-    path: &'static str,
-    button: &'static str,
+pub(super) struct Simple {
+    pub(super) title: &'static str,
+    pub(super) lead: &'static str,
+    pub(super) path: &'static str,
+    pub(super) button: &'static str,
 }
 
 impl Simple {
-    fn show(&self, visit: &Visit, fields: Html, more: Option<Html>, error: Option<&Error>) -> Result<Response<Body>> {
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn show(&self, visit: &Visit, fields: Html, more: Option<Html>, error: Option<&Error>) -> Result<Response<Body>> {
         let form = visit.form(self.path, html!((fields) "<button>" (self.button) "</button>"))?;
         let content = html!(
             "<section class=\"card\"><h1>" (self.title) "</h1><p class=\"lead\">" (self.lead) "</p>" (visit.notice(error)) (form) (more) "</section>"
@@ -32,12 +35,13 @@ impl Simple {
 }
 
 /// The token of a mail: what a form says may be the whole link.
-fn token(visit: &Visit) -> String {
+pub(super) fn token(visit: &Visit) -> String {
     let typed = visit.form.get("token").trim();
     typed.rsplit_once("#token=").map_or(typed, |(_, token)| token).to_owned()
 }
 
-fn token_field(visit: &Visit, error: Option<&Error>) -> Html {
+/// Where it is pasted, or filled in by the script.
+pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Html {
     let hint = "Filled in when you come here by the link. You can also paste the link itself.";
     Field { name: "token", label: "Code from the mail", value: visit.form.get("token"), hint, autocomplete: "one-time-code", ..Field::TEXT }
         .show(error)
@@ -63,8 +67,12 @@ const FORGOT: Simple = Simple {
 };
 const RESET: Simple =
     Simple { title: "Set a new password", lead: "You will be signed out everywhere.", path: "/reset", button: "Set password" };
-const VERIFY: Simple =
-    Simple { title: "Confirm your email address", lead: "This proves that the address is yours.", path: "/verify", button: "Confirm" };
+const VERIFY: Simple = Simple {
+    title: "Confirm your email address",
+    lead: "This proves that the address is yours, or takes back that it was changed, as the mail says.",
+    path: "/verify",
+    button: "Confirm",
+};
 const LINK: Simple =
     Simple { title: "Sign in by email", lead: "We mail you a link that signs you in, once.", path: "/link", button: "Send the link" };
 const ENTER: Simple = Simple { title: "Sign in by email", lead: "The link works once.", path: "/enter", button: "Sign in" };
@@ -118,8 +126,12 @@ pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
             Ok(reply) => return signed_in(&visit, reply).await,
         }
     }
-    match mailed::verify_email(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
-        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/sign-in" }, "verified")),
+    let next = if visit.known.is_some() { "/security" } else { "/sign-in" };
+    match mailed::prove_mailbox(&visit.core, &visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+        // Every session has ended.
+        Ok(Purpose::UndoEmail) => Ok(visit.done("/sign-in", "undone")),
+        Ok(Purpose::VerifyNewEmail) => Ok(visit.done(next, "email")),
+        Ok(_) => Ok(visit.done(next, "verified")),
         Err(error) => verify_page(&visit, Some(&error)),
     }
 }

@@ -4,12 +4,15 @@
 //! is no second way to a session. What was done ends in a redirect, so that nothing is done twice by looking at it again.
 
 mod account;
+mod deletion;
+mod email;
 mod enter;
 mod factors;
 mod html;
 mod layout;
 mod mailed;
 mod passkeys;
+mod providers;
 mod second;
 mod visit;
 mod words;
@@ -57,8 +60,8 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
         .route("/sessions/end-others", post(shown(core, account::end_others)));
     if auth.account_deletion.enabled {
         out = out
-            .route("/delete", get(shown(core, account::delete)).post(shown(core, account::deleting)))
-            .route("/keep", post(shown(core, account::keeping)));
+            .route("/delete", get(shown(core, deletion::delete)).post(shown(core, deletion::deleting)))
+            .route("/keep", get(shown(core, deletion::keep)).post(shown(core, deletion::keeping)));
     }
     if auth.password.enabled {
         out = out
@@ -73,7 +76,16 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
     if auth.email_verification.enabled {
         out = out
             .route("/verify", get(shown(core, mailed::verify)).post(shown(core, mailed::verifying)))
-            .route("/verify/resend", post(shown(core, mailed::resending)));
+            .route("/verify/resend", post(shown(core, mailed::resending)))
+            .route(email::PATH, get(shown(core, email::email)).post(shown(core, email::asking)));
+    }
+    if !core.oauth.is_empty() {
+        out = out
+            .route(providers::START, get(shown(core, providers::start)))
+            .route(providers::BACK, get(shown(core, providers::back)))
+            .route(providers::LINK, get(shown(core, providers::link)))
+            .route(providers::LINKED, get(shown(core, providers::linked)))
+            .route(providers::UNLINK, post(shown(core, providers::unlinking)));
     }
     if auth.magic_link.enabled {
         out = out

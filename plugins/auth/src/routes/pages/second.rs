@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
 
+use super::email;
 use super::enter::{sign_in_page, signed_in};
 use super::html::{Html, html};
 use super::layout::{Field, Width};
@@ -116,7 +117,11 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
     let Some(known) = visit.enrolling()? else { return Ok(visit.to_sign_in()) };
     let (core, cx) = (&visit.core, visit.client.cx());
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    let ways = core.ways(&cx, &user).await?;
+    let mut ways = core.ways(&cx, &user).await?;
+    if visit.kept_target().is_some_and(|target| target == visit.page(email::PATH)) {
+        // What is proved by mail does not count for changing the address that it goes to.
+        ways.retain(|way| *way != Way::EmailOtp);
+    }
     let mut forms = Vec::new();
     if ways.contains(&Way::Password) {
         let field = Field { first: true, ..Field::PASSWORD }.show(error);
@@ -126,7 +131,8 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
     }
     if ways.is_empty() {
         // Whoever can prove nothing signs in once more.
-        forms.push(visit.form("/sign-out", html!("<button>Sign in again</button>"))?);
+        let again = html!("<input type=\"hidden\" name=\"again\" value=\"yes\"><button>Sign in again</button>");
+        forms.push(visit.form("/sign-out", again)?);
     }
     let mut more = senders(visit, "/confirm/send", &ways)?;
     if ways.contains(&Way::Webauthn) {

@@ -4,8 +4,8 @@ use linchpin::{Code, Error};
 
 use crate::core::Core;
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
-    INVALID_TOKEN, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
+    INVALID_CREDENTIALS, INVALID_TOKEN, LAST_CREDENTIAL, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
 };
 use crate::identity::PrimaryField;
 
@@ -25,6 +25,8 @@ pub(super) fn of(core: &Core, error: &Error) -> String {
         ACCOUNT_SUSPENDED => "This account is suspended.",
         DELETION_SCHEDULED => "This account will be deleted. Keep it first to change anything.",
         INVALID_CODE => "That code is not right. Look at the newest one and try again.",
+        LAST_CREDENTIAL => "You could not sign in any more without it. Set a password or add a passkey first.",
+        FACTOR_NOT_ALLOWED => "That does not prove enough here. Please use something else.",
         STEP_UP_REQUIRED => "Please confirm first that it is you: sign in again.",
         CSRF_FAILED => "The page was open for too long, or the form came from elsewhere. Please try again.",
         Code::Conflict if !error.details().is_empty() => "There is an account already.",
@@ -72,6 +74,31 @@ pub(super) fn done(word: &str) -> Option<&'static str> {
         "deleted" => "Your account was deleted.",
         "kept" => "Your account stays.",
         "renamed" => "The passkey has a new name.",
+        "linked" => "You can sign in with that account from now on.",
+        "unlinked" => "You no longer sign in with that account.",
+        "email-asked" => "If that address can be used, a message is on its way to it. Yours changes once you open the link in it.",
+        "email" => "Your email address is changed.",
+        "undone" => "Your former email address is back, and you are signed out everywhere. Set a new password if somebody knows yours.",
+        _ => return None,
+    })
+}
+
+/// Why nobody came back from a provider signed in, by the word that the redirect carries. Any other word says nothing.
+pub(super) fn failed(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "access_denied" => "You did not allow it there, so nothing was done.",
+        "account_exists" => {
+            "There is an account with that email address already. Sign in to it as you usually do, and link the other one there."
+        }
+        "already_linked" => "That account is linked to somebody else here, or you have one of that provider already.",
+        "account_suspended" => "This account is suspended.",
+        "email_required" => "No email address came with that account, and one is needed here.",
+        "email_not_verified" => "The email address of that account is not confirmed.",
+        "sign_up_disabled" => "There is no account here for that one, and none is made this way.",
+        "hook_rejected" => "You cannot sign in with that account.",
+        "provider_error" => "Nobody answered as they should there. Please try again, or sign in another way.",
+        "server_error" => "Something went wrong on our side. Please try again.",
+        "expired" => "That took too long or was done twice. Please start again.",
         _ => return None,
     })
 }
@@ -126,5 +153,6 @@ mod tests {
         assert_eq!((sentence(""), sentence("Really?")), (".".to_owned(), "Really?".to_owned()));
         assert_eq!(limited(Some(900)), "Too many attempts. Please try again in 15 minutes.");
         assert!(done("<script>").is_none() && done("password").is_some());
+        assert!(failed("password").is_none() && failed("access_denied").is_some());
     }
 }

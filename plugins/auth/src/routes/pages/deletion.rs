@@ -1,0 +1,86 @@
+//! The end of one's account, and staying after all.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Error, Result, axum};
+
+use super::account::security_page;
+use super::html::html;
+use super::layout::Width;
+use super::mailed::{Simple, token, token_field};
+use super::visit::{Answered, Visit, go, with};
+use super::words;
+use crate::error::STEP_UP_REQUIRED;
+use crate::routes::deletion::{self, DeleteInput};
+use crate::routes::shapes::CancelInput;
+
+const KEEP: Simple = Simple {
+    title: "Keep your account",
+    lead: "Your account is to be deleted. You came here by the link that calls it off.",
+    path: "/keep",
+    button: "Keep my account",
+};
+
+/// All that an account can do that is to be deleted: stay.
+pub(super) fn kept_page(visit: &Visit, due: linchpin::Timestamp, error: Option<&Error>) -> Result<Response<Body>> {
+    let form = visit.form("/keep", html!("<button>Keep my account</button>"))?;
+    let content = html!(
+        "<section class=\"card\"><h1>Your account will be deleted</h1><p class=\"lead\">On " (words::time(due))
+        ". Until then you can keep it.</p>" (visit.notice(error)) (form) "</section>"
+    );
+    visit.show("Your account will be deleted", Width::Narrow, content, error)
+}
+
+pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    let form = visit.form("/delete", html!("<button class=\"danger\">Delete my account</button>"))?;
+    let grace = visit.core.config.auth.account_deletion.grace_seconds.div_ceil(86_400);
+    let when = match grace {
+        0 => html!("This cannot be undone."),
+        days => html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone."),
+    };
+    let content = html!(
+        "<section class=\"card\"><h1>Delete your account?</h1><p class=\"lead\">You are signed out everywhere else. " (when) "</p>" (form) "</section>"
+        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Keep it</a></p>"
+    );
+    visit.show("Delete your account?", Width::Narrow, content, None)
+}
+
+pub(super) async fn deleting(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let input = DeleteInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
+        Answered::of(deletion::delete(visit.core.clone(), visit.call(&[])?, input).await?).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => Ok(go(&visit.page("/security"))),
+        Ok(Some(answered)) => Ok(answered.carry(visit.done("/sign-in", "deleted"))),
+        Err(error) if error.code() == STEP_UP_REQUIRED => Ok(go(&with(&visit.page("/confirm"), "returnTo", &visit.page("/delete")))),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+pub(super) async fn keep(visit: Visit) -> Result<Response<Body>> {
+    keep_page(&visit, None)
+}
+
+fn keep_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
+    KEEP.show(visit, token_field(visit, error), None, error)
+}
+
+pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
+    // By the mailed token, which signs nobody in, or by the session.
+    let token = Some(token(&visit)).filter(|token| !token.is_empty());
+    if token.is_none() && visit.known.is_none() {
+        return Ok(visit.to_sign_in());
+    }
+    let mailed = token.is_some();
+    match deletion::cancel(visit.core.clone(), visit.call(&[])?, CancelInput { token }).await {
+        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/sign-in" }, "kept")),
+        Err(error) if mailed => keep_page(&visit, Some(&error)),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}

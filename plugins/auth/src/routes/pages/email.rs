@@ -1,0 +1,73 @@
+//! Another address for one's account: asked for here, made the account's on the page that its mail leads to.
+
+use axum::body::Body;
+use axum::http::Response;
+use linchpin::{Error, Result, axum};
+
+use super::account::security_page;
+use super::html::html;
+use super::layout::{Field, Width};
+use super::visit::{Visit, go, with};
+use crate::entities::User;
+use crate::error::{STEP_UP_REQUIRED, refuse};
+use crate::flow::Need;
+use crate::routes::email::{self, ChangeEmailInput};
+
+/// Where it is asked for.
+pub(super) const PATH: &str = "/email";
+
+/// Whose address may be changed now; `None` when nobody is signed in.
+async fn owner(visit: &Visit) -> Result<Option<User>> {
+    let Some(known) = visit.active()? else { return Ok(None) };
+    let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    // Asked for first, so that nobody types an address in vain.
+    if visit.core.suffices(&visit.client, known, &user, Need::ProofButMail) { Ok(Some(user)) } else { Err(refuse(STEP_UP_REQUIRED)) }
+}
+
+pub(super) async fn email(visit: Visit) -> Result<Response<Body>> {
+    match owner(&visit).await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(user)) => email_page(&visit, &user, None),
+        Err(error) => refused(&visit, &error).await,
+    }
+}
+
+fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Response<Body>> {
+    let new = Field {
+        name: "email",
+        label: "New email address",
+        kind: "email",
+        autocomplete: "email",
+        value: visit.form.get("email"),
+        first: true,
+        ..Field::TEXT
+    };
+    let form = visit.form(PATH, html!((new.show(error)) "<button>Send the link</button>"))?;
+    let now = user.email.as_ref().map(|email| html!(" Until then <strong>" (email) "</strong> stays, and is told."));
+    let content = html!(
+        "<section class=\"card\"><h1>Change your email address</h1><p class=\"lead\">We mail a link to the new address; it becomes yours once you open it." (now) "</p>"
+        (visit.notice(error)) (form) "</section><p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
+    );
+    visit.show("Change your email address", Width::Narrow, content, error)
+}
+
+async fn refused(visit: &Visit, error: &Error) -> Result<Response<Body>> {
+    if error.code() == STEP_UP_REQUIRED {
+        return Ok(go(&with(&visit.page("/confirm"), "returnTo", &visit.page(PATH))));
+    }
+    security_page(visit, Some(error)).await
+}
+
+pub(super) async fn asking(visit: Visit) -> Result<Response<Body>> {
+    let user = match owner(&visit).await {
+        Ok(None) => return Ok(visit.to_sign_in()),
+        Ok(Some(user)) => user,
+        Err(error) => return refused(&visit, &error).await,
+    };
+    let email = visit.form.get("email").to_owned();
+    let input = ChangeEmailInput { email, method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
+    match email::change(visit.core.clone(), visit.call(&[])?, input).await {
+        Ok(_) => Ok(visit.done("/security", "email-asked")),
+        Err(error) => email_page(&visit, &user, Some(&error)),
+    }
+}

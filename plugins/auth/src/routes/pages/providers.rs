@@ -1,0 +1,174 @@
+//! Sign-in by providers. Whoever leaves for one follows a link: a form's answer may lead nowhere but to us, which the policy of our pages
+//! says and browsers hold redirects to.
+
+use axum::body::Body;
+use axum::http::header::{HeaderName, LOCATION, SET_COOKIE};
+use axum::http::{HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use linchpin::http::Reply;
+use linchpin::{Error, Result, axum};
+
+use super::account::security_page;
+use super::enter::{sign_in_page, signed_in};
+use super::html::{Html, html};
+use super::layout::{Width, guard};
+use super::visit::{Visit, go, with};
+use super::words;
+use crate::config::SameSite;
+use crate::entities::User;
+use crate::error::INVALID_CODE;
+use crate::identity::PrimaryField;
+use crate::return_target::ReturnTarget;
+use crate::routes::oauth::{self, UnlinkInput};
+use crate::routes::shapes::ExchangeInput;
+
+/// Leads to a provider to sign in, and back.
+pub(super) const START: &str = "/provider";
+pub(super) const BACK: &str = "/provider/back";
+/// Leads to a provider to link it, and back.
+pub(super) const LINK: &str = "/provider/link";
+pub(super) const LINKED: &str = "/provider/linked";
+pub(super) const UNLINK: &str = "/provider/unlink";
+
+const REFRESH: HeaderName = HeaderName::from_static("refresh");
+
+/// A way to each provider.
+pub(super) fn buttons(visit: &Visit) -> Vec<Html> {
+    let one = |id: &str, name: &str| {
+        let to = with(&visit.with_target(START), "id", id);
+        html!("<a class=\"button plain\" href=\"" (to) "\">" (mark(name)) "Continue with " (name) "</a>")
+    };
+    visit.core.oauth.all().map(|provider| one(&provider.id, &provider.name)).collect()
+}
+
+/// The first letter of a name, for the eye alone.
+fn mark(name: &str) -> Html {
+    let letter: String = name.chars().next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    html!("<span class=\"mark\" aria-hidden=\"true\">" (letter) "</span>")
+}
+
+/// Whether providers make accounts.
+pub(super) fn sign_up(visit: &Visit) -> bool {
+    let auth = &visit.core.config.auth;
+    auth.oauth.allow_sign_up && auth.primary_field == PrimaryField::Email
+}
+
+/// To the provider, or to where it is told that nobody is there.
+fn onward(reply: Reply) -> Response<Body> {
+    let mut response = reply.into_response();
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    guard(response.headers_mut());
+    response
+}
+
+pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_some() {
+        return Ok(go(&visit.target()));
+    }
+    // What is too long to come back with is left behind.
+    let back = Some(visit.with_target(BACK)).filter(|back| ReturnTarget::parse(back, &[]).is_ok()).unwrap_or_else(|| visit.page(BACK));
+    match oauth::begin(&visit.core, &visit.call(&[])?, visit.query.get("id"), Some(back), None).await {
+        Ok(reply) => Ok(onward(reply)),
+        Err(error) => sign_in_page(&visit, Some(&error)),
+    }
+}
+
+/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a page that leads here gains nothing.
+pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
+    let failed = |word: &str| go(&with(&visit.with_target("/sign-in"), "failed", word));
+    let Some(code) = visit.query.given("code") else { return from_here(&visit, failed(visit.query.get("error"))) };
+    match oauth::redeem(&visit.core, &visit.call(&[])?, ExchangeInput { code, code_verifier: None }).await {
+        Ok(reply) => from_here(&visit, signed_in(&visit, reply).await?),
+        Err(error) if error.code() == INVALID_CODE => Ok(failed("expired")),
+        Err(error) => sign_in_page(&visit, Some(&error)),
+    }
+}
+
+/// A redirect, for a browser that another site has sent here: where cookies are strict, it goes on from a page of ours, or it would
+/// leave them at home.
+fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
+    let to = gone.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+    let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else { return Ok(gone) };
+    let content = html!(
+        "<section class=\"card\"><h1>One moment</h1><p class=\"lead\">You are back, and on your way.</p>"
+        "<a class=\"button\" href=\"" (to) "\">Continue</a></section>"
+    );
+    let mut page = visit.show("One moment", Width::Narrow, content, None)?;
+    page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
+    for cookie in gone.headers().get_all(SET_COOKIE) {
+        page.headers_mut().append(SET_COOKIE, cookie.clone());
+    }
+    Ok(page)
+}
+
+/// The providers, and which of them know whoever is signed in.
+///
+/// # Errors
+/// When the store cannot answer.
+pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> {
+    if visit.core.oauth.is_empty() {
+        return Ok(None);
+    }
+    let links = visit.core.links_of(&visit.client.cx(), &user.id).await?;
+    let mut items = Vec::new();
+    for provider in visit.core.oauth.all() {
+        let (badge, what, action) = match links.iter().find(|link| link.provider == provider.id) {
+            Some(link) => {
+                let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (provider.id) "\">");
+                let label = format!("Unlink {}", provider.name);
+                let form = html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Unlink</button>");
+                let since = format!("Since {}", words::time(link.created_at));
+                (Some(html!(" <span class=\"badge\">Linked</span>")), since, visit.form(UNLINK, form)?)
+            }
+            None => {
+                let to = with(&visit.page(LINK), "id", &provider.id);
+                let label = format!("Link {}", provider.name);
+                let link = html!("<a class=\"button plain small\" href=\"" (to) "\" aria-label=\"" (label) "\">Link</a>");
+                (None, "Not linked".to_owned(), link)
+            }
+        };
+        items.push(
+            html!("<li><div class=\"what\"><strong>" (provider.name) (badge) "</strong><span>" (what) "</span></div>" (action) "</li>"),
+        );
+    }
+    Ok(Some(html!(
+        "<section class=\"card\"><h2>Other accounts</h2><p class=\"lead\">Accounts elsewhere that you sign in with.</p>"
+        "<ul class=\"list\">" (items) "</ul></section>"
+    )))
+}
+
+pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
+    let begun = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let (call, back) = (visit.call(&[])?, visit.page(LINKED));
+        oauth::begin_link(&visit.core, &call, visit.query.get("id"), Some(back)).await.map(Some)
+    };
+    match begun.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(reply)) => Ok(onward(reply)),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}
+
+/// Back from linking.
+pub(super) async fn linked(visit: Visit) -> Result<Response<Body>> {
+    let gone = match (visit.query.given("error"), visit.query.given("linked")) {
+        (Some(word), _) => go(&with(&visit.page("/security"), "failed", &word)),
+        (None, Some(_)) => visit.done("/security", "linked"),
+        (None, None) => go(&visit.page("/security")),
+    };
+    from_here(&visit, gone)
+}
+
+pub(super) async fn unlinking(visit: Visit) -> Result<Response<Body>> {
+    let done = async {
+        let Some(_) = visit.active()? else { return Ok(None) };
+        let proof = UnlinkInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
+        oauth::end_link(&visit.core, &visit.call(&[])?, proof, visit.form.get("id")).await.map(Some)
+    };
+    match done.await {
+        Ok(None) => Ok(visit.to_sign_in()),
+        Ok(Some(_)) => Ok(visit.done("/security", "unlinked")),
+        Err(error) => security_page(&visit, Some(&error)).await,
+    }
+}

@@ -1,0 +1,134 @@
+//! The pages for another address, and for keeping an account by the mailed link.
+
+use linchpin_auth::Auth;
+
+use crate::cases;
+use crate::factor::{app_with, code_at};
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+use crate::visitor::{Visitor, hidden, text};
+
+cases!(another_address, an_address_in_use, what_is_mailed_proves_nothing_here, kept_by_mail);
+
+fn verifying(auth: Auth) -> Auth {
+    auth.configure(|config| {
+        config.auth.email_verification.enabled = true;
+        config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into());
+    })
+}
+
+/// Proves who is there for the page that asks.
+async fn confirm(visitor: &mut Visitor<'_>, page: &str) {
+    let target = format!("/auth/ui{page}");
+    let confirm = format!("/confirm?returnTo={target}");
+    let done = visitor.fill(&confirm, "/confirm", &[("password", GOOD), ("returnTo", &target)]).await;
+    assert_eq!(done.header("location"), target, "{}", text(&done));
+}
+
+async fn changing(store: &Store, post: &Post) -> Server {
+    store.app_with(|auth| verifying(post.on(auth))).await
+}
+
+async fn another_address(store: Store) {
+    let post = Post::default();
+    let app = changing(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    assert_eq!(ada.get("/email").await.header("location"), "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Femail");
+    ada.sign_up("ada@x.test").await;
+    assert!(text(&ada.get("/security").await).contains("href=\"/auth/ui/email\">Change email address"));
+    // Nothing without a proof a moment ago; it is asked for before anything is typed.
+    assert_eq!(ada.get("/email").await.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail");
+    assert_eq!(
+        ada.fill("/security", "/email", &[("email", "new@x.test")]).await.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail"
+    );
+    assert_eq!(post.count("verify_new_email"), 0);
+    confirm(&mut ada, "/email").await;
+    let odd = ada.fill("/email", "/email", &[("email", "x")]).await;
+    assert!(odd.status == 400 && text(&odd).contains("aria-invalid=\"true\"") && text(&odd).contains("value=\"x\""), "{}", text(&odd));
+    let asked = ada.fill("/email", "/email", &[("email", "new@x.test")]).await;
+    assert_eq!(asked.header("location"), "/auth/ui/security?done=email-asked", "{}", text(&asked));
+    let page = text(&ada.get("/security?done=email-asked").await);
+    assert!(page.contains("a message is on its way") && page.contains("<strong>ada@x.test</strong>"), "{page}");
+    // The mail of the new address makes it the account's.
+    let code = post.token("verify_new_email", 1).await;
+    assert_eq!(ada.fill("/verify", "/verify", &[("token", &code)]).await.header("location"), "/auth/ui/security?done=email");
+    let page = text(&ada.get("/security?done=email").await);
+    assert!(page.contains("Your email address is changed.") && page.contains("<strong>new@x.test</strong>"), "{page}");
+    // The mail of the former one takes that back, from any browser, and whoever changed it is out.
+    let undo = post.token("email_changed", 1).await;
+    let mut owner = Visitor::new(&app);
+    assert_eq!(owner.fill("/verify", "/verify", &[("token", &undo)]).await.header("location"), "/auth/ui/sign-in?done=undone");
+    assert!(text(&owner.get("/sign-in?done=undone").await).contains("Your former email address is back"));
+    assert!(!ada.is_signed_in().await);
+    assert_eq!(owner.sign_in("ada@x.test", GOOD).await.status, 303);
+    assert_eq!(owner.fill("/verify", "/verify", &[("token", &undo)]).await.status, 400);
+}
+
+async fn an_address_in_use(store: Store) {
+    let post = Post::default();
+    let app = changing(&store, &post).await;
+    Visitor::new(&app).sign_up("bob@x.test").await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@x.test").await;
+    confirm(&mut ada, "/email").await;
+    let mut seen = Vec::new();
+    for email in ["bob@x.test", "free@x.test"] {
+        let reply = ada.fill("/email", "/email", &[("email", email)]).await;
+        seen.push((reply.status, reply.header("location")));
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(post.all("existing_account", 1).await[0].to, "bob@x.test");
+    assert_eq!(post.all("verify_new_email", 1).await[0].to, "free@x.test");
+}
+
+/// A code by mail is no proof for taking mail elsewhere: the page that asks for proof offers none.
+async fn what_is_mailed_proves_nothing_here(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, verifying).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@x.test").await;
+    let verify = post.token("verify_email", 1).await;
+    ada.fill("/verify", "/verify", &[("token", &verify)]).await;
+    let page = ada.fill("/security", "/factors/email", &[]).await;
+    let (setup, code) = (hidden(&page, "setupToken").unwrap(), post.code(1).await);
+    let codes = ada.fill("/security", "/factors/sent/verify", &[("setupToken", &setup), ("method", "emailOtp"), ("code", &code)]).await;
+    let recovery = text(&codes).split("<li>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let usual = text(&ada.get("/confirm").await);
+    assert!(usual.contains("Email me a code"), "{usual}");
+    let page = text(&ada.get("/confirm?returnTo=/auth/ui/email").await);
+    assert!(!page.contains("Email me a code") && page.contains("A recovery code."), "{page}");
+    // Whoever proves it so all the same is asked again.
+    ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")]).await;
+    let code = post.code(2).await;
+    assert_eq!(ada.fill("/confirm", "/confirm", &[("code", &code)]).await.status, 303);
+    assert_eq!(ada.get("/email").await.status, 303);
+    let fields = [("code", recovery.as_str()), ("returnTo", "/auth/ui/email")];
+    assert_eq!(ada.fill("/confirm?returnTo=/auth/ui/email", "/confirm", &fields).await.header("location"), "/auth/ui/email");
+    assert_eq!(ada.get("/email").await.status, 200);
+    // With an app there is another way.
+    let page = ada.fill("/security", "/factors/app", &[]).await;
+    let secret = hidden(&page, "secret").unwrap();
+    assert_eq!(ada.fill("/security", "/factors/app/verify", &[("code", &code_at(&app, &secret, 0))]).await.status, 303);
+    assert!(text(&ada.get("/confirm?returnTo=/auth/ui/email").await).contains("From your authenticator app, or a recovery code."));
+}
+
+async fn kept_by_mail(store: Store) {
+    let post = Post::default();
+    let app = changing(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@x.test").await;
+    confirm(&mut ada, "/delete").await;
+    ada.fill("/delete", "/delete", &[]).await;
+    let code = post.token("cancel_deletion", 1).await;
+    let mut owner = Visitor::new(&app);
+    assert!(text(&owner.get("/keep").await).contains("Keep your account"));
+    assert_eq!(owner.fill("/keep", "/keep", &[]).await.header("location"), "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity");
+    let wrong = owner.fill("/keep", "/keep", &[("token", "x")]).await;
+    assert!(wrong.status == 400 && text(&wrong).contains("is not valid any more"), "{}", text(&wrong));
+    assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
+    let link = format!("https://app.test/keep#token={code}");
+    assert_eq!(owner.fill("/keep", "/keep", &[("token", &link)]).await.header("location"), "/auth/ui/sign-in?done=kept");
+    assert!(!owner.is_signed_in().await);
+    assert!(text(&ada.get("/security").await).contains("Change password"));
+}
