@@ -162,21 +162,12 @@ pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, asked: Optio
 }
 
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
-    let asked = asked(&call)?;
-    begin_link(&core, &call, &id, asked).await
-}
-
-/// Sends a browser to a provider to link it to the account that is signed in.
-///
-/// # Errors
-/// 400 `invalid_redirect`; 403 `step_up_required`, `email_not_verified`, `csrf_failed`; 404; 429.
-pub(super) async fn begin_link(core: &Core, call: &PluginCall, id: &str, asked: Option<String>) -> Result<Reply> {
-    let known = caller(call)?;
-    let client = core.client(call);
+    let known = caller(&call)?;
+    let client = core.client(&call);
     if call.method != Method::POST {
         core.csrf.is_own_navigation(&call.headers, &core.cookies)?;
     }
-    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
+    let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     if !core.suffices(&client, &known, &user, Need::Recent) {
         return Err(refuse(STEP_UP_REQUIRED));
@@ -184,7 +175,8 @@ pub(super) async fn begin_link(core: &Core, call: &PluginCall, id: &str, asked: 
     core.may_link(&user)?;
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
     let link = Some(LinkFor { user: user.id, session: known.handle });
-    depart(core, &client, call, connection, Ticket { asked, challenge: None, link }).await
+    let asked = asked(&call)?;
+    depart(&core, &client, &call, connection, Ticket { asked, challenge: None, link }).await
 }
 
 async fn unlink(core: Arc<Core>, call: PluginCall, input: UnlinkInput, id: Arc<str>) -> Result<Reply> {

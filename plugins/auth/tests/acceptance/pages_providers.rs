@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::cases;
 use crate::factor::code_at;
-use crate::issuer::{Browser, Peer, parameter};
+use crate::issuer::{Browser, MARK, Peer, parameter};
 use crate::oauth::{app, app_with};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
@@ -38,6 +38,19 @@ async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
     let callback = Browser::new().sign_in(&url, login).await;
     let back = visitor.sent_back(&callback).await;
     assert_eq!(back.status, 302, "{back:?}");
+    visitor.sent_back(&back.header("location")).await
+}
+
+/// Goes by the page that asks to the provider, and comes back as this person; where the app sends them then.
+async fn link(visitor: &mut Visitor<'_>, login: &str) -> Reply {
+    let page = visitor.follow("/provider/link?id=peer").await;
+    let shown = text(&page);
+    let to = "/auth/peer/link?returnTo=%2Fauth%2Fui%2Fprovider%2Flinked";
+    assert!(page.status == 200 && shown.contains(&format!("href=\"{to}\">Continue to peer")), "{shown}");
+    let away = visitor.send("GET", to, &[("sec-fetch-site", "same-origin")], "").await;
+    assert_eq!(away.status, 302, "{away:?}");
+    let callback = Browser::new().sign_in(&away.header("location"), login).await;
+    let back = visitor.sent_back(&callback).await;
     visitor.sent_back(&back.header("location")).await
 }
 
@@ -143,7 +156,7 @@ async fn linking_and_unlinking(store: Store) {
     ada.sign_up("ada@x.test").await;
     let page = text(&ada.get("/security").await);
     assert!(page.contains("Not linked") && page.contains("href=\"/auth/ui/provider/link?id=peer\" aria-label=\"Link peer\""), "{page}");
-    let done = through(&mut ada, "/provider/link?id=peer", &id).await;
+    let done = link(&mut ada, &id).await;
     assert_eq!(done.header("location"), "/auth/ui/security?done=linked");
     let page = text(&ada.get("/security?done=linked").await);
     assert!(page.contains("peer <span class=\"badge\">Linked</span>") && !page.contains("Not linked"), "{page}");
@@ -151,7 +164,7 @@ async fn linking_and_unlinking(store: Store) {
     // Somebody else's.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@x.test").await;
-    assert_eq!(through(&mut bob, "/provider/link?id=peer", &id).await.header("location"), "/auth/ui/security?failed=already_linked");
+    assert_eq!(link(&mut bob, &id).await.header("location"), "/auth/ui/security?failed=already_linked");
     assert!(text(&bob.get("/security?failed=already_linked").await).contains("role=\"alert\">That account is linked to somebody else"));
     // Unlinking asks for proof, and comes back.
     let asked = ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await;
@@ -165,7 +178,7 @@ async fn linking_and_unlinking(store: Store) {
     // A sign-in that is not recent links nothing, and neither does an account that is to be deleted.
     app.advance(901).await;
     let stale = ada.follow("/provider/link?id=peer").await;
-    assert_eq!(stale.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity");
+    assert_eq!(stale.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fprovider%2Flink%3Fid%3Dpeer");
     ada.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
     ada.fill("/delete", "/delete", &[]).await;
     assert_eq!(ada.follow("/provider/link?id=peer").await.status, 403);
@@ -174,17 +187,29 @@ async fn linking_and_unlinking(store: Store) {
     assert_eq!(nobody.follow("/provider/link?id=peer").await.status, 303);
 }
 
+/// A link that somebody made: it ends at a page that asks, and the way from there is open to nobody else.
 async fn nobody_links_for_somebody_else(store: Store) {
     let app = app(&store).await;
+    Visitor::new(&app).sign_up("ada@x.test").await;
+    for (asked, gone) in [
+        ("/auth/peer/link?returnTo=/", "/auth/ui/security"),
+        ("/auth/ui/../peer/link", "/auth/ui/security"),
+        ("/auth/ui/provider/link?id=peer", "/auth/ui/provider/link?id=peer"),
+    ] {
+        let mut ada = Visitor::new(&app);
+        let fields = [("identifier", "ada@x.test"), ("password", GOOD), ("returnTo", asked)];
+        assert_eq!(ada.fill("/sign-in", "/sign-in", &fields).await.header("location"), gone, "{asked}");
+        let page = ada.follow("/provider/link?id=peer").await;
+        assert!(page.status == 200 && page.header("location").is_empty() && !ada.cookies.contains_key(MARK), "{page:?}");
+    }
     let mut ada = Visitor::new(&app);
-    ada.sign_up("ada@x.test").await;
-    // A link on another site, and one that says nothing of where it is.
+    ada.sign_in("ada@x.test", GOOD).await;
     for headers in [&[("sec-fetch-site", "cross-site")][..], &[("sec-fetch-site", "same-site")], &[("referer", "https://evil.test/")], &[]]
     {
-        let reply = ada.send("GET", "/auth/ui/provider/link?id=peer", headers, "").await;
-        assert_eq!(reply.status, 403, "{headers:?}");
-        assert!(text(&reply).contains("the form came from elsewhere"), "{}", text(&reply));
+        let reply = ada.send("GET", "/auth/peer/link?returnTo=/auth/ui/provider/linked", headers, "").await;
+        reply.refused(403, "csrf_failed");
     }
+    assert_eq!(ada.follow("/provider/link?id=nobody").await.status, 404);
 }
 
 async fn the_only_way_in_stays(store: Store) {

@@ -16,7 +16,8 @@ use super::visit::{Visit, go, with};
 use super::words;
 use crate::config::SameSite;
 use crate::entities::User;
-use crate::error::INVALID_CODE;
+use crate::error::{INVALID_CODE, STEP_UP_REQUIRED, refuse};
+use crate::flow::Need;
 use crate::identity::PrimaryField;
 use crate::return_target::ReturnTarget;
 use crate::routes::oauth::{self, UnlinkInput};
@@ -137,17 +138,41 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> 
     )))
 }
 
+/// Asks whether a provider is to be linked. Nobody is sent there from here but by a click: whoever makes a link to this page does not
+/// link anything by it.
 pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
-    let begun = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        let (call, back) = (visit.call(&[])?, visit.page(LINKED));
-        oauth::begin_link(&visit.core, &call, visit.query.get("id"), Some(back)).await.map(Some)
-    };
-    match begun.await {
+    let id = visit.query.get("id").to_owned();
+    match may_link(&visit, &id).await {
         Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some(reply)) => Ok(onward(reply)),
+        Ok(Some(name)) => link_page(&visit, &id, &name),
+        Err(error) if error.code() == STEP_UP_REQUIRED => {
+            Ok(go(&with(&visit.page("/confirm"), "returnTo", &with(&visit.page(LINK), "id", &id))))
+        }
         Err(error) => security_page(&visit, Some(&error)).await,
     }
+}
+
+/// The name of a provider that may be linked now; `None` when nobody is signed in. Its route asks the same once more.
+async fn may_link(visit: &Visit, id: &str) -> Result<Option<String>> {
+    let Some(known) = visit.active()? else { return Ok(None) };
+    let core = &visit.core;
+    let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
+    let user = core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    if !core.suffices(&visit.client, known, &user, Need::Recent) {
+        return Err(refuse(STEP_UP_REQUIRED));
+    }
+    core.may_link(&user)?;
+    Ok(Some(connection.provider.name.clone()))
+}
+
+fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
+    let to = with(&format!("{}/{id}/link", visit.core.config.auth.mount), "returnTo", &visit.page(LINKED));
+    let content = html!(
+        "<section class=\"card\"><h1>Link " (name) "?</h1><p class=\"lead\">You can sign in with it from then on. We send you there, and it sends "
+        "you back.</p><a class=\"button\" href=\"" (to) "\">Continue to " (name) "</a></section>"
+        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
+    );
+    visit.show("Link another account", Width::Narrow, content, None)
 }
 
 /// Back from linking.
