@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use example_support::markdown::{blocks, links, read, root};
-use example_support::session::{Server, command, differences, run};
+use example_support::session::{Server, command, differences, printed, run};
 use serde_json::Value as Json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_accounts");
