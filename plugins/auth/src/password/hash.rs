@@ -171,9 +171,10 @@ impl Inner {
         }
         // What is to take its place is made meanwhile, right or wrong: how long a wrong one takes does not tell that there is one.
         let (right, fresh) = std::thread::scope(|scope| {
-            let fresh = scope.spawn(|| self.hashed(password));
-            (self.matches(password, stored), fresh.join())
+            let fresh = std::thread::Builder::new().spawn_scoped(scope, || self.hashed(password));
+            (self.matches(password, stored), fresh.map(std::thread::ScopedJoinHandle::join))
         });
+        let fresh = fresh.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
         let fresh = fresh.map_err(|_| Error::internal("a password could not be hashed"))??;
         Ok(if right? { Verdict::Right { rehashed: Some(fresh) } } else { Verdict::Wrong })
     }
