@@ -63,14 +63,14 @@ async fn serve() {
 }
 
 /// Two processes, the server between them, and who looks after it by a database of its own.
-struct Two {
+struct Both {
     one: Process,
     two: Process,
     control: String,
     _server: Server,
 }
 
-impl Two {
+impl Both {
     async fn start() -> Self {
         let server = Server::start();
         let url = server.url();
@@ -135,7 +135,7 @@ async fn refuses(process: &Process, token: &str) {
 }
 
 /// Somebody with a session in each of the processes, both of which remember both.
-async fn known(both: &Two, email: &str) -> (String, String, String) {
+async fn known(both: &Both, email: &str) -> (String, String, String) {
     let made = both.one.peer.register(email).await;
     assert_eq!(made.status, 201, "{made:?}");
     let (first, second) = (made.text("token"), both.two.peer.login(email, GOOD).await.text("token"));
@@ -151,7 +151,7 @@ async fn logout(process: &Process, token: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_ends_the_other_refuses() {
-    let both = Two::start().await;
+    let both = Both::start().await;
     // A session that is left, and one that is ended from the other process.
     let (_, first, second) = known(&both, "ada@x.test").await;
     logout(&both.one, &first).await;
@@ -188,7 +188,7 @@ async fn what_one_process_ends_the_other_refuses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bus_that_is_cut_costs_time_and_comes_back() {
-    let mut both = Two::start().await;
+    let mut both = Both::start().await;
     let (_, first, second) = known(&both, "ada@x.test").await;
     let (_, other, _) = known(&both, "bob@x.test").await;
     both.let_in(false);
