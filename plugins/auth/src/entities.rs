@@ -116,10 +116,27 @@ pub(crate) struct Session {
     pub(crate) custom_claims: Option<Json>,
 }
 
+impl User {
+    /// Whether it is as good as gone: its deletion is due, whether or not it has been removed.
+    pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
+        self.deletion_due_at.is_some_and(|due| now >= due)
+    }
+}
+
 impl Session {
     /// Whether it is this user's, opened since all of theirs were last ended.
     pub(crate) fn is_of(&self, user: &User) -> bool {
         self.user_id == user.id && self.epoch == user.session_epoch
+    }
+
+    /// Whether its hard end has come.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|end| now >= end)
+    }
+
+    /// Whether it is worth anything: neither over nor ended, and its user may sign in.
+    pub(crate) fn is_live(&self, user: &User, now: Timestamp) -> bool {
+        !self.is_over(now) && self.is_of(user) && user.suspended_at.is_none() && !user.is_gone(now)
     }
 }
 

@@ -126,7 +126,7 @@ impl AuthService {
     /// The account, unless its deletion is due.
     fn there(&self, user: Option<User>) -> Option<User> {
         let client = self.client();
-        user.filter(|user| !Core::is_gone(user, &client))
+        user.filter(|user| !user.is_gone(client.now))
     }
 
     /// Makes an account, as the first administrator's. Hooks of sign-ups are not asked: this is the app itself. Without a password

@@ -142,7 +142,7 @@ impl Core {
         let cx = client.cx();
         let one = self.parts.tokens.find(&cx, Purpose::Login, token.expose()).await?.ok_or_else(invalid)?;
         let pending: Pending = self.parts.tokens.payload(&one)?;
-        let user = self.users.get(&cx, one.user_id.as_str()).await?.filter(|user| !Self::is_gone(user, client)).ok_or_else(invalid)?;
+        let user = self.users.get(&cx, one.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
         }

@@ -47,7 +47,7 @@ impl Core {
         let cx = client.cx();
         for _ in 0..TRIES {
             // Gone meanwhile: the sign-up is done again.
-            let found = self.users.by_identifier(&cx, identifier.to_owned()).await?.filter(|user| !Self::is_gone(user, client));
+            let found = self.users.by_identifier(&cx, identifier.to_owned()).await?.filter(|user| !user.is_gone(client.now));
             let user = found.ok_or_else(|| Error::unavailable("the account of an address has just gone"))?;
             let disputed = user.email_verified_at.is_none() && user.password_hash.as_deref().is_some_and(|hash| hash != password_hash);
             if !disputed {

@@ -48,11 +48,11 @@ impl Courier {
         };
         if what == Asked::MagicLink
             && core.config.auth.magic_link.allow_sign_up
-            && found.as_ref().is_none_or(|user| Core::is_gone(user, &client))
+            && found.as_ref().is_none_or(|user| user.is_gone(client.now))
         {
             return cx.transaction(async |cx| core.send_sign_up(cx, identifier).await).await;
         }
-        let Some(user) = found.filter(|user| !Core::is_gone(user, &client) && user.suspended_at.is_none()) else { return Ok(()) };
+        let Some(user) = found.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()) else { return Ok(()) };
         match what {
             Asked::Verification if user.email_verified_at.is_some() => Ok(()),
             Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, &user).await).await,

@@ -105,7 +105,7 @@ impl Core {
             Some(email) => self.users.by_email(&cx, email.normalised.as_str()).await?,
             None => None,
         };
-        for gone in of_identifier.into_iter().chain(of_email).filter(|user| Self::is_gone(user, client)) {
+        for gone in of_identifier.into_iter().chain(of_email).filter(|user| user.is_gone(client.now)) {
             self.purge(&gone).await?;
         }
         Ok(())

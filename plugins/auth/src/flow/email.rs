@@ -35,7 +35,7 @@ impl Core {
     /// # Errors
     /// When it cannot be kept, or the proof was used meanwhile; 409 when the account was changed since it was read.
     pub(crate) async fn ask_for_email(&self, client: &Client, user: &User, new: Identifier, proof: Proof) -> Result<()> {
-        let holder = self.users.by_email(&client.cx(), new.normalised.as_str()).await?.filter(|holder| !Self::is_gone(holder, client));
+        let holder = self.users.by_email(&client.cx(), new.normalised.as_str()).await?.filter(|holder| !holder.is_gone(client.now));
         let verification = &self.config.auth.email_verification;
         let (page, lifetime) = (verification.link_base_url.as_deref(), Duration::from_secs(verification.token_seconds));
         client

@@ -86,7 +86,7 @@ impl Core {
     /// # Errors
     /// When the store cannot tell.
     pub(crate) async fn is_live(&self, cx: &Cx, client: &Client, handle: &str, user: &str) -> Result<bool> {
-        let session = self.sessions.get(cx, handle).await?.filter(|session| session.expires_at.is_some_and(|end| client.now < end));
+        let session = self.sessions.get(cx, handle).await?.filter(|session| !session.is_over(client.now));
         let (Some(session), Some(user)) = (session, self.users.get(cx, user).await?) else { return Ok(false) };
         Ok(session.is_of(&user))
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::factors::factor_place;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
-use crate::error::{EMAIL_NOT_VERIFIED, MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
+use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
 use crate::mail::MailKind;
 use crate::mfa::entity::{FactorCreate, FactorPatch, RecoveryCodeCreate};
 use crate::mfa::{Way, enrolled};
@@ -18,15 +18,6 @@ use crate::secret::SecretText;
 const WAITING: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
 
 impl Core {
-    /// Whether an account may set a factor up: where addresses are proved, its own has to be.
-    ///
-    /// # Errors
-    /// 403 `email_not_verified`.
-    pub(crate) fn may_enrol(&self, user: &User) -> Result<()> {
-        let unproved = user.email_verified_at.is_none() && self.config.auth.email_verification.enabled;
-        if unproved { Err(refuse(EMAIL_NOT_VERIFIED)) } else { Ok(()) }
-    }
-
     /// Notes that an account has a factor, as part of the caller's transaction; what it was found by must have been `user`. The answer
     /// is its recovery codes, when it is the first one.
     ///

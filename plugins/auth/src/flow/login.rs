@@ -128,7 +128,7 @@ impl Core {
         if self.must_verify(user) {
             return Err(refuse(EMAIL_NOT_VERIFIED));
         }
-        if Self::is_gone(user, client) {
+        if user.is_gone(client.now) {
             return Err(refuse(INVALID_CREDENTIALS));
         }
         if proved.aal >= 2 {

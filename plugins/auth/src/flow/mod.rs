@@ -12,6 +12,7 @@ mod end;
 mod enrol;
 mod factors;
 mod forged;
+mod links;
 mod login;
 pub(crate) mod oauth;
 mod parts;
@@ -22,6 +23,7 @@ mod reissue;
 mod rekey;
 mod renew;
 mod send;
+mod ways_in;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -45,6 +47,7 @@ pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
 pub use rekey::Rekeyed;
+pub(crate) use ways_in::Without;
 
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {
@@ -151,10 +154,5 @@ impl Core {
     /// When there is no randomness.
     pub(crate) fn random_text<const N: usize>(&self) -> Result<String> {
         Ok(URL_SAFE_NO_PAD.encode(self.env.random::<N>()?))
-    }
-
-    /// Whether an account is as good as gone: its deletion is due, whether or not it has been removed.
-    pub(crate) fn is_gone(user: &User, client: &Client) -> bool {
-        user.deletion_due_at.is_some_and(|due| client.now >= due)
     }
 }

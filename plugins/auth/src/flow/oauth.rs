@@ -6,22 +6,20 @@
 use std::time::Duration;
 
 use linchpin::http::Reply;
-use linchpin::{Code, Cx, Error, PageArgs, Result};
+use linchpin::{Code, Cx, Error, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::proof::Proof;
 use super::{NewAccount, Proved};
 use crate::config::Linking;
-use crate::core::{Client, Core, Happened};
+use crate::core::{Client, Core};
 use crate::entities::User;
-use crate::error::{EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, LAST_CREDENTIAL, overtaken, refuse};
+use crate::error::{HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, refuse};
 use crate::hooks::{SignIn, SignUp};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::{self, Identifier};
 use crate::limit::{Bucket, Hit};
 use crate::mail::MailKind;
-use crate::oauth::entity::{ProviderLink, ProviderLinkCreate};
+use crate::oauth::entity::ProviderLink;
 use crate::oauth::{Answer, Authorization, Connection, Failure, Identity, Provider, proves};
 use crate::onetime::{Purpose, Terms, hash};
 use crate::return_target::ReturnTarget;
@@ -158,7 +156,10 @@ impl Core {
     }
 
     /// Whether the session is still there in which a link was asked for, and its user may still ask.
-    async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(super) async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
         if !self.is_live(cx, client, &link.session, &link.user).await? {
             return Ok(false);
         }
@@ -204,14 +205,14 @@ impl Core {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
                     // Whose account is gone is somebody new.
-                    Some(user) if Self::is_gone(&user, client) => self.purge(&user).await?,
+                    Some(user) if user.is_gone(client.now) => self.purge(&user).await?,
                     Some(user) => return self.may_enter(client, user).await,
                     None => self.remove_link(&cx, &link).await?,
                 }
             }
             let email = address(identity)?;
             let owner = self.users.by_email(&cx, email.normalised.clone()).await?;
-            if let Some(user) = owner.filter(|user| !Self::is_gone(user, client)) {
+            if let Some(user) = owner.filter(|user| !user.is_gone(client.now)) {
                 // Another browser of theirs may have been here since the first look.
                 if self.link_of(&cx, identity).await?.is_some() {
                     continue;
@@ -308,7 +309,7 @@ impl Core {
         let cx = client.cx();
         for _ in 0..TRIES {
             let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
-            self.may_link(&user).map_err(|_| Refused("email_not_verified"))?;
+            self.may_add_way_in(&user).map_err(|_| Refused("email_not_verified"))?;
             match self.link_of(&cx, &identity).await? {
                 Some(known) if known.user_id == user.id => return Ok(()),
                 Some(_) => return Err(Refused("already_linked")),
@@ -323,133 +324,6 @@ impl Core {
             }
         }
         Err(Refused("server_error"))
-    }
-
-    /// Whether an account may get a further way to sign in: where addresses are verified, its own has to be.
-    ///
-    /// # Errors
-    /// 403 `email_not_verified`.
-    pub(crate) fn may_link(&self, user: &User) -> Result<()> {
-        let unproved = self.config.auth.email_verification.enabled && user.email_verified_at.is_none();
-        if unproved { Err(refuse(EMAIL_NOT_VERIFIED)) } else { Ok(()) }
-    }
-
-    /// Links an account that is as it was when it was judged, in whose session `asked` that was asked for, if in one: since then, the
-    /// provider has been asked who somebody is, which takes its time.
-    async fn add_link(
-        &self,
-        client: &Client,
-        provider: &Provider,
-        identity: &Identity,
-        user: &User,
-        asked: Option<&LinkFor>,
-    ) -> Result<User> {
-        let added = client
-            .cx()
-            .transaction(async |cx| {
-                let linked = self.hold(cx, user).await?;
-                if let Some(asked) = asked
-                    && !self.may_ask(cx, client, asked).await?
-                {
-                    return Err(refuse(INVALID_STATE));
-                }
-                self.store_link(cx, client, &provider.id, identity, &user.id).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await?;
-                Ok(linked)
-            })
-            .await;
-        self.checks.forget(&user.id);
-        added
-    }
-
-    /// Writes down that a provider knows the owner of an account.
-    ///
-    /// # Errors
-    /// `conflict` when it knows them as somebody else's, or the account has one of this provider.
-    pub(crate) async fn store_link(&self, cx: &Cx, client: &Client, provider: &str, identity: &Identity, user: &str) -> Result<()> {
-        let new = ProviderLinkCreate {
-            provider: provider.to_owned(),
-            issuer: identity.issuer.clone(),
-            subject: identity.subject.clone(),
-            user_id: user.to_owned(),
-            created_at: client.now,
-        };
-        self.links.create(cx, new).await?;
-        self.audit(cx, client, Happened::to("auth:oauth.linked", user).details(json!({ "provider": provider }))).await
-    }
-
-    /// The links of an account.
-    ///
-    /// # Errors
-    /// When the store cannot answer.
-    pub(crate) async fn links_of(&self, cx: &Cx, user: &str) -> Result<Vec<ProviderLink>> {
-        Ok(self.links.links_of(cx, user.to_owned(), PageArgs::default()).await?.items)
-    }
-
-    /// The ids of the providers that the owner of an account signs in with.
-    ///
-    /// # Errors
-    /// When the store cannot answer.
-    pub(crate) async fn providers_of(&self, cx: &Cx, user: &str) -> Result<Vec<String>> {
-        if self.oauth.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut ids: Vec<String> = self.links_of(cx, user).await?.into_iter().map(|link| link.provider).collect();
-        ids.sort();
-        Ok(ids)
-    }
-
-    /// Whether the owner of an account can sign in by a provider.
-    ///
-    /// # Errors
-    /// When the store cannot answer.
-    pub(crate) async fn signs_in_by_provider(&self, cx: &Cx, user: &str) -> Result<bool> {
-        Ok(!self.oauth.is_empty() && self.links_of(cx, user).await?.iter().any(|link| self.oauth.get(&link.provider).is_some()))
-    }
-
-    /// Ends the link of an account to a provider, unless nothing else signs its owner in.
-    ///
-    /// # Errors
-    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed since it was read.
-    pub(crate) async fn unlink(&self, client: &Client, user: &User, provider: &Provider, proof: Proof) -> Result<()> {
-        let cx = client.cx();
-        let links = self.links_of(&cx, &user.id).await?;
-        let link = links.iter().find(|link| link.provider == provider.id).ok_or_else(Error::not_found)?;
-        let another = links.iter().any(|other| other.id != link.id && self.oauth.get(&other.provider).is_some());
-        if !another && !self.takes_password(user) && !self.signs_in_by_passkey(&cx, &user.id).await? {
-            return Err(refuse(LAST_CREDENTIAL));
-        }
-        let unlinked = cx
-            .transaction(async |cx| {
-                proof.spend(self, cx, client, user).await?;
-                // Under the account's version: of two ways in that are removed at once, one is looked at again.
-                self.hold(cx, user).await.map_err(overtaken)?;
-                self.remove_link(cx, link).await?;
-                self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await?;
-                self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": provider.id }))).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", provider.name.as_str())]).await
-            })
-            .await;
-        self.checks.forget(&user.id);
-        unlinked
-    }
-
-    /// Ends every link of an account, and what they have been good for.
-    ///
-    /// # Errors
-    /// When the store cannot say that they have ended.
-    pub(crate) async fn remove_links(&self, cx: &Cx, user: &str) -> Result<()> {
-        for link in self.links_of(cx, user).await? {
-            self.remove_link(cx, &link).await?;
-        }
-        self.parts.tokens.void(cx, user, &[Purpose::OauthState, Purpose::OauthCode]).await
-    }
-
-    async fn remove_link(&self, cx: &Cx, link: &ProviderLink) -> Result<()> {
-        match self.links.delete(cx, link.id.as_str(), None).await {
-            Err(error) if error.code() == Code::NotFound => Ok(()),
-            done => done,
-        }
     }
 
     /// Redeems a code of ours for a session. Whatever comes of it, the code is spent.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::config::{AuthConfig, UserVerification};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
-use crate::error::{LAST_CREDENTIAL, refuse};
 use crate::mail::MailKind;
 use crate::mfa::{Begun, Challenge, Way};
 use crate::secret::same;
@@ -128,15 +127,6 @@ impl Core {
         Ok((Asked { challenge, session: session.to_owned() }, options))
     }
 
-    /// Whether an account can be signed in to with a passkey.
-    ///
-    /// # Errors
-    /// When the store cannot tell.
-    pub(crate) async fn signs_in_by_passkey(&self, cx: &Cx, user: &str) -> Result<bool> {
-        let settings = &self.config.auth.passkeys;
-        Ok(settings.enabled && settings.primary && !self.passkeys.of(cx, user).await?.is_empty())
-    }
-
     /// What a browser is asked that is to use one of these passkeys; of none, whichever it has for the site.
     ///
     /// # Errors
@@ -172,7 +162,7 @@ impl Core {
         };
         let unknown = || Ok(Err(Fault("unknown credential").into()));
         let Some(credential) = self.passkeys.credentials.get(cx, URL_SAFE_NO_PAD.encode(&answer.id)).await? else { return unknown() };
-        let user = self.users.get(cx, credential.user_id.as_str()).await?.filter(|user| !Self::is_gone(user, client));
+        let user = self.users.get(cx, credential.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now));
         let Some(user) = user.filter(|user| of.is_none_or(|id| user.id == id)) else { return unknown() };
         Ok(match self.judge_use(&user, &credential, asked, &answer, of.is_some(), policy) {
             Ok(asserted) => Ok(Used { user, credential, asserted }),
@@ -287,17 +277,6 @@ impl Core {
             }
         })
         .await
-    }
-
-    /// Whether an account may do without these passkeys: it must keep a way to sign in.
-    ///
-    /// # Errors
-    /// 409 `last_credential`.
-    pub(crate) async fn may_drop_passkeys(&self, cx: &Cx, user: &User, gone: &[Credential]) -> Result<()> {
-        let left = self.passkeys.of(cx, &user.id).await?.len().saturating_sub(gone.len());
-        let primary = self.config.auth.passkeys.primary;
-        let kept = !primary || gone.is_empty() || left > 0 || self.takes_password(user);
-        if kept || self.signs_in_by_provider(cx, &user.id).await? { Ok(()) } else { Err(refuse(LAST_CREDENTIAL)) }
     }
 
     /// Takes passkeys away, as part of the caller's transaction.

@@ -67,13 +67,23 @@ impl Core {
     pub(crate) async fn prove(&self, client: &Client, known: &Known, user: &User, typed: &Typed, need: Need) -> Result<Proof> {
         match typed.tried()? {
             Some(tried) => self.prove_with(client, known, user, typed, &tried, need).await,
-            None if self.suffices(client, known, user, need) => Ok(Proof { session: known.handle.clone(), right: None, challenge: None }),
-            None => Err(refuse(STEP_UP_REQUIRED)),
+            None => {
+                self.require(client, known, user, need)?;
+                Ok(Proof { session: known.handle.clone(), right: None, challenge: None })
+            }
         }
     }
 
+    /// Asks for a sign-in or a step-up that is recent enough, where a body holds no proof.
+    ///
+    /// # Errors
+    /// 403 `step_up_required`.
+    pub(crate) fn require(&self, client: &Client, known: &Known, user: &User, need: Need) -> Result<()> {
+        if self.suffices(client, known, user, need) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    }
+
     /// Whether somebody needs to prove nothing, because they just have.
-    pub(crate) fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
+    fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
         let ages = &self.config.auth.step_up;
         match need {
             Need::Recent => is_fresh(known.auth_at, client.now, ages.account_max_age_seconds),

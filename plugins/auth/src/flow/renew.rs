@@ -59,14 +59,12 @@ impl Core {
         let now = client.now;
         let idle = millis(self.config.auth.session.idle_seconds);
         let refreshed = later(session.rotated_at, millis(self.config.auth.refresh.refresh_seconds));
-        session.expires_at.is_some_and(|end| now < end)
-            && now <= refreshed
-            && (idle == 0 || now.millis() - session.last_active_at.millis() <= idle)
+        !session.is_over(now) && now <= refreshed && (idle == 0 || now.millis() - session.last_active_at.millis() <= idle)
     }
 
     async fn owner(&self, cx: &Cx, client: &Client, session: &Session) -> Result<User> {
         let user = self.users.get(cx, session.user_id.clone()).await?;
-        let user = user.filter(|user| !Self::is_gone(user, client)).ok_or_else(invalid)?;
+        let user = user.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
         if user.suspended_at.is_none() && !session.is_of(&user) {
             return Err(invalid());
         }

@@ -88,7 +88,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at(primary.name())))?;
     let password = Password::tried(&SecretText::from(input.password), most)?;
     let cx = client.cx();
-    let user = core.users.by_identifier(&cx, identifier.normalised.as_str()).await?.filter(|user| !Core::is_gone(user, &client));
+    let user = core.users.by_identifier(&cx, identifier.normalised.as_str()).await?.filter(|user| !user.is_gone(client.now));
     let attempt = core.attempt(&client, &identifier.normalised, user.as_ref()).await?;
     let hook_cx = core.hook_cx(&client);
     let sign_in =

@@ -93,7 +93,7 @@ pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput
         None => call.cx.get_actor().and_then(|actor| known(actor)).map(|known| known.user_id.clone()).ok_or_else(Error::unauthorized)?,
     };
     let gone = || if token.is_some() { invalid() } else { Error::unauthorized() };
-    let user = core.users.get(&cx, id).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(gone)?;
+    let user = core.users.get(&cx, id).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(gone)?;
     core.cancel_deletion(&client, &user, token.as_ref()).await?;
     Reply::json(200, &Done { ok: true })
 }

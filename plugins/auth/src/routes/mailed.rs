@@ -87,7 +87,7 @@ pub(super) async fn prove_mailbox(core: &Core, call: &PluginCall, input: TokenIn
         }
     }
     let found = found.ok_or_else(invalid)?;
-    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, &client)).ok_or_else(invalid)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
     match found.purpose {
         Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
         Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
@@ -189,7 +189,7 @@ pub(super) async fn signing_in(
 ) -> Result<(OneTime, User)> {
     let cx = client.cx();
     let found = core.parts.tokens.find(&cx, purpose, token.expose()).await?.ok_or_else(invalid)?;
-    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !Core::is_gone(user, client)).ok_or_else(invalid)?;
+    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
     if user.suspended_at.is_some() {
         return Err(refuse(ACCOUNT_SUSPENDED));
     }

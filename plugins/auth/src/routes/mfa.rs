@@ -18,7 +18,7 @@ use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
     MFA_NOT_ENABLED, MFA_REQUIRED, MFA_SETUP_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
 };
-use crate::flow::Need;
+use crate::flow::{Need, Without};
 use crate::guards::{ENROLLING, RECENT};
 use crate::limit::table::TRIES_PER_SETUP;
 use crate::limit::{Bucket, Hit};
@@ -124,7 +124,7 @@ struct Pending {
 pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id] }]).await?.succeeded().await;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     let secret = totp::secret(&*core.env.rng)?;
     let pending = Pending { secret: secret.expose().to_vec() };
     let terms = Terms { lifetime: PENDING, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
@@ -144,7 +144,7 @@ pub(super) async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeI
     let (_, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     let secret = SecretBytes::new(pending.secret);
@@ -209,7 +209,7 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
     core.may_unenrol(&user, ways)?;
     if ways.contains(&Way::Webauthn) {
         let all = core.passkeys.of(&client.cx(), &user.id).await?;
-        core.may_drop_passkeys(&client.cx(), &user, &all).await?;
+        core.keeps_a_way_in(&client.cx(), &user, Without::Passkeys(&all)).await?;
     }
     let done = client
         .cx()

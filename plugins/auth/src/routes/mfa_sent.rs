@@ -91,7 +91,7 @@ pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Rep
     let (_, client, user) = whose(&core, &call).await?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id] }]).await?.succeeded().await;
     let to = user.email_normalised.clone().ok_or_else(|| refuse(EMAIL_MISSING))?;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     let seconds = core.config.auth.mfa.email_otp.seconds;
     begin(&core, &client, &user, Purpose::EmailOtpSetup, (to, seconds), async |cx, id| core.send_by_mail(cx, &client, &user, id).await)
         .await
@@ -102,7 +102,7 @@ pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneIn
     let wrong = || Error::invalid(Problem::new("phone", "format", "must be a phone number such as +4930123456"));
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id] }]).await?.succeeded().await;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     core.count_message(&client, &user.id).await?.succeeded().await;
     let kept = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);
     begin(&core, &client, &user, Purpose::SmsSetup, kept, async |cx, id| core.send_to_phone(cx, &client, &number, id).await).await
@@ -136,7 +136,7 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput,
     let (token, typed) = (SecretText::from(input.setup_token), SecretText::from(input.code));
     let invalid = || refuse(INVALID_CHALLENGE);
     let begun = core.parts.tokens.find(&cx, purpose, token.expose()).await?.filter(|one| one.user_id == user.id).ok_or_else(invalid)?;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     // It proves the address it was sent to and no other.
     if way == Way::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {

@@ -17,7 +17,7 @@ use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
-    INVALID_CREDENTIALS, INVALID_REDIRECT, INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse,
+    INVALID_CREDENTIALS, INVALID_REDIRECT, INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
 };
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Return};
@@ -169,10 +169,8 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
     }
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    if !core.suffices(&client, &known, &user, Need::Recent) {
-        return Err(refuse(STEP_UP_REQUIRED));
-    }
-    core.may_link(&user)?;
+    core.require(&client, &known, &user, Need::Recent)?;
+    core.may_add_way_in(&user)?;
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
     let link = Some(LinkFor { user: user.id, session: known.handle });
     let asked = asked(&call)?;

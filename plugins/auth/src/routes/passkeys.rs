@@ -23,7 +23,7 @@ use crate::error::{
     overtaken, refuse,
 };
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
-use crate::flow::{Need, Proof, Proved};
+use crate::flow::{Need, Proof, Proved, Without};
 use crate::guards::ENROLLING;
 use crate::hooks::SignIn;
 use crate::limit::{Bucket, Hit};
@@ -199,10 +199,8 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 async fn register_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
-    core.may_enrol(&user)?;
-    if !core.suffices(&client, &known, &user, Need::Recent) {
-        return Err(refuse(STEP_UP_REQUIRED));
-    }
+    core.may_add_way_in(&user)?;
+    core.require(&client, &known, &user, Need::Recent)?;
     let had = core.passkeys.of(&cx, &user.id).await?;
     if had.len() >= MOST {
         return Err(refuse(LIMIT_REACHED));
@@ -216,7 +214,7 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
     let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let tokens = &core.parts.tokens;
-    core.may_enrol(&user)?;
+    core.may_add_way_in(&user)?;
     let invalid = || refuse(INVALID_CHALLENGE);
     let found = tokens.find(&cx, Purpose::WebauthnRegister, &input.registration_token).await?.ok_or_else(invalid)?;
     let asked: Asked = tokens.payload(&found)?;
@@ -329,7 +327,7 @@ async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) ->
 /// one is told to look again.
 async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gone: &[Credential]) -> Result<Reply> {
     let cx = client.cx();
-    core.may_drop_passkeys(&cx, user, gone).await?;
+    core.keeps_a_way_in(&cx, user, Without::Passkeys(gone)).await?;
     let last = core.passkeys.of(&cx, &user.id).await?.len() == gone.len();
     let method = core.methods(user).contains(&Way::Webauthn);
     if last && method {

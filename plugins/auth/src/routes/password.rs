@@ -11,7 +11,7 @@ use super::shapes::{EmailInput, Ok as Done, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
 use crate::entities::SessionPatch;
-use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, STEP_UP_REQUIRED, refuse};
+use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, refuse};
 use crate::flow::{Cause, Need};
 use crate::identity::normalise;
 use crate::limit::Bucket;
@@ -35,7 +35,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     let invalid = || refuse(INVALID_TOKEN);
     let found = core.parts.tokens.find(&cx, Purpose::ResetPassword, token.expose()).await?.ok_or_else(invalid)?;
     let user = core.users.get(&cx, found.user_id.as_str()).await?;
-    let user = user.filter(|user| !Core::is_gone(user, &client) && user.suspended_at.is_none()).ok_or_else(invalid)?;
+    let user = user.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()).ok_or_else(invalid)?;
     let hash = core.judge_password(&client, &user, &typed, Cause::Reset).await?;
     let stored = cx
         .transaction(async |cx| {
@@ -64,8 +64,10 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
             core.prove_password(&client, &known, &user, &current).await?;
             Cause::Change
         }
-        None if core.suffices(&client, &known, &user, Need::Recent) => Cause::Set,
-        None => return Err(refuse(STEP_UP_REQUIRED)),
+        None => {
+            core.require(&client, &known, &user, Need::Recent)?;
+            Cause::Set
+        }
     };
     let hash = core.judge_password(&client, &user, &typed, cause).await?;
     let reissues = core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;

@@ -187,13 +187,10 @@ impl Checks {
 
     /// The session of a token and its user, while both are good.
     async fn live(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
-        let Some(session) = self.sessions.by_sid(cx, sid::hash(&token.sid)).await? else { return Ok(None) };
-        if session.user_id != token.sub || session.expires_at.is_none_or(|end| cx.now() >= end) {
-            return Ok(None);
-        }
-        let Some(user) = self.users.get(cx, session.user_id.clone()).await? else { return Ok(None) };
-        let gone = user.suspended_at.is_some() || user.deletion_due_at.is_some_and(|due| cx.now() >= due);
-        Ok((!gone && session.is_of(&user)).then_some((session, user)))
+        let session = self.sessions.by_sid(cx, sid::hash(&token.sid)).await?.filter(|session| session.user_id == token.sub);
+        let Some(session) = session else { return Ok(None) };
+        let Some(user) = self.users.get(cx, session.user_id.as_str()).await? else { return Ok(None) };
+        Ok(session.is_live(&user, cx.now()).then_some((session, user)))
     }
 
     fn actor(&self, token: &Verified, session: Session, user: &User, tenant: Option<String>) -> Actor {

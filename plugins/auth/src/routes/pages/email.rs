@@ -9,7 +9,7 @@ use super::html::html;
 use super::layout::{Field, Width};
 use super::visit::{Visit, go, with};
 use crate::entities::User;
-use crate::error::{STEP_UP_REQUIRED, refuse};
+use crate::error::STEP_UP_REQUIRED;
 use crate::flow::Need;
 use crate::routes::email::{self, ChangeEmailInput};
 
@@ -21,7 +21,8 @@ async fn owner(visit: &Visit) -> Result<Option<User>> {
     let Some(known) = visit.active()? else { return Ok(None) };
     let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     // Asked for first, so that nobody types an address in vain.
-    if visit.core.suffices(&visit.client, known, &user, Need::ProofButMail) { Ok(Some(user)) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    visit.core.require(&visit.client, known, &user, Need::ProofButMail)?;
+    Ok(Some(user))
 }
 
 pub(super) async fn email(visit: Visit) -> Result<Response<Body>> {

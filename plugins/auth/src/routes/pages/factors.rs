@@ -11,7 +11,6 @@ use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit};
 use crate::entities::User;
-use crate::error::{STEP_UP_REQUIRED, refuse};
 use crate::flow::Need;
 use crate::mfa::Way;
 use crate::routes::mfa_shapes::{CodeInput, PhoneInput, SetupInput};
@@ -75,7 +74,8 @@ fn remove(visit: &Visit, way: Way) -> Result<Html> {
 async fn may_begin(visit: &Visit) -> Result<bool> {
     let Some(known) = visit.enrolling()? else { return Ok(false) };
     let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    if visit.core.suffices(&visit.client, known, &user, Need::Recent) { Ok(true) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    visit.core.require(&visit.client, known, &user, Need::Recent)?;
+    Ok(true)
 }
 
 pub(super) async fn begin_app(visit: Visit) -> Result<Response<Body>> {

@@ -16,7 +16,7 @@ use super::visit::{Visit, go, with};
 use super::words;
 use crate::config::SameSite;
 use crate::entities::User;
-use crate::error::{INVALID_CODE, STEP_UP_REQUIRED, refuse};
+use crate::error::{INVALID_CODE, STEP_UP_REQUIRED};
 use crate::flow::Need;
 use crate::identity::PrimaryField;
 use crate::return_target::ReturnTarget;
@@ -158,10 +158,8 @@ async fn may_link(visit: &Visit, id: &str) -> Result<Option<String>> {
     let core = &visit.core;
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    if !core.suffices(&visit.client, known, &user, Need::Recent) {
-        return Err(refuse(STEP_UP_REQUIRED));
-    }
-    core.may_link(&user)?;
+    core.require(&visit.client, known, &user, Need::Recent)?;
+    core.may_add_way_in(&user)?;
     Ok(Some(connection.provider.name.clone()))
 }
 
