@@ -35,15 +35,28 @@ fn session(actor: &Actor) -> Result<&Known> {
     }
 }
 
-/// A session of an account that is not about to be deleted.
-fn active(actor: &Actor) -> Result<&Known> {
-    let known = session(actor)?;
-    if known.restricted { Err(refuse(DELETION_SCHEDULED)) } else { Ok(known) }
+impl Known {
+    /// Itself, of an account that is not about to be deleted.
+    ///
+    /// # Errors
+    /// 403 `deletion_scheduled`.
+    pub(crate) fn of_active(&self) -> Result<&Self> {
+        if self.restricted { Err(refuse(DELETION_SCHEDULED)) } else { Ok(self) }
+    }
+
+    /// Itself, of an active account that has every factor it needs.
+    ///
+    /// # Errors
+    /// 403 `deletion_scheduled`, `mfa_setup_required`.
+    pub(crate) fn of_complete(&self) -> Result<&Self> {
+        let known = self.of_active()?;
+        if known.mfa_setup_required { Err(refuse(MFA_SETUP_REQUIRED)) } else { Ok(known) }
+    }
 }
 
 /// What `userAuth` means.
 fn user_auth(actor: &Actor) -> Result<()> {
-    if active(actor)?.mfa_setup_required { Err(refuse(MFA_SETUP_REQUIRED)) } else { Ok(()) }
+    session(actor)?.of_complete().map(drop)
 }
 
 fn bearer(actor: &Actor) -> Result<()> {
@@ -87,7 +100,7 @@ fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
 pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
     named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
-    named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| active(actor).map(drop)));
+    named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)));
     // Without such a role nobody is one.
     let admin_role = admin_role.map(str::to_owned);
     let admin = move |actor: &Actor| {

@@ -1,4 +1,5 @@
-//! What no code of the plugin does: time and randomness have one door, and nothing is written down that must not be seen.
+//! What no code of the plugin does: time and randomness have one door, each rule has one place, and nothing is written down that must
+//! not be seen.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -102,5 +103,69 @@ fn nothing_prints_by_itself() {
         for word in ["println!", "eprintln!", "dbg!", "print!("] {
             assert!(path.ends_with("local.rs") || !code.contains(word), "{} prints with {word}", path.display());
         }
+    }
+}
+
+/// The words by which a rule is made, and the files that may hold them: its own, and for some that of the guards.
+const RULES: [(&str, &[&str]); 20] = [
+    ("sessions.create(", &["flow/login.rs"]),
+    ("sessions.delete(", &["flow/end.rs"]),
+    ("user.session_epoch", &["entities.rs", "flow/login.rs", "flow/password.rs", "routes/mailed.rs"]),
+    (".expires_at.is_none_or(", &["entities.rs"]),
+    ("deletion_due_at.is_some_and(", &["entities.rs"]),
+    ("users.create(", &["flow/create.rs"]),
+    ("users.delete(", &["flow/deletion.rs"]),
+    ("links.create(", &["flow/links.rs"]),
+    ("links.delete(", &["flow/links.rs"]),
+    ("audits.create(", &["core.rs"]),
+    ("refuse(LAST_CREDENTIAL)", &["flow/ways_in.rs"]),
+    ("refuse(EMAIL_NOT_VERIFIED)", &["flow/ways_in.rs", "flow/login.rs", "flow/renew.rs", "guards.rs"]),
+    ("refuse(STEP_UP_REQUIRED)", &["flow/proof.rs", "guards.rs"]),
+    ("refuse(DELETION_SCHEDULED)", &["guards.rs"]),
+    ("refuse(MFA_SETUP_REQUIRED)", &["guards.rs"]),
+    ("refuse(INVALID_REDIRECT)", &["return_target.rs"]),
+    ("jsonwebtoken::decode", &["keys/signing.rs", "oauth/id_token.rs"]),
+    ("verify_password(", &["password/hash.rs"]),
+    ("Cookie::new(", &["session/cookies.rs"]),
+    ("x-forwarded-for", &["core.rs"]),
+];
+
+#[test]
+fn every_rule_has_one_place() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let sources = sources();
+    for (word, places) in RULES {
+        let holders =
+            sources.iter().filter(|(_, code)| code.lines().any(|line| line.contains(word) && !line.trim_start().starts_with("//")));
+        let mut held: Vec<&Path> = holders.map(|(path, _)| path.strip_prefix(&source).unwrap()).collect();
+        let mut places: Vec<&Path> = places.iter().map(Path::new).collect();
+        held.sort_unstable();
+        places.sort_unstable();
+        assert_eq!(held, places, "`{word}`");
+    }
+}
+
+/// What reviewers are told: every file of the table is there, and every flow is in it.
+#[test]
+fn the_table_of_rules_is_whole() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let table = readme.split("## For reviewers").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let mut named = std::collections::BTreeSet::new();
+    for row in rows {
+        let is_file = |word: &&str| Path::new(word).extension().is_some_and(|kind| kind == "rs");
+        let files: Vec<&str> = row.split('`').skip(1).step_by(2).filter(is_file).collect();
+        assert!(!files.is_empty(), "no file in {row}");
+        for file in files {
+            assert!(root.join("src").join(file).is_file(), "the README names {file}");
+            assert!(named.insert(file.to_owned()), "{file} stands in two rows: which rule is it for?");
+        }
+    }
+    // What is not a rule: the module itself, and what flows are made of.
+    let aside = ["mod.rs", "parts.rs"];
+    for entry in std::fs::read_dir(root.join("src/flow")).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        assert!(aside.contains(&name.as_str()) || named.contains(&format!("flow/{name}")), "flow/{name} stands for no rule of the table");
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::BASE;
 use crate::core::{Client, Core};
-use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, refuse};
+use crate::error::{CSRF_FAILED, refuse};
 use crate::guards::known;
 use crate::mfa::Way;
 use crate::return_target::ReturnTarget;
@@ -160,10 +160,7 @@ impl Visit {
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
     pub(super) fn active(&self) -> Result<Option<&Known>> {
-        match self.enrolling()? {
-            Some(known) if known.mfa_setup_required => Err(refuse(MFA_SETUP_REQUIRED)),
-            known => Ok(known),
-        }
+        self.known.as_ref().map(Known::of_complete).transpose()
     }
 
     /// Who is signed in, if the account is not about to be deleted; it may still have to set its second factor up.
@@ -171,10 +168,7 @@ impl Visit {
     /// # Errors
     /// 403 `deletion_scheduled`.
     pub(super) fn enrolling(&self) -> Result<Option<&Known>> {
-        match &self.known {
-            Some(known) if known.restricted => Err(refuse(DELETION_SCHEDULED)),
-            known => Ok(known.as_ref()),
-        }
+        self.known.as_ref().map(Known::of_active).transpose()
     }
 
     /// A redirect after something was done, which the next page says.
