@@ -12,6 +12,8 @@ mod mfa_sent;
 pub(crate) mod mfa_shapes;
 mod oauth;
 pub(crate) mod pages;
+mod passkey_login;
+mod passkey_shapes;
 mod passkeys;
 mod password;
 mod proof;

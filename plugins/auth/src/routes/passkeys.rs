@@ -1,4 +1,4 @@
-//! Passkeys: making them, signing in with them, and looking after them.
+//! Passkeys: making them, and looking after them. Signing in with them is in the file beside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,16 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
-use linchpin::{Code, Embedded, Error, Problem, Result, Timestamp};
-use serde_json::{Value as Json, json};
+use linchpin::{Code, Error, Problem, Result, Timestamp};
+use serde_json::json;
 
 use super::account::caller;
-use super::mailed::by_ip;
 use super::mfa::{ProofInput, whose};
+use super::passkey_shapes::{
+    LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView, RegisterInput, RegistrationOptions, RenameInput,
+};
 use super::shapes::{Authenticated, Ok as Done};
-use super::{DONE, Place, at, route};
+use super::{DONE, Place, at, passkey_login, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
@@ -22,14 +24,12 @@ use crate::error::{
     INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
     overtaken, refuse,
 };
-use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
-use crate::flow::{Need, Proof, Proved, Without};
+use crate::flow::passkeys::Asked;
+use crate::flow::{Need, Proof, Without};
 use crate::guards::ENROLLING;
-use crate::hooks::SignIn;
-use crate::limit::{Bucket, Hit};
 use crate::mail::MailKind;
 use crate::mfa::{Way, enrolled};
-use crate::onetime::{OneTime, Purpose, Terms};
+use crate::onetime::{Purpose, Terms};
 use crate::session::Known;
 use crate::webauthn::Registered;
 
@@ -38,84 +38,6 @@ const MOST: usize = 25;
 /// Longest name, in characters.
 const LONGEST_NAME: usize = 64;
 const REGISTERING: Duration = Duration::from_mins(5);
-const SIGNING_IN: Duration = Duration::from_mins(2);
-const PASSKEY: &str = "passkey";
-
-/// What `navigator.credentials.create()` is asked.
-#[derive(Embedded)]
-struct RegistrationOptions {
-    /// `PublicKeyCredentialCreationOptionsJSON`
-    options: Json,
-    registration_token: String,
-}
-
-/// What it answered.
-#[derive(Embedded)]
-pub(super) struct RegisterInput {
-    pub(super) registration_token: String,
-    /// `RegistrationResponseJSON`
-    pub(super) attestation_response: Json,
-    #[field(length = ..=64)]
-    pub(super) name: Option<String>,
-}
-
-/// A new passkey.
-#[derive(Embedded)]
-struct PasskeyMade {
-    ok: bool,
-    credential_id: String,
-    /// The account's first ones; null when it has some already.
-    recovery_codes: Option<Vec<String>>,
-}
-
-/// A passkey as its owner sees it.
-#[derive(Embedded)]
-struct PasskeyView {
-    credential_id: String,
-    name: String,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
-    transports: Vec<String>,
-    backed_up: bool,
-    user_verified: bool,
-}
-
-/// The passkeys of an account.
-#[derive(Embedded)]
-struct PasskeyList {
-    credentials: Vec<PasskeyView>,
-}
-
-/// Another name for one.
-#[derive(Embedded)]
-pub(super) struct RenameInput {
-    #[field(length = 1..=64)]
-    pub(super) name: String,
-}
-
-/// Who wants to sign in, which nobody asks: the answer is the same for all.
-#[derive(Embedded)]
-struct LoginOptionsInput {
-    #[field(length = ..=254)]
-    #[allow(dead_code)] // accepted and never used: an answer that depended on it would tell who has an account
-    identifier: Option<String>,
-}
-
-/// What `navigator.credentials.get()` is asked.
-#[derive(Embedded)]
-struct LoginOptions {
-    /// `PublicKeyCredentialRequestOptionsJSON`
-    options: Json,
-    passkey_token: String,
-}
-
-/// What it answered.
-#[derive(Embedded)]
-pub(super) struct LoginInput {
-    pub(super) passkey_token: String,
-    /// `AuthenticationResponseJSON`
-    pub(super) assertion_response: Json,
-}
 
 const REMOVAL: &[Code] = &[
     INVALID_CODE,
@@ -190,8 +112,8 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         out.push(REMOVE_ALL.bind(mount, at(place, remove_all)));
     }
     if passkeys.enabled && passkeys.primary {
-        out.push(LOGIN_OPTIONS.bind(mount, at(place, |core, call, _| login_options(core, call))));
-        out.push(LOGIN.bind(mount, at(place, login)));
+        out.push(LOGIN_OPTIONS.bind(mount, at(place, |core, call, _| passkey_login::login_options(core, call))));
+        out.push(LOGIN.bind(mount, at(place, passkey_login::login)));
     }
     out
 }
@@ -363,88 +285,4 @@ fn shown(credential: Credential) -> PasskeyView {
         backed_up: credential.backed_up,
         user_verified: credential.user_verified,
     }
-}
-
-async fn login_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let client = core.client(&call);
-    by_ip(&core, &client, Bucket::PasskeyOptions).await?;
-    let (asked, options) = core.ask_for_passkey(&[], core.config.auth.passkeys.user_verification)?;
-    let terms = Terms { only_newest: false, ..Terms::link(SIGNING_IN) };
-    let token = core.parts.tokens.issue(&client.cx(), Purpose::PasskeyLogin, "", &asked, terms).await?;
-    Reply::json(200, &LoginOptions { options, passkey_token: token.expose().to_owned() })
-}
-
-pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<Reply> {
-    core.may_sign_in(&call, "passkey/login").await?;
-    let client = core.client(&call);
-    let cx = client.cx();
-    let attempt = core.limiter.take(&[Hit { bucket: Bucket::PasskeyLogin, of: &[&client.counted()] }]).await?;
-    let invalid = || refuse(INVALID_CHALLENGE);
-    let found = core.parts.tokens.find(&cx, Purpose::PasskeyLogin, &input.passkey_token).await?.ok_or_else(invalid)?;
-    let asked: Asked = core.parts.tokens.payload(&found)?;
-    let policy = core.config.auth.passkeys.user_verification;
-    let mut told = false;
-    for tried in 0.. {
-        let judged = core.judge_passkey(&cx, &client, &asked, input.assertion_response.clone(), None, policy).await?;
-        let used = match judged {
-            Ok(used) => used,
-            Err(unproved) => return Err(failed(&core, &client, &found, unproved).await?),
-        };
-        if used.user.suspended_at.is_some() {
-            attempt.undo().await;
-            return Err(refuse(ACCOUNT_SUSPENDED));
-        }
-        if !std::mem::replace(&mut told, true) {
-            let user_id = Some(used.user.id.clone());
-            let sign_in = SignIn { identifier: None, method: PASSKEY, user_id, session_id: None, amr: Vec::new() };
-            if let Err(refusal) = core.hooks.ask(&core.hook_cx(&client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await {
-                attempt.undo().await;
-                return Err(refusal);
-            }
-        }
-        let noted = cx
-            .transaction(async |cx| {
-                if !core.parts.tokens.take(cx, &found).await? {
-                    return Err(invalid());
-                }
-                core.note_use(cx, &client, &used).await
-            })
-            .await;
-        if was_overtaken(&noted, tried) {
-            continue;
-        }
-        noted?;
-        attempt.succeeded().await;
-        let passkey = used.credential.id.clone();
-        return core.complete_with(&client, proved(used), Some(&passkey)).await;
-    }
-    Err(invalid())
-}
-
-/// A passkey that verified its user is two factors by itself.
-fn proved(used: Used) -> Proved {
-    let verified = used.asserted.flags.user_verified;
-    let amr: &[&str] = if verified { &["pop", "user", "mfa"] } else { &["pop", "user"] };
-    Proved { user: used.user, method: PASSKEY, amr, aal: if verified { 2 } else { 1 }, status: 200 }
-}
-
-/// Writes down a use that proved nothing; what was asked is used up.
-async fn failed(core: &Core, client: &Client, found: &OneTime, unproved: Unproved) -> Result<Error> {
-    let happened = Happened {
-        event: "auth:login.failed",
-        user: unproved.user.as_deref(),
-        session: None,
-        outcome: "webauthn_failed",
-        details: json!({ "method": PASSKEY, "reason": unproved.fault.0 }),
-    };
-    let cx = client.cx();
-    cx.transaction(async |cx| {
-        core.parts.tokens.take(cx, found).await?;
-        if let Some(copied) = &unproved.copied {
-            core.suspect(cx, client, copied).await?;
-        }
-        core.audit(cx, client, happened).await
-    })
-    .await?;
-    Ok(refuse(WEBAUTHN_FAILED))
 }

@@ -13,7 +13,8 @@ use super::visit::{Answered, Visit};
 use super::words;
 use crate::entities::Credential;
 use crate::error::{WEBAUTHN_FAILED, refuse};
-use crate::routes::passkeys::{self, LoginInput, RegisterInput, RenameInput};
+use crate::routes::passkey_shapes::{LoginInput, RegisterInput, RenameInput};
+use crate::routes::{passkey_login, passkeys};
 
 /// What the browser answered.
 pub(super) fn response(visit: &Visit) -> Result<Value> {
@@ -23,7 +24,7 @@ pub(super) fn response(visit: &Visit) -> Result<Value> {
 pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
     let done = async {
         let input = LoginInput { passkey_token: visit.form.get("token").to_owned(), assertion_response: response(&visit)? };
-        passkeys::login(visit.core.clone(), visit.call(&[])?, input).await
+        passkey_login::login(visit.core.clone(), visit.call(&[])?, input).await
     };
     match done.await {
         Ok(reply) => signed_in(&visit, reply).await,
