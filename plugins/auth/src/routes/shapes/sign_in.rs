@@ -1,0 +1,167 @@
+//! Signing up and in: with a password, by a link or by a provider.
+
+use linchpin::{Embedded, Timestamp};
+
+/// A sign-up by email address.
+#[derive(Embedded)]
+pub(crate) struct RegisterByEmail {
+    pub(crate) email: String,
+    pub(crate) password: String,
+}
+
+/// A sign-up by user name.
+#[derive(Embedded)]
+pub(crate) struct RegisterByUsername {
+    pub(crate) username: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+/// A sign-up by phone number.
+#[derive(Embedded)]
+pub(crate) struct RegisterByPhone {
+    pub(crate) phone: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+/// A sign-in by email address.
+#[derive(Embedded)]
+pub(crate) struct LoginByEmail {
+    pub(crate) email: String,
+    pub(crate) password: String,
+}
+
+/// A sign-in by user name.
+#[derive(Embedded)]
+pub(crate) struct LoginByUsername {
+    pub(crate) username: String,
+    pub(crate) password: String,
+}
+
+/// A sign-in by phone number.
+#[derive(Embedded)]
+pub(crate) struct LoginByPhone {
+    pub(crate) phone: String,
+    pub(crate) password: String,
+}
+
+/// What a sign-up says, whatever accounts are known by.
+pub(crate) struct SignUpInput {
+    pub(crate) identifier: String,
+    pub(crate) password: String,
+    pub(crate) email: Option<String>,
+}
+
+impl From<RegisterByEmail> for SignUpInput {
+    fn from(input: RegisterByEmail) -> Self {
+        Self { identifier: input.email, password: input.password, email: None }
+    }
+}
+
+impl From<RegisterByUsername> for SignUpInput {
+    fn from(input: RegisterByUsername) -> Self {
+        Self { identifier: input.username, password: input.password, email: input.email }
+    }
+}
+
+impl From<RegisterByPhone> for SignUpInput {
+    fn from(input: RegisterByPhone) -> Self {
+        Self { identifier: input.phone, password: input.password, email: input.email }
+    }
+}
+
+/// What a sign-in says, whatever accounts are known by.
+pub(crate) struct SignInInput {
+    pub(crate) identifier: String,
+    pub(crate) password: String,
+}
+
+impl From<LoginByEmail> for SignInInput {
+    fn from(input: LoginByEmail) -> Self {
+        Self { identifier: input.email, password: input.password }
+    }
+}
+
+impl From<LoginByUsername> for SignInInput {
+    fn from(input: LoginByUsername) -> Self {
+        Self { identifier: input.username, password: input.password }
+    }
+}
+
+impl From<LoginByPhone> for SignInInput {
+    fn from(input: LoginByPhone) -> Self {
+        Self { identifier: input.phone, password: input.password }
+    }
+}
+
+/// What a completed sign-in answers.
+#[derive(Embedded)]
+pub(crate) struct Authenticated {
+    /// The access token; empty where cookies alone carry it.
+    pub(crate) token: String,
+    pub(crate) user_id: String,
+    pub(crate) email: Option<String>,
+    pub(crate) email_verified: Option<bool>,
+    pub(crate) refresh_token: Option<String>,
+    /// `exp` of the token.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// Recognises this device at the next sign-in.
+    pub(crate) device_token: Option<String>,
+    pub(crate) deletion_scheduled_for: Option<Timestamp>,
+    pub(crate) mfa_setup_required: Option<bool>,
+}
+
+/// An address.
+#[derive(Embedded)]
+pub(crate) struct EmailInput {
+    pub(crate) email: String,
+}
+
+/// An address; that of the session without one.
+#[derive(Embedded)]
+pub(crate) struct OptionalEmailInput {
+    pub(crate) email: Option<String>,
+}
+
+/// Whoever wants to sign in by a link.
+#[derive(Embedded)]
+pub(crate) struct MagicLinkInput {
+    #[field(length = ..=254)]
+    pub(crate) identifier: String,
+}
+
+/// A token from a mail and what it is to set.
+#[derive(Embedded)]
+pub(crate) struct ResetInput {
+    pub(crate) token: String,
+    pub(crate) password: String,
+}
+
+/// A new password, and the present one if there is one.
+#[derive(Embedded)]
+pub(crate) struct SetPasswordInput {
+    pub(crate) password: String,
+    pub(crate) current_password: Option<String>,
+}
+
+/// A provider that one can sign in with.
+#[derive(Embedded)]
+pub(crate) struct ProviderView {
+    pub(crate) id: String,
+    pub(crate) name: String,
+}
+
+/// All of them.
+#[derive(Embedded)]
+pub(crate) struct ProviderList {
+    pub(crate) providers: Vec<ProviderView>,
+}
+
+/// A code that somebody came back from a provider with.
+#[derive(Embedded)]
+pub(crate) struct ExchangeInput {
+    pub(crate) code: String,
+    /// Of the `codeChallenge` that it began with, if it did.
+    pub(crate) code_verifier: Option<String>,
+}
