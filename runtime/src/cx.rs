@@ -257,7 +257,7 @@ impl Cx {
     }
 
     /// A number for whose call it is, where callers share what there is little of: equal for calls of one actor, or of one
-    /// address when the actor is anonymous; `None` for the application itself.
+    /// address (of IPv6: the 2^64 around it) when the actor is anonymous; `None` for the application itself.
     #[cfg(feature = "server")]
     pub(crate) fn caller(&self) -> Option<NonZeroU64> {
         // Random per process, so that nobody can choose a name that shares with somebody else.
@@ -265,7 +265,7 @@ impl Cx {
         let (actor, keys) = (self.get_actor()?, KEYS.get_or_init(Default::default));
         let key = match &actor.id {
             Some(id) => keys.hash_one((&actor.tenant_id, id)),
-            None => keys.hash_one(self.from),
+            None => keys.hash_one(self.from.map(crate::address::one_client)),
         };
         NonZeroU64::new(key | 1)
     }
@@ -324,6 +324,12 @@ impl Cx {
     pub fn context<V: ContextValue>(&self, _value: V) -> Option<V::Value> {
         // Who provided it gave it this type.
         V::Value::from_value(self.provided(V::DESC)?.as_ref()).ok()
+    }
+
+    /// Every value of the context, by name.
+    #[cfg(feature = "server")]
+    pub(crate) fn context_values(&self) -> &[(&'static str, Value)] {
+        self.around.as_deref().map_or(&[], |around| &around.context)
     }
 
     /// Null when there is none for this call; `None` when nobody was asked.

@@ -1,6 +1,8 @@
 //! Linchpin: declare entities and operations as annotated Rust; get checked adapters, HTTP routes and durable stores.
 
 #[cfg(feature = "server")]
+mod address;
+#[cfg(feature = "server")]
 mod app;
 #[cfg(feature = "server")]
 pub mod audit;

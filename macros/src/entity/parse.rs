@@ -34,7 +34,7 @@ const ENTITY_OPTIONS: &[&str] = &[
     "has_many",
     "search",
 ];
-const ENTITY_LATER: &[&str] = &["gate", "visible", "counter", "tally", "latest", "prepare", "erase", "unscoped", "overrides", "events"];
+const ENTITY_LATER: &[&str] = &["gate", "visible", "counter", "tally", "latest", "prepare", "erase"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];

@@ -116,7 +116,8 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
 pub const fn expect_context<F: Field, V: ContextValue>(name: &str) {
     let (have, want) = (V::DESC.kind, <F::Ty as FieldType>::KIND);
     let fits = match (have, want) {
-        (Kind::Enum(have), Kind::Enum(want)) => same(have.name, want.name),
+        // As at start-up: what they are called does not matter.
+        (Kind::Enum(have), Kind::Enum(want)) => all_same(have.variants, want.variants),
         (Kind::String, Kind::StringArray) => true,
         _ => bit(have) == bit(want),
     };
@@ -187,6 +188,14 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
         i += 1;
     }
     assert!(entity.fields[at].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", page);
+}
+
+const fn all_same(a: &[&str], b: &[&str]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && same(a[i], b[i]) {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 const fn same(a: &str, b: &str) -> bool {

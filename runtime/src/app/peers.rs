@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
+
+use crate::address::one_client;
 
 /// Fewest connections that an address may have when nothing is said: what many people behind one address need.
 const FEWEST: usize = 256;
@@ -44,7 +46,7 @@ impl Peers {
 
     /// A place for a connection from an address; `None` when it has as many as it may.
     pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
-        let of = one(address);
+        let of = one_client(address);
         let mut open = self.open.lock();
         let entry = open.entry(of).or_default();
         if entry.count >= self.most && (self.own || !of.is_loopback()) {
@@ -66,14 +68,6 @@ impl Drop for Place {
         if entry.count == 0 {
             open.remove(&self.of);
         }
-    }
-}
-
-/// Who an address stands for: whoever has one of IPv6 has the 2^64 beside it as well.
-fn one(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address => address,
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub use window::RatesInProcess;
 
 use super::{Endpoint, RateLimit};
+use crate::address::one_client;
 use crate::resource::BoxFuture;
 use crate::{Actor, Code, Error, Result, Timestamp};
 
@@ -18,7 +19,7 @@ use crate::{Actor, Code, Error, Result, Timestamp};
 pub enum Caller<'a> {
     /// An actor, by id.
     Actor(&'a str),
-    /// Whoever calls from an address.
+    /// Whoever calls from an address; of IPv6, from the 2^64 around it, which its owner has as well.
     Address(IpAddr),
     /// Nobody known, from an address nobody knows: all of them count as one.
     Unknown,
@@ -88,7 +89,7 @@ impl Limiter {
     pub(super) fn admit(&self, actor: &Actor, from: Option<IpAddr>, now: Timestamp) -> BoxFuture<'_, Result<()>> {
         let caller = match (&actor.id, from) {
             (Some(id), _) if !self.limit.by_address => Caller::Actor(id),
-            (_, Some(address)) => Caller::Address(address),
+            (_, Some(address)) => Caller::Address(one_client(address)),
             (_, None) => Caller::Unknown,
         };
         let key = RateKey { route: &self.route, tenant: actor.tenant_id.as_deref(), caller };

@@ -131,8 +131,9 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                     guards.admit(&cx, Some(parts.uri.path()))?;
                 }
                 let known = match &app.context {
-                    None => Ok(cx),
-                    Some(context) => context.known(&parts, cx).await,
+                    // Whether the app lives must not wait for what a provider waits for.
+                    Some(context) if !is_own(parts.uri.path()) => context.known(&parts, cx).await,
+                    _ => Ok(cx),
                 };
                 // Said to a handler that asks for it: many do not.
                 match known {
@@ -163,6 +164,11 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         return Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &allow));
     }
     Ok(response::allow(answer, &allow))
+}
+
+/// Whether a path is one of the app itself, whose handlers ask nobody who calls.
+fn is_own(path: &str) -> bool {
+    path.starts_with("/health/") || crate::openapi::PATHS.contains(&path)
 }
 
 /// The methods of both, in a fixed order.

@@ -72,6 +72,15 @@ pub const READ: Operation<Notice>;
 #[operation(kind = "batch", action = "delete", filter = (trusted == ctx(elsewhere::trusted) && locale == ctx(locale)), unscoped = "a region is left as a whole")]
 pub const CLEAR: Operation<Notice>;
 
+/// Made once, though the call is repeated.
+#[entity(scope(region = ctx(region)), routes(auth = "userAuth", create(idempotent)))]
+#[derive(Clone, Debug)]
+pub struct Order {
+    #[field(primary)]
+    pub id: String,
+    pub region: String,
+}
+
 /// Public: who calls is nobody, where they are is known all the same.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -90,8 +99,10 @@ async fn which(cx: Cx) -> String {
     format!("{:?} {:?}", cx.context(locale), cx.context(level))
 }
 
-pub static NOTICES: Package =
-    package!(name = "notices", entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Greeting, [HELLO, which])]);
+pub static NOTICES: Package = package!(
+    name = "notices",
+    entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Order, []), entity(Greeting, [HELLO, which])]
+);
 
 struct Surroundings;
 
@@ -167,7 +178,7 @@ fn surrounded(app: App) -> App {
     app.plugin(Surroundings)
 }
 
-cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, missing, refused, public, in_code, layers, documented);
+cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, missing, refused, repeated, public, in_code, layers, documented);
 
 /// Calls as a user from somewhere.
 async fn call(s: &Server, around: &[(&str, &str)], method: &str, path: &str, body: Json) -> Reply {
@@ -257,6 +268,18 @@ async fn refused(s: &Server) {
     assert_eq!(s.raw("GET", "/language", &[("x-locale", "bad")], "").await.status, 404);
     assert_eq!(s.raw("GET", "/health/live", &[("x-locale", "bad")], "").await.status, 200);
     assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
+}
+
+/// One key in two regions is two calls: neither is told what the other was answered.
+async fn repeated(s: &Server) {
+    let body = || json!({"id": "a"});
+    let keyed = |at| [("x-locale", "de"), ("x-region", at), ("idempotency-key", "once")];
+    let first = call(s, &keyed("eu"), "POST", "/orders", body()).await;
+    assert_eq!((first.status, first.json()["region"].clone()), (201, json!("eu")));
+    let again = call(s, &keyed("eu"), "POST", "/orders", body()).await;
+    assert_eq!((again.status, again.json()), (201, first.json()));
+    let elsewhere = call(s, &keyed("us"), "POST", "/orders", json!({"id": "b"})).await;
+    assert_eq!((elsewhere.status, elsewhere.json()["region"].clone()), (201, json!("us")));
 }
 
 async fn public(s: &Server) {

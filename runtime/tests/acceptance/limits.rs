@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)] // a fixture; its fields are the contract's
 
+use linchpin::http::{RateKey, RateLimit, RateReply, RateStore, RateVerdict};
 use linchpin::prelude::*;
 use serde_json::json;
 
@@ -55,6 +56,23 @@ pub struct Thread {
     pub id: String,
     pub topic_id: Option<String>,
 }
+
+/// One entity whose limit holds whatever happens, and one whose calls pass when nobody counts.
+#[entity(routes(auth = none, list(rate_limit = "2/min")))]
+#[derive(Clone, Debug)]
+pub struct Strict {
+    #[field(primary)]
+    pub id: String,
+}
+
+#[entity(routes(auth = none, list(rate_limit(max = 2, window = "1min", fail_open))))]
+#[derive(Clone, Debug)]
+pub struct Lenient {
+    #[field(primary)]
+    pub id: String,
+}
+
+static COUNTED: Package = package!(name = "counted", entities = [entity(Strict, []), entity(Lenient, [])]);
 
 static NOTES: Package =
     package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), entity(Topic, []), entity(Thread, [])]);
@@ -193,4 +211,28 @@ async fn documented(s: &Server) {
     assert_eq!(members("NoteCreateInput"), ["slug", "title"]);
     assert_eq!(members("NoteBodyOfRecord"), ["body"]);
     assert_eq!(document["paths"]["/notes/{id}"]["get"]["deprecated"], true);
+}
+
+/// Counters that are elsewhere, and out of reach for every other call.
+#[derive(Default)]
+struct Unsteady(std::sync::atomic::AtomicUsize);
+
+impl RateStore for Unsteady {
+    fn count(&self, _: &RateKey<'_>, _: RateLimit, _: Timestamp) -> RateReply {
+        let lost = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2);
+        let verdict = if lost { Err(linchpin::Error::unavailable("the counters do not answer")) } else { Ok(RateVerdict::Admitted) };
+        RateReply::Later(Box::pin(std::future::ready(verdict)))
+    }
+}
+
+/// A store of the app's own counts in place of the process; when it cannot, the call is refused, or passes where that was chosen.
+#[tokio::test]
+async fn counters_out_of_reach() {
+    let s = Server::memory_with(&COUNTED, |app| app.rate_store(Unsteady::default())).await;
+    let lost = s.get("/stricts").await;
+    assert_eq!((lost.code(), lost.header("retry-after").is_empty()), ((503, "unavailable"), false));
+    assert_eq!(s.get("/stricts").await.status, 200);
+    for _ in 0..4 {
+        assert_eq!(s.get("/lenients").await.status, 200);
+    }
 }

@@ -50,9 +50,6 @@ const KINDS: &[&dyn Kind] = &[
     &custom::Custom,
 ];
 
-/// Kinds of the specification that come later.
-const LATER: &[&str] = &[];
-
 /// One kind: its options, its rules, its descriptor.
 pub(crate) trait Kind {
     /// `transition`.
@@ -204,11 +201,6 @@ pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Opt
     if let Some(kind) = KINDS.iter().find(|kind| kind.name() == name) {
         return Some((*kind, text.clone()));
     }
-    if LATER.contains(&name.as_str()) {
-        let known = crate::diagnostics::list(names());
-        d.error(text, format!("operation kind `{name}` is not supported yet")).help(format!("so far: {known}"));
-    } else {
-        d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names().chain(LATER.iter().copied()));
-    }
+    d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());
     None
 }

@@ -144,6 +144,10 @@ impl Gate {
         let mut of = Digested::new();
         of.part(self.route.as_bytes()).optional(actor.tenant_id.as_deref());
         of.part(known).part(kind.as_bytes()).part(caller.as_bytes()).part(key.as_bytes());
+        // What an answer depends on beside its caller: the same key in another workspace is another call.
+        for (name, value) in asked.cx.context_values() {
+            of.part(name.as_bytes()).part(format!("{value:?}").as_bytes());
+        }
         let mut what = Digested::new();
         what.part(parts.method.as_str().as_bytes()).part(parts.uri.path().as_bytes()).optional(parts.uri.query());
         for name in [CONTENT_TYPE, IF_MATCH] {

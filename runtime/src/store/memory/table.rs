@@ -10,9 +10,10 @@ use parking_lot::RwLock;
 use super::outbox::Queue;
 
 use super::items;
-use crate::entity::{EntityDesc, Kind, SoftDelete, UniqueDesc};
+use crate::entity::{EntityDesc, Kind, UniqueDesc};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::layout;
 use crate::store::{After, Assign, AssignValue, Compute, Group, Order, Pick, Rows};
 use crate::{Error, Result, Value};
 
@@ -357,12 +358,8 @@ impl Table {
     /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no tenant is one as well),
     /// unless the unique is across tenants.
     fn unique_key(&self, unique: &UniqueDesc, record: &Record) -> Option<Box<[Key]>> {
-        let deleted = match self.entity.soft_delete {
-            None => false,
-            Some(SoftDelete::At(field)) => !record[field].is_null(),
-            Some(SoftDelete::Is(field, mark)) => record[field] == mark(),
-        };
-        if deleted || unique.fields.iter().any(|f| record[*f].is_null()) {
+        let live = layout::record_is_live(self.entity, record);
+        if !live || unique.fields.iter().any(|f| record[*f].is_null()) {
             return None;
         }
         let tenant = self.entity.tenant.filter(|_| !unique.global).map(|tenant| tenant.field);

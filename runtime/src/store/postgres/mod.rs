@@ -276,8 +276,11 @@ impl PostgresStore {
 
     async fn finish(&self) {
         let sessions = async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
-        self.places.close(PATIENCE).await;
-        tokio::join!(self.reads.close(PATIENCE), self.scans.close(PATIENCE), self.writes.close(PATIENCE), sessions, self.courier.close());
+        let scans = async {
+            self.places.close(PATIENCE).await;
+            self.scans.close(PATIENCE).await;
+        };
+        tokio::join!(self.reads.close(PATIENCE), scans, self.writes.close(PATIENCE), sessions, self.courier.close());
         if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }

@@ -41,7 +41,11 @@ impl Drop for Scan<'_> {
             };
             match tokio::time::timeout(PATIENCE, end).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a statement that nobody waits for could not be ended"),
+                // It may go on for long, and whoever came next would wait behind it.
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "a statement that nobody waits for could not be ended");
+                    connection.abandon();
+                }
                 Err(_) => connection.abandon(),
             }
             drop(place);

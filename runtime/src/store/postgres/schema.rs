@@ -32,7 +32,10 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
     let mut missing = Vec::new();
     for entity in entities {
         match compare(&mut transaction, entity).await.map_err(Error::unavailable)? {
-            None => missing.push(*entity),
+            None => match earlier(&mut transaction, entity).await.map_err(Error::unavailable)? {
+                None => missing.push(*entity),
+                Some(what) => differences.push(format!("  table {}: {what}", entity.storage_name)),
+            },
             Some(found) => differences.extend(found.into_iter().map(|what| format!("  table {}: {what}", entity.storage_name))),
         }
     }
@@ -50,6 +53,14 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
         }
     }
     transaction.commit().await.map_err(Error::unavailable)
+}
+
+/// What is there under the name that an entity's table had before. An empty table beside it would look like lost records.
+async fn earlier(connection: &mut PgConnection, entity: &EntityDesc) -> sqlx::Result<Option<String>> {
+    let Some(name) = entity.rename_from else { return Ok(None) };
+    let found = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = $1 AND relnamespace = current_schema()::regnamespace)";
+    let there: bool = sqlx::query_scalar(found).bind(name).fetch_one(connection).await?;
+    Ok(there.then(|| format!("missing, but {name}, its earlier name, is there")))
 }
 
 /// Waits until no other process makes tables; until the end of the transaction.
