@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
+use linchpin::filter::{Filter, Op};
 use linchpin::http::Claims;
 use linchpin::prelude::*;
 use linchpin::resource::BoxFuture;
@@ -34,9 +35,15 @@ struct Counted {
 }
 
 fn count(sent: &AtomicUsize, statement: &Statement) {
-    if statement.entity.storage_name != Claims::entity().storage_name {
+    if statement.entity.storage_name != Claims::entity().storage_name && !sweeps(statement) {
         sent.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Whether the sweeper asks: it looks for what has expired once at the start, beside whatever is called first.
+fn sweeps(statement: &Statement) -> bool {
+    let expires = statement.entity.ttl.map(|ttl| ttl.field);
+    matches!(&statement.plan, Plan::Select { filter: Filter::Cond { field, op: Op::Lte, .. }, .. } if expires == Some(*field))
 }
 
 impl Store for Counting {
