@@ -70,60 +70,53 @@ impl Core {
     /// 400 `invalid_token`; 409 when the address has been taken meanwhile.
     pub(crate) async fn take_new_email(&self, client: &Client, user: &User, found: &OneTime) -> Result<()> {
         let new: Address = self.parts.tokens.payload(found)?;
-        self.move_to(client, user, found, new, &[Purpose::VerifyNewEmail], None).await
+        self.move_to(client, user, found, new).await
     }
 
-    /// Gives an account its former address back. Whoever had changed it is signed out, and nothing they were mailed works any more.
+    /// Gives an account its former address back. Whoever had changed it is signed out, what they added to sign in with goes, and nothing
+    /// they were mailed works any more. Ways back that are older stay: they are those of owners before.
     ///
     /// # Errors
     /// As [`Core::take_new_email`].
     pub(crate) async fn undo_email(&self, client: &Client, user: &User, found: &OneTime) -> Result<()> {
         let former: Address = self.parts.tokens.payload(found)?;
-        self.displace(client, user, &former.normalised).await?;
-        self.move_to(
-            client,
-            user,
-            found,
-            former,
-            &[Purpose::VerifyNewEmail, Purpose::UndoEmail, Purpose::Reauth],
-            Some(Reason::EmailRestored),
-        )
-        .await
+        self.move_to(client, user, found, former).await
     }
 
-    /// Takes an address from whoever signed up with it meanwhile and never proved that they read its mail: its owner has just shown that
-    /// they do. An account that is known by it is as good as deleted.
-    async fn displace(&self, client: &Client, user: &User, address: &str) -> Result<()> {
-        let cx = client.cx();
-        let holder = self.users.by_email(&cx, address.to_owned()).await?;
-        let Some(holder) = holder.filter(|holder| holder.id != user.id && holder.email_verified_at.is_none()) else { return Ok(()) };
-        let patch = match self.config.auth.primary_field {
-            PrimaryField::Email => UserPatch { deletion_due_at: Some(Some(client.now)), ..UserPatch::default() },
-            _ => UserPatch { email: Some(None), email_normalised: Some(None), ..UserPatch::default() },
+    /// Who signed up with an address meanwhile and never proved that they read its mail.
+    async fn squatter(&self, cx: &Cx, user: &User, address: &str) -> Result<Option<User>> {
+        let holder = self.users.by_email(cx, address.to_owned()).await?;
+        Ok(holder.filter(|holder| holder.id != user.id && holder.email_verified_at.is_none()))
+    }
+
+    /// Takes an address from a squatter: its owner has just shown that they read its mail. An account that is known by it is as good as
+    /// deleted, and called by its id until it is removed.
+    async fn displace(&self, cx: &Cx, client: &Client, holder: &User) -> Result<()> {
+        let known_by_it = self.config.auth.primary_field == PrimaryField::Email;
+        let patch = UserPatch {
+            identifier: known_by_it.then(|| holder.id.clone()),
+            identifier_display: known_by_it.then(|| holder.id.clone()),
+            email: Some(None),
+            email_normalised: Some(None),
+            deletion_due_at: known_by_it.then_some(Some(client.now)),
+            ..UserPatch::default()
         };
-        let displaced = cx.transaction(async |cx| {
-            self.users.update(cx, holder.id.as_str(), patch, Some(holder.version)).await.map_err(overtaken)?;
-            let details = json!({ "reason": "address_restored" });
-            self.audit(cx, client, Happened::to("auth:user.updated", &holder.id).details(details)).await
-        });
-        let displaced = displaced.await;
-        self.checks.forget(&holder.id);
-        displaced
+        self.users.update(cx, holder.id.as_str(), patch, Some(holder.version)).await.map_err(overtaken)?;
+        let details = json!({ "reason": "address_restored" });
+        self.audit(cx, client, Happened::to("auth:user.updated", &holder.id).details(details)).await
     }
 
-    async fn move_to(
-        &self,
-        client: &Client,
-        user: &User,
-        found: &OneTime,
-        to: Address,
-        void: &[Purpose],
-        ends: Option<Reason>,
-    ) -> Result<()> {
+    async fn move_to(&self, client: &Client, user: &User, found: &OneTime, to: Address) -> Result<()> {
+        let undone = found.purpose == Purpose::UndoEmail;
         let stays = user.email_normalised.as_ref() == Some(&to.normalised);
+        let mut squatter = None;
         if !stays {
             let identifier = Identifier { normalised: to.normalised.clone(), display: to.display.clone() };
             self.make_room(client, &identifier, Some(&identifier)).await?;
+            // Who never proved the address either has no better claim to it than they have.
+            if undone && to.verified {
+                squatter = self.squatter(&client.cx(), user, &to.normalised).await?;
+            }
         }
         let moved = client
             .cx()
@@ -131,23 +124,32 @@ impl Core {
                 if !self.parts.tokens.take(cx, found).await? {
                     return Err(refuse(INVALID_TOKEN));
                 }
-                self.parts.tokens.void(cx, &user.id, void).await?;
-                if let Some(reason) = ends {
+                self.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
+                if undone {
+                    self.parts.tokens.void(cx, &user.id, &[Purpose::Reauth]).await?;
+                    self.parts.tokens.void_since(cx, &user.id, Purpose::UndoEmail, found.created_at).await?;
                     for session in self.sessions_of(cx, &user.id).await? {
-                        self.end(cx, client, &session, reason).await?;
+                        self.end(cx, client, &session, Reason::EmailRestored).await?;
                     }
+                }
+                if let Some(squatter) = &squatter {
+                    self.displace(cx, client, squatter).await?;
                 }
                 if !stays {
                     self.set_email(cx, client, user, to).await?;
                 }
-                // Last: it is a change of the account like any other.
-                if ends.is_some() {
+                // Last: they are changes of the account like any other.
+                if undone {
+                    self.drop_since(cx, client, &user.id, found.created_at).await?;
                     self.users.new_epoch(cx, user.id.as_str()).await?;
                 }
                 Ok(())
             })
             .await;
         self.checks.forget(&user.id);
+        if let Some(squatter) = &squatter {
+            self.checks.forget(&squatter.id);
+        }
         moved.map_err(|error| match error.code() {
             Code::Conflict if !error.details().is_empty() => Error::unique(["email"]),
             _ => error,

@@ -109,7 +109,8 @@ impl Core {
         let seal = |id: &str| self.parts.keys.seal(&*self.env.rng, factor_place(id), value);
         match factors.of_way(cx, user.id.clone(), way).await? {
             Some(factor) => {
-                let patch = FactorPatch { sealed: Some(seal(&factor.id)?), last_step: Some(step), ..FactorPatch::default() };
+                let patch =
+                    FactorPatch { sealed: Some(seal(&factor.id)?), last_step: Some(step), created_at: Some(now), ..FactorPatch::default() };
                 factors.update(cx, factor.id, patch, Some(factor.version)).await.map_err(overtaken).map(drop)
             }
             None => {
@@ -174,6 +175,24 @@ impl Core {
         }
         let passkeys = self.passkeys.of(cx, &user.id).await?;
         self.drop_passkeys(cx, client, user, &passkeys).await
+    }
+
+    /// Takes away by what else somebody may sign in, and what is asked of them, that was set up at an instant or after it: the account was
+    /// not its owner's then. Part of the transaction in which it is theirs again; its owner is told at the address that it has by now.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub(crate) async fn drop_since(&self, cx: &Cx, client: &Client, id: &str, since: Timestamp) -> Result<()> {
+        let user = self.users.get(cx, id).await?.ok_or_else(linchpin::Error::not_found)?;
+        self.remove_links_since(cx, client, &user, since).await?;
+        let (gone, left): (Vec<_>, Vec<_>) = self.passkeys.of(cx, id).await?.into_iter().partition(|passkey| passkey.created_at >= since);
+        self.drop_passkeys(cx, client, &user, &gone).await?;
+        let factors = self.parts.factors.factors_of(cx, id.to_owned(), PageArgs::default()).await?.items;
+        let mut ways: Vec<Way> = factors.into_iter().filter(|factor| factor.created_at >= since).map(|factor| factor.way).collect();
+        if left.is_empty() && enrolled(&user).contains(&Way::Webauthn) {
+            ways.push(Way::Webauthn);
+        }
+        if ways.is_empty() { Ok(()) } else { self.unenrol(cx, client, &user, &ways, None).await }
     }
 
     /// Takes every second factor of somebody away who has lost them.

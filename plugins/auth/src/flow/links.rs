@@ -1,6 +1,6 @@
 //! The links of accounts to providers: written down, listed, ended.
 
-use linchpin::{Code, Cx, Error, PageArgs, Result};
+use linchpin::{Code, Cx, Error, PageArgs, Result, Timestamp};
 use serde_json::json;
 
 use super::oauth::LinkFor;
@@ -116,6 +116,20 @@ impl Core {
             self.remove_link(cx, &link).await?;
         }
         self.parts.tokens.void(cx, user, &[Purpose::OauthState, Purpose::OauthCode]).await
+    }
+
+    /// Ends the links that an account was given at an instant or after it, and whatever is under way, as part of the caller's transaction.
+    ///
+    /// # Errors
+    /// When the store cannot say that they have ended.
+    pub(crate) async fn remove_links_since(&self, cx: &Cx, client: &Client, user: &User, since: Timestamp) -> Result<()> {
+        for link in self.links_of(cx, &user.id).await?.iter().filter(|link| link.created_at >= since) {
+            self.remove_link(cx, link).await?;
+            let name = self.oauth.get(&link.provider).map_or(link.provider.as_str(), |connection| connection.provider.name.as_str());
+            self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": link.provider }))).await?;
+            self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", name)]).await?;
+        }
+        self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await
     }
 
     /// Ends a link, whoever else has.

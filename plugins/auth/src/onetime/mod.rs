@@ -189,6 +189,17 @@ impl OneTimes {
         Ok(())
     }
 
+    /// Ends what a user has been given for a purpose at an instant or after it.
+    ///
+    /// # Errors
+    /// As [`OneTimes::void`].
+    pub(crate) async fn void_since(&self, cx: &Cx, user: &str, purpose: Purpose, since: Timestamp) -> Result<()> {
+        for given in self.given(cx, purpose, user).await?.into_iter().filter(|given| given.created_at >= since) {
+            self.remove(cx, &given).await?;
+        }
+        Ok(())
+    }
+
     /// Ends a token.
     ///
     /// # Errors

@@ -3,7 +3,12 @@
 use linchpin_auth::{Auth, PrimaryField};
 use serde_json::{Value as Json, json};
 
+use crate::authenticator::Authenticator;
 use crate::cases;
+use crate::factor::{app_with, enrol};
+use crate::issuer::{Away, Browser};
+use crate::oauth;
+use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
@@ -12,9 +17,14 @@ cases!(
     auth_45_undone_before,
     auth_45_undone_after,
     auth_45_undone_though_somebody_sits_there,
+    auth_45_an_unproved_address_displaces_nobody,
     auth_45_codes_to_the_other_mailbox,
     auth_45_an_address_in_use,
     auth_45_a_second_change_does_not_shake_off_the_owner,
+    auth_45_nor_does_a_way_back_of_the_thief,
+    auth_45_what_was_added_goes_as_well,
+    auth_45_passkeys_that_were_added_go_as_well,
+    auth_45_providers_that_were_added_go_as_well,
     auth_45_by_user_name
 );
 
@@ -127,6 +137,7 @@ async fn auth_45_undone_though_somebody_sits_there(store: Store) {
         };
         let address = format!("{}@x.test", primary.name());
         let thief = sign_up("ada", &address).await;
+        done(&verify(&app, &post.token("verify_email", 1).await).await);
         assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
         let undo = post.token("email_changed", 1).await;
         done(&verify(&app, &post.token("verify_new_email", 1).await).await);
@@ -144,6 +155,20 @@ async fn auth_45_undone_though_somebody_sits_there(store: Store) {
         }
         app.stop().await;
     }
+}
+
+/// Whoever never proved an address gets it back from nobody: the account of who signed up with it since may be its owner's.
+async fn auth_45_an_unproved_address_displaces_nobody(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let stranger = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &stranger, "eve@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let ada = app.register("ada@x.test").await;
+    verify(&app, &undo).await.refused(409, "conflict");
+    assert_eq!((app.me(&ada.token).await.text("email"), app.login("ada@x.test").await.id), ("ada@x.test".to_owned(), ada.id));
+    assert_eq!(app.me(&stranger.token).await.text("email"), "eve@x.test");
 }
 
 /// What was mailed to the other mailbox completes no sign-in once the account has this one again.
@@ -213,6 +238,84 @@ async fn auth_45_a_second_change_does_not_shake_off_the_owner(store: Store) {
     done(&verify(&app, &undo("ada@x.test")).await);
     assert_eq!((login(&app, "ada@x.test").await, login(&app, "two@x.test").await), (200, 401));
     verify(&app, &undo("one@x.test")).await.refused(400, "invalid_token");
+}
+
+/// A way back ends none that was given before it: the thief has some as well.
+async fn auth_45_nor_does_a_way_back_of_the_thief(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    app.advance(1).await;
+    assert_eq!(change(&app, &thief, "more@x.test").await.status, 202);
+    let mails = post.all("email_changed", 2).await;
+    assert_eq!(mails[1].to, "thief@x.test");
+    done(&verify(&app, &post.token("email_changed", 2).await).await);
+    done(&verify(&app, &undo).await);
+    assert_eq!((login(&app, "ada@x.test").await, login(&app, "thief@x.test").await), (200, 401));
+}
+
+/// A factor that was set up since the address was changed would keep its owner out, and let the thief in.
+async fn auth_45_what_was_added_goes_as_well(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    app.advance(1).await;
+    enrol(&app, &thief).await;
+    app.challenged("thief@x.test").await;
+    done(&verify(&app, &undo).await);
+    let back = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    assert_eq!((back.status, back.json()["mfaRequired"].clone()), (200, json!(null)), "{back:?}");
+    let ada = back.signed_in();
+    let methods = app.get(&ada.token, "/auth/mfa/methods").await.json();
+    assert_eq!(methods, json!({ "methods": [], "recoveryCodesLeft": 0, "required": false }));
+    assert_eq!(post.all("mfa_disabled", 1).await[0].to, "ada@x.test");
+    let events = app.get(&ada.token, "/auth/activity").await.json();
+    assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:mfa.disabled"), "{events}");
+}
+
+/// A passkey of before stays, one of since goes.
+async fn auth_45_passkeys_that_were_added_go_as_well(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| with_passkeys(changing(auth, &post))).await;
+    let ada = app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    let before = app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    app.advance(1).await;
+    assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    done(&verify(&app, &undo).await);
+    let ada = app.login("ada@x.test").await;
+    let kept = app.get(&ada.token, "/auth/mfa/webauthn/credentials").await.json();
+    assert!(kept["credentials"].as_array().is_some_and(|all| all.len() == 1) && kept.to_string().contains(&before), "{kept}");
+    assert_eq!(post.all("passkey_removed", 1).await[0].to, "ada@x.test");
+}
+
+async fn auth_45_providers_that_were_added_go_as_well(store: Store) {
+    let post = Post::default();
+    let app = oauth::app_with(&store, |auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    app.advance(1).await;
+    let away = Away::of(&app.with(&thief.token, "POST", "/auth/peer/link", None).await);
+    let callback = Browser::new().sign_in(&away.url, "undone").await;
+    away.back(&app, &callback).await;
+    assert_eq!(app.me(&thief.token).await.json()["providers"], json!(["peer"]));
+    done(&verify(&app, &undo).await);
+    let ada = app.login("ada@x.test").await;
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
+    let events = app.get(&ada.token, "/auth/activity").await.json();
+    assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:oauth.unlinked"), "{events}");
+    assert_eq!(post.all("provider_unlinked", 1).await[0].to, "ada@x.test");
 }
 
 async fn auth_45_by_user_name(store: Store) {
