@@ -1,10 +1,10 @@
 //! What becomes of a sign-up that tells nobody: its request has left it behind, so that no time it takes shows whether there was an
 //! account.
 
-use linchpin::{Code, Error, Result};
+use linchpin::{Code, Cx, Error, Result, Timestamp};
 use serde_json::json;
 
-use super::NewAccount;
+use super::{NewAccount, Reason};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::hooks::SignUp;
@@ -22,7 +22,7 @@ impl Core {
     /// # Errors
     /// When neither can be done now.
     pub(super) async fn take_sign_up(&self, asked: Concealed) -> Result<()> {
-        let Concealed { normalised, display, password_hash, ip, user_agent, request_id } = asked;
+        let Concealed { normalised, display, password_hash, asked_at, ip, user_agent, request_id } = asked;
         let client = Client { ip, user_agent, request_id, ..Client::own(self.now()) };
         let identifier = Identifier { normalised, display };
         let new = NewAccount::signed_up(self, identifier.clone(), Some(identifier.clone()), password_hash.clone());
@@ -34,7 +34,7 @@ impl Core {
                 Ok(())
             }
             Err(error) if error.code() == Code::Conflict => {
-                let user = self.owner_of(&client, &identifier.normalised, &password_hash).await?;
+                let user = self.owner_of(&client, &identifier.normalised, &password_hash, asked_at).await?;
                 self.tell_owner(&client, &user).await
             }
             Err(error) => Err(error),
@@ -42,20 +42,28 @@ impl Core {
     }
 
     /// The account that there is. While nobody has proved the address, of two passwords neither is known to be its owner's: whoever
-    /// signed up first must not have one that works once the owner, who has signed up as well, follows the link.
-    async fn owner_of(&self, client: &Client, identifier: &str, password_hash: &str) -> Result<User> {
+    /// signed up first must have no way in that works once the owner, who has signed up as well, follows the link.
+    async fn owner_of(&self, client: &Client, identifier: &str, password_hash: &str, asked_at: Timestamp) -> Result<User> {
         let cx = client.cx();
         for _ in 0..TRIES {
             // Gone meanwhile: the sign-up is done again.
             let found = self.users.by_identifier(&cx, identifier.to_owned()).await?.filter(|user| !user.is_gone(client.now));
             let user = found.ok_or_else(|| Error::unavailable("the account of an address has just gone"))?;
-            let disputed = user.email_verified_at.is_none() && user.password_hash.as_deref().is_some_and(|hash| hash != password_hash);
-            if !disputed {
+            if !self.is_disputed(&cx, &user, password_hash, asked_at).await? {
                 return Ok(user);
             }
-            let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
+            let patch = UserPatch {
+                password_hash: Some(None),
+                password_version: Some(user.password_version + 1),
+                session_epoch: Some(user.session_epoch + 1),
+                ..UserPatch::default()
+            };
             let taken = cx.transaction(async |cx| {
                 let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+                for session in self.sessions_of(cx, &user.id).await? {
+                    self.end(cx, client, &session, Reason::Disputed).await?;
+                }
+                self.drop_unproved(cx, client, &changed).await?;
                 let details = json!({ "reason": "signed_up_again" });
                 self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;
                 Ok(changed)
@@ -69,6 +77,18 @@ impl Core {
             }
         }
         Err(Error::unavailable("an account kept changing"))
+    }
+
+    /// Whether somebody else may have made an account than who signed up at an instant. It does not matter how late that is looked at:
+    /// an address that was proved since was unproved then, unless it was from the start, or its owner has set a password meanwhile.
+    async fn is_disputed(&self, cx: &Cx, user: &User, password_hash: &str, asked_at: Timestamp) -> Result<bool> {
+        let was_unproved = user.email_verified_at.is_none_or(|at| asked_at <= at && user.created_at < at && user.password_version == 0);
+        if !was_unproved || user.password_hash.as_deref() == Some(password_hash) {
+            return Ok(false);
+        }
+        Ok(user.password_hash.is_some()
+            || !self.links_of(cx, &user.id).await?.is_empty()
+            || !self.sessions_of(cx, &user.id).await?.is_empty())
     }
 
     /// Mails the owner of an account that somebody tried to sign up with its address, but not any number of times.

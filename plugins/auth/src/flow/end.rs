@@ -28,6 +28,8 @@ pub(crate) enum Reason {
     EmailRestored,
     /// It was begun before anybody had proved the mailbox.
     Proved,
+    /// So it was, and somebody else signed up with the address.
+    Disputed,
 }
 
 impl Reason {
@@ -42,6 +44,7 @@ impl Reason {
             Self::Deletion => "deletion",
             Self::EmailRestored => "email_restored",
             Self::Proved => "mailbox_proved",
+            Self::Disputed => "signed_up_again",
         }
     }
 }

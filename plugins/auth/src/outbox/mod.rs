@@ -57,6 +57,8 @@ pub(crate) struct Concealed {
     pub(crate) normalised: String,
     pub(crate) display: String,
     pub(crate) password_hash: String,
+    /// When it was asked for, which may be long before it is done.
+    pub(crate) asked_at: Timestamp,
     /// Where it came from.
     pub(crate) ip: Option<IpAddr>,
     pub(crate) user_agent: Option<String>,

@@ -1,16 +1,23 @@
 //! Sign-ups that tell nobody whether there is an account: AUTH-43.
 
+use std::sync::Arc;
+
 use linchpin::BoxFuture;
-use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, SignUp};
+use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, Mail, Mailer, SignUp};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::cases;
+use crate::issuer::enter;
+use crate::oauth;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
 cases!(
     auth_43,
     auth_43_two_passwords_are_none,
+    auth_43_a_provider_of_who_came_first_is_none,
+    auth_43_a_sign_up_that_is_done_late,
     auth_43_refusals_are_alike,
     auth_43_an_unproved_account_is_no_oracle,
     auth_43_suspended,
@@ -119,6 +126,65 @@ async fn auth_43_two_passwords_are_none(store: Store) {
     assert_eq!(post.count("existing_account"), 1);
     assert_eq!(app.post("/auth/verify-and-login", json!({ "token": token })).await.status, 200);
     neither("bob@x.test").await;
+}
+
+/// A provider that somebody signed up by who never proved the address is no way in once its owner has.
+async fn auth_43_a_provider_of_who_came_first_is_none(store: Store) {
+    let post = Post::default();
+    let app = oauth::app_with(&store, |auth| concealed(auth, &post)).await;
+    let thief = enter(&app, "peer", "mallory").await;
+    let email = thief.text("email");
+    assert_eq!(app.me(&thief.text("token")).await.json()["providers"], json!(["peer"]));
+    let token = post.token("verify_email", 1).await;
+    sign_up(&app, &email, GOOD).await;
+    post.all("existing_account", 1).await;
+    app.me(&thief.text("token")).await.refused(401, "unauthorized");
+    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    assert_eq!(app.me(&done.signed_in().token).await.json()["providers"], json!([]));
+}
+
+/// A mailer that waits with what is for one address, and the rounds of the outbox with it.
+#[derive(Clone)]
+struct Slow {
+    post: Post,
+    waits: Arc<Semaphore>,
+    goes_on: Arc<Semaphore>,
+}
+
+impl Mailer for Slow {
+    fn send(&self, mail: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
+        Box::pin(async move {
+            if mail.to == "slow@x.test" {
+                self.waits.add_permits(1);
+                drop(self.goes_on.acquire().await);
+            }
+            self.post.send(mail).await
+        })
+    }
+}
+
+/// What was asked for before the address was proved counts as if it had been done then.
+async fn auth_43_a_sign_up_that_is_done_late(store: Store) {
+    let post = Post::default();
+    let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
+    let mailer = slow.clone();
+    let app = store.app_with(|auth| concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))).await;
+    sign_up(&app, "ada@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    sign_up(&app, "slow@x.test", GOOD).await;
+    slow.waits.acquire().await.unwrap().forget();
+    app.advance(1).await;
+    sign_up(&app, "ada@x.test", OTHER).await;
+    app.advance(1).await;
+    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(post.count("existing_account"), 0, "it is not done yet");
+    slow.goes_on.add_permits(1);
+    post.all("existing_account", 1).await;
+    for password in [GOOD, OTHER] {
+        app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.refused(401, "invalid_credentials");
+    }
+    app.me(&done.signed_in().token).await.refused(401, "unauthorized");
 }
 
 struct Refusing;
