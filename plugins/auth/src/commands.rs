@@ -55,7 +55,9 @@ impl Asked {
 async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let asked = Asked::read("user", true, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
-    let (account, password) = match service.account_by_identifier(&asked.identifier).await? {
+    let there = service.account_by_identifier(&asked.identifier).await?;
+    let already = if there.is_some() { " (was there already)" } else { "" };
+    let (account, password) = match there {
         Some(_) if asked.reads_password => {
             return Err(said(format!("{} has an account already; its password is its owner's to change", asked.identifier)));
         }
@@ -68,7 +70,7 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     };
     let roles = if account.roles.is_empty() { "none".to_owned() } else { account.roles.join(", ") };
     let password = password.map(|password| format!("\npassword: {}", password.expose())).unwrap_or_default();
-    Ok(format!("account: {}\nroles: {roles}{password}", account.identifier))
+    Ok(format!("account: {}{already}\nroles: {roles}{password}", account.identifier))
 }
 
 /// `token alice@example.com --role admin`
@@ -105,12 +107,23 @@ async fn make(service: &AuthService, asked: &Asked, password: Option<SecretText>
     service.create_user(new).await
 }
 
-/// The account with these roles beside those it has.
+/// The account with these roles beside those it has. One that is known by an address that nobody has proved gets none.
 async fn with_roles(service: &AuthService, account: Account, wanted: &[String]) -> Result<Account> {
     service.known_roles(wanted)?;
     let mut roles = account.roles.clone();
     roles.extend(wanted.iter().filter(|role| !account.roles.contains(role)).cloned());
-    if roles == account.roles { Ok(account) } else { service.set_roles(&account.id, roles).await }
+    if roles == account.roles {
+        return Ok(account);
+    }
+    // Whoever was first to sign up with the address would get them.
+    if !service.is_known_to_be_its_owners(&account) {
+        return Err(said(format!(
+            "{} has an account already, and nobody has proved its address: it may be anybody's who knows that address, so it gets no roles; \
+             its owner follows the link of a mail first, or code of the app vouches for them by `AuthService::set_email_verified`",
+            account.identifier
+        )));
+    }
+    service.set_roles(&account.id, roles).await
 }
 
 /// The first line of standard input.

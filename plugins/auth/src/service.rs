@@ -242,6 +242,11 @@ impl AuthService {
         self.core.production
     }
 
+    /// Whether what an account is known by is its owner's: an address is once it is proved, a name is whoever's it is.
+    pub(crate) fn is_known_to_be_its_owners(&self, account: &Account) -> bool {
+        self.core.config.auth.primary_field != PrimaryField::Email || account.email_verified_at.is_some()
+    }
+
     /// Whether accounts have passwords at all.
     pub(crate) fn has_passwords(&self) -> bool {
         self.core.config.auth.password.enabled
