@@ -4,7 +4,7 @@ use linchpin::prelude::*;
 
 /// What is left of a window. Counting down makes the store itself refuse the attempt after the last: the field cannot go below
 /// zero, whatever the limit is.
-#[entity(namespace = "auth", ttl(window_end), routes(disabled))]
+#[entity(namespace = "auth", ttl(window_end), version(required_on_write = false), routes(disabled))]
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     /// A MAC of what is counted: no identifier or address stands in the store.

@@ -191,8 +191,8 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken. Of two at once the later one writes last,
-    /// or the next one makes up for it.
+    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken, and never for less than it is kept already:
+    /// of many at once the one that counted most may be done first.
     async fn prolong(&self, ticket: &Ticket) -> Result<()> {
         let Some(limits) = &self.limits else { return Ok(()) };
         let (limit, cx) = (limits.of(ticket.bucket), self.cx());
@@ -201,12 +201,18 @@ impl Limiter {
         if end <= ticket.window_end {
             return Ok(());
         }
-        let patch = CounterPatch { window_end: Some(end), ..CounterPatch::default() };
-        match self.counters.update(&cx, ticket.id.as_str(), patch, None).await {
-            // A success has emptied it meanwhile.
-            Err(error) if error.code() == Code::NotFound => Ok(()),
-            done => done.map(drop).map_err(unreachable),
+        for _ in 0..TRIES {
+            // A success may have emptied it meanwhile.
+            let counter = self.counters.get(&cx, ticket.id.as_str()).await.map_err(unreachable)?;
+            let Some(counter) = counter.filter(|counter| counter.window_end < end) else { return Ok(()) };
+            let patch = CounterPatch { window_end: Some(end), ..CounterPatch::default() };
+            match self.counters.update(&cx, ticket.id.as_str(), patch, Some(counter.version)).await {
+                Err(error) if error.code() == Code::PreconditionFailed => {}
+                Err(error) if error.code() == Code::NotFound => return Ok(()),
+                done => return done.map(drop).map_err(unreachable),
+            }
         }
+        Err(Error::unavailable("a counter kept changing"))
     }
 
     /// Gives one back. That it cannot be done makes the limit stricter and nothing else.

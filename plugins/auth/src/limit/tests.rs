@@ -30,6 +30,7 @@ on_stores!(
     fifty_identifiers_at_once,
     nothing_of_anybody_stands_in_the_store,
     a_window_that_has_ended_gets_nothing_back,
+    of_failures_at_once_the_longest_memory_stays,
 );
 
 fn limiter(bed: &Bed) -> Limiter {
@@ -246,6 +247,22 @@ async fn a_window_that_has_ended_gets_nothing_back(bed: &Bed) {
     }
     long.succeeded().await;
     assert!(!passes(&limiter, IP).await, "it was counted in the window before");
+}
+
+async fn of_failures_at_once_the_longest_memory_stays(bed: &Bed) {
+    let limiter = limiter(bed);
+    let hit = Hit { bucket: Bucket::PasswordLockout, of: &["alice@example.test"] };
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        taken.push(limiter.take(&[hit]).await.unwrap());
+    }
+    bed.clock.advance(Duration::from_secs(1));
+    // The last one is judged first.
+    for failed in taken.iter().rev() {
+        failed.failed().await.unwrap();
+    }
+    let end = later(bed.env.clock.now(), 5 * 86_400_000);
+    assert_eq!(counters(bed).await[0].window_end, Some(end));
 }
 
 #[tokio::test]
