@@ -52,12 +52,7 @@ impl Core {
             if !self.is_disputed(&cx, &user, password_hash, asked_at).await? {
                 return Ok(user);
             }
-            let patch = UserPatch {
-                password_hash: Some(None),
-                password_version: Some(user.password_version + 1),
-                session_epoch: Some(user.session_epoch + 1),
-                ..UserPatch::default()
-            };
+            let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
             let taken = cx.transaction(async |cx| {
                 let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
                 for session in self.sessions_of(cx, &user.id).await? {
@@ -66,7 +61,8 @@ impl Core {
                 self.drop_unproved(cx, client, &changed).await?;
                 let details = json!({ "reason": "signed_up_again" });
                 self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;
-                Ok(changed)
+                // Last: it is a change of the account like any other.
+                self.users.new_epoch(cx, user.id.as_str()).await
             });
             match taken.await {
                 Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {}
