@@ -109,8 +109,7 @@ impl Core {
         let seal = |id: &str| self.parts.keys.seal(&*self.env.rng, factor_place(id), value);
         match factors.of_way(cx, user.id.clone(), way).await? {
             Some(factor) => {
-                let patch =
-                    FactorPatch { sealed: Some(seal(&factor.id)?), last_step: Some(step), created_at: Some(now), ..FactorPatch::default() };
+                let patch = FactorPatch { sealed: Some(seal(&factor.id)?), last_step: Some(step), created_at: Some(now) };
                 factors.update(cx, factor.id, patch, Some(factor.version)).await.map_err(overtaken).map(drop)
             }
             None => {
