@@ -2,8 +2,6 @@
 //!
 //! Texts hold nothing of a user; clients go by the code.
 
-#![allow(dead_code)] // the whole table of the contract; some codes belong to factors that come later
-
 use linchpin::{Code, Error, Problem};
 
 macro_rules! codes {

@@ -1,7 +1,5 @@
 //! Numeric codes sent by mail or text message: made without bias, kept only as a MAC bound to their challenge.
 
-#![allow(dead_code)] // its routes (contract 4.5) are not built yet
-
 use linchpin::Result;
 use zeroize::Zeroizing;
 

@@ -1,7 +1,5 @@
 //! Recovery codes: for whoever lost every other factor. Each works once and is kept only as a MAC bound to its user.
 
-#![allow(dead_code)] // its routes (contract 4.5) are not built yet
-
 use linchpin::Result;
 use zeroize::Zeroizing;
 

@@ -1,7 +1,5 @@
 //! Text messages: the trait of whoever sends them, and what a message with a code says.
 
-#![allow(dead_code)] // its routes (contract 4.5) are not built yet
-
 use std::fmt;
 
 use linchpin::{BoxFuture, Result};

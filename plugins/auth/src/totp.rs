@@ -1,8 +1,6 @@
 //! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's; which step may still be used, and
 //! the text that apps scan, are decided here.
 
-#![allow(dead_code)] // its routes (contract 4.5) are not built yet
-
 use linchpin::{Result, Timestamp};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use totp_rs::{Builder, Secret, Totp};

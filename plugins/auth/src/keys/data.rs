@@ -3,8 +3,6 @@
 //! An envelope names its key, so keys are rotated by putting a new one first, and is bound to the place it was written for, so a
 //! value copied into another record or field does not open.
 
-#![allow(dead_code)] // numeric and recovery codes use its MACs, and their routes (contract 4.5) are not built yet
-
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
 use base64::Engine as _;

@@ -3,8 +3,6 @@
 //! Because they are taken before, a hundred guesses at once pass no more often than a hundred in a row. Counters are records of the
 //! app's store, so that several processes share them; every step is one atomic operation on one record.
 
-#![allow(dead_code)] // the buckets of second factors, whose routes (contract 4.5) are not built yet
-
 pub(crate) mod counter;
 pub(crate) mod table;
 
