@@ -225,6 +225,11 @@ fn operand_list(value: &Expr, name: &str, d: &mut Diagnostics) -> Option<Operand
         }
         other => match Source::parse(other, d)? {
             source @ (Source::Param(_) | Source::Input(_)) => Some(Operand::ListOf(source)),
+            Source::Defaulted(name, _) => {
+                d.error(&name, format!("parameter `{name}` is a list, which has no default"))
+                    .help(format!("`{name}` in `optional_params`"));
+                None
+            }
             _ => {
                 d.error(other, format!("`{name}` takes a list")).help(format!("`{name}([a, b])` or `{name}(param(xs))`"));
                 None

@@ -19,5 +19,5 @@ pub(crate) use literal::{closure, number};
 pub(crate) use lower::{assigns, at, beside, index, marker, unless_empty};
 pub(crate) use params::{Param, Via};
 pub(crate) use rules::type_of;
-pub(crate) use scope::{Assign, Place, Resolved, Role, Scope, Sibling, Value};
+pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};
 pub(crate) use source::{CtxPath, Pair, Source, pairs};

@@ -3,7 +3,7 @@
 use syn::Ident;
 use syn::ext::IdentExt;
 
-use super::scope::Place;
+use super::scope::{Place, Value};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Kind};
 use crate::names;
@@ -50,6 +50,8 @@ pub(crate) struct Param {
     pub(crate) element: bool,
     pub(crate) required: bool,
     pub(crate) nullable: bool,
+    /// What a call that leaves it out means, and how that is written.
+    pub(crate) default: Option<(Value, String)>,
     pub(crate) place: Place,
 }
 
@@ -60,11 +62,13 @@ pub(crate) struct Params(Vec<Param>);
 impl Params {
     /// Notes a use of a parameter and answers its position.
     ///
-    /// Uses must agree on type and source. It is required when one use requires it, and null when all uses allow it.
+    /// Uses must agree on type, source and default. It is required when one use requires it and none has a default, and null
+    /// when all uses allow it.
     pub(crate) fn add(&mut self, mut used: Param, model: &EntityModel, d: &mut Diagnostics) -> Option<usize> {
         used.described = describe(&used, model);
         used.kind = model.fields[used.field].kind;
         let Some(index) = self.0.iter().position(|p| p.name == used.name) else {
+            used.required &= used.default.is_none();
             self.0.push(used);
             return Some(self.0.len() - 1);
         };
@@ -81,7 +85,17 @@ impl Params {
                 .help(format!("`{one}({name})` in both places"));
             return None;
         }
-        first.required |= used.required;
+        match (&first.default, &used.default) {
+            (Some((_, one)), Some((_, other))) if one != other => {
+                d.error(&used.ident, format!("parameter `{name}` has two defaults: `{one}` and `{other}`"))
+                    .help("one of them, in one place");
+                return None;
+            }
+            (None, Some(_)) => first.default = used.default,
+            _ => {}
+        }
+        // A default stands for it in every use.
+        first.required = (first.required | used.required) && first.default.is_none();
         first.nullable &= used.nullable;
         Some(index)
     }
@@ -125,6 +139,7 @@ impl Param {
             element: false,
             required: true,
             nullable: false,
+            default: None,
             place: Place::Body,
         }
     }

@@ -183,8 +183,14 @@ impl<'a> Scope<'a> {
     /// Resolves a source for a field that the user named at `ident`.
     pub(crate) fn value(&mut self, source: &Source, field: usize, ident: &Ident, role: Role) -> Option<Value> {
         match source {
-            Source::Param(name) => self.param(name, Via::Param, field, role, false),
-            Source::Input(name) => self.param(name, Via::Input, field, role, false),
+            Source::Param(name) => self.param(name, Via::Param, field, role, false, None),
+            Source::Defaulted(name, default) => {
+                // What may stand in its place may be its default.
+                let value = self.value(default, field, ident, role)?;
+                let written = default.tokens().to_string();
+                self.param(name, Via::Param, field, role, false, Some((value, written)))
+            }
+            Source::Input(name) => self.param(name, Via::Input, field, role, false, None),
             Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
             Source::Made(name, at) => rules::made(self, name, field, at, role),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
@@ -197,9 +203,10 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn param(&mut self, name: &Ident, via: Via, field: usize, role: Role, list: bool) -> Option<Value> {
+    fn param(&mut self, name: &Ident, via: Via, field: usize, role: Role, list: bool, default: Option<(Value, String)>) -> Option<Value> {
         let of = self.at(field);
         let mut param = Param::new(name, via, field);
+        param.default = default;
         if param.name.is_empty() {
             self.d.error(name, format!("`{name}` is no name for a parameter"));
             return None;
@@ -262,8 +269,8 @@ impl<'a> Scope<'a> {
             Operand::ListOf(source) => {
                 let role = Role::Compare { op, required: required(source) };
                 vec![match source {
-                    Source::Input(name) => self.param(name, Via::Input, field, role, true)?,
-                    Source::Param(name) => self.param(name, Via::Param, field, role, true)?,
+                    Source::Input(name) => self.param(name, Via::Input, field, role, true, None)?,
+                    Source::Param(name) => self.param(name, Via::Param, field, role, true, None)?,
                     _ => return None,
                 }]
             }

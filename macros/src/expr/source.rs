@@ -14,6 +14,8 @@ use crate::options;
 pub(crate) enum Source {
     /// `param(x)`.
     Param(Ident),
+    /// `param(x, default = now())`: the value of a call that leaves it out is `now()` or a literal.
+    Defaulted(Ident, Box<Source>),
     /// `input(x)`.
     Input(Ident),
     /// `ctx(actor.id)`.
@@ -68,17 +70,28 @@ impl Source {
     /// The tokens an error about it points at.
     pub(crate) fn tokens(&self) -> TokenStream {
         match self {
-            Self::Param(ident) | Self::Input(ident) => ident.to_token_stream(),
+            Self::Param(ident) | Self::Defaulted(ident, _) | Self::Input(ident) => ident.to_token_stream(),
             Self::Ctx(_, expr) | Self::Now(expr) | Self::Made(_, expr) | Self::Null(expr) | Self::Literal(expr) => expr.to_token_stream(),
         }
+    }
+
+    /// Whether it comes from the call.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self, Self::Param(_) | Self::Defaulted(..) | Self::Input(_))
     }
 
     fn call(call: &ExprCall, d: &mut Diagnostics) -> Option<Self> {
         let name = options::as_ident(&call.func).map(|ident| ident.unraw().to_string()).unwrap_or_default();
         let whole = Expr::Call(call.clone());
         match name.as_str() {
-            "param" => name_of(call, "param", d).map(Self::Param),
-            "input" => name_of(call, "input", d).map(Self::Input),
+            "param" => given(call, d),
+            "input" => {
+                if let Some((_, default)) = default_of(call) {
+                    d.error(default, "`input` has no default").help("`param(x, default = ..)`");
+                    return None;
+                }
+                name_of(call, "input", d).map(Self::Input)
+            }
             "ctx" => match call.args.first() {
                 Some(path) if call.args.len() == 1 => ctx(path, d).map(|path| Self::Ctx(path, whole)),
                 _ => {
@@ -114,10 +127,36 @@ pub(super) fn bare(expr: &Expr) -> &Expr {
     }
 }
 
+/// `param(x)`, or `param(x, default = ..)`.
+fn given(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
+    let Some((name, default)) = default_of(call) else { return name_of(call, "param", d).map(Source::Param) };
+    let mut alone = call.clone();
+    alone.args = std::iter::once(name.clone()).collect();
+    let (name, value) = (name_of(&alone, "param", d), bare(&default.right));
+    let value = match Source::parse(value, d)? {
+        value @ (Source::Now(_) | Source::Literal(_)) => value,
+        other => {
+            d.error(&other.tokens(), "a default is the same for every call: a literal or the call's instant")
+                .help("`param(x, default = now())`");
+            return None;
+        }
+    };
+    name.map(|name| Source::Defaulted(name, Box::new(value)))
+}
+
+/// The name and `default = ..` of a call with both.
+fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
+    match call.args.iter().collect::<Vec<_>>()[..] {
+        [name, Expr::Assign(default)] if options::as_ident(&default.left).is_some_and(|key| key == "default") => Some((name, default)),
+        _ => None,
+    }
+}
+
 /// The one name in the parentheses of `param(x)` or `input(x)`.
 fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> {
     let [argument] = call.args.iter().collect::<Vec<_>>()[..] else {
-        d.error(call, format!("`{source}` takes one name")).help(format!("`{source}(slug)`"));
+        let further = if source == "param" { ", or `param(slug, default = ..)`" } else { "" };
+        d.error(call, format!("`{source}` takes one name")).help(format!("`{source}(slug)`{further}"));
         return None;
     };
     if let Expr::Field(_) = bare(argument) {

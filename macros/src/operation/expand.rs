@@ -82,7 +82,8 @@ fn param(param: &Param, model: &Model<'_>) -> TokenStream {
         Place::Query => quote!(in_query),
         Place::Body => quote!(in_body),
     };
-    let optional = (!param.required).then(|| quote!(.optional()));
+    let default = param.default.as_ref().map(|(value, _)| quote!(.or(#value)));
+    let optional = (!param.required && default.is_none()).then(|| quote!(.optional()));
     let nullable = param.nullable.then(|| quote!(.nullable()));
     let list = param.list.then(|| quote!(.list()));
     let element = param.element.then(|| quote!(.element()));
@@ -90,7 +91,7 @@ fn param(param: &Param, model: &Model<'_>) -> TokenStream {
         let path = &sibling.path;
         quote!(.of(<#path as __lp::Entity>::DESC))
     });
-    quote!(__lp::#place(#wire, #field) #of #optional #nullable #list #element)
+    quote!(__lp::#place(#wire, #field) #of #optional #default #nullable #list #element)
 }
 
 fn method(model: &Model<'_>) -> TokenStream {

@@ -51,6 +51,13 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
     for ident in misplaced {
         scope.d.error(&ident, format!("`input({ident})` reads a body, which a GET route has not")).help(format!("`param({ident})`"));
     }
+    for param in scope.params.iter().filter(|p| p.default.is_some()) {
+        // One of two forms may still be without it.
+        if in_path.iter().all(|path| path.contains(&Segment::Param(param.wire.clone()))) {
+            let text = format!("`{}` is a segment of the path, which is always given: it has no default", param.ident);
+            scope.d.error(&param.ident, text);
+        }
+    }
     let parents: Vec<String> = model.visibility.path_parameters().collect();
     for ident in scope.params.iter().filter(|p| parents.contains(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
         scope.d.error(&ident, format!("`{ident}` is a parameter of the entity's parent_path")).help("another name");

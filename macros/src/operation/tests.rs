@@ -111,6 +111,8 @@ fn the_other_writes() {
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
     // Answers its records: for code alone.
     check("op_batch_records", include_str!("../../tests/snapshot/op_batch_records.rs"));
+    // Parameters that only narrow, and one that has a default.
+    check("op_batch_narrowed", include_str!("../../tests/snapshot/op_batch_narrowed.rs"));
     check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
     check("op_collection_full", include_str!("../../tests/snapshot/op_collection_full.rs"));
     check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));

@@ -169,6 +169,7 @@ impl OperationPlan {
             self.required(&read.args, &mut problems);
             return Err(Error::validation(problems));
         }
+        self.spec.complete(cx, &mut read.args);
         if no_record { Err(Error::not_found()) } else { Ok(read) }
     }
 

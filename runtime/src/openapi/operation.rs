@@ -173,6 +173,7 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
         }
         let mut value = Json::Object(value);
         describe(&mut value, field.doc);
+        schema::default(&mut value, param, field);
         object.properties.insert(param.name.to_owned(), value);
         if param.required {
             object.required.push(param.name);

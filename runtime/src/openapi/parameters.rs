@@ -89,6 +89,7 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
             parameter["required"] = json!(true);
         }
         schema::describe(&mut parameter, field.doc);
+        schema::default(&mut parameter["schema"], param, field);
         out.push(parameter);
     }
     if param.nullable {

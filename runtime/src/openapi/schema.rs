@@ -3,7 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rules};
-use crate::operation::{Aggregate, Shape};
+use crate::filter::SourceSpec;
+use crate::operation::{Aggregate, ParamSpec, Shape};
 use crate::store::Function;
 use crate::{Timestamp, Value};
 
@@ -167,6 +168,20 @@ fn created(field: &FieldDesc) -> Map<String, Json> {
         out.insert("default".to_owned(), literal(&value()));
     }
     out
+}
+
+/// What a call means that leaves a parameter out, as far as a client may see it.
+pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
+    match param.default {
+        Some(SourceSpec::Literal(value)) if field.readable() && !field.flags.has(Flags::SENSITIVE) => {
+            schema["default"] = literal(&value());
+        }
+        Some(SourceSpec::Now) => {
+            let said = schema["description"].as_str().map_or_else(String::new, |said| format!("{said} "));
+            schema["description"] = json!(format!("{said}Without it: the instant of the call."));
+        }
+        _ => {}
+    }
 }
 
 /// A field of any body: its values, null among them if it is optional, and its doc comment.

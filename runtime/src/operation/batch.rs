@@ -109,10 +109,10 @@ mod run {
     use crate::filter::Filter;
     use crate::filter::eval::compare;
     use crate::operation::OpSpec;
-    use crate::operation::bind::{self, Slots};
+    use crate::operation::bind;
     use crate::operation::write::Write;
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
-    use crate::store::{Order, Pick, Plan, Row, Rows};
+    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+    use crate::store::{Order, Pick, Row, Rows};
     use crate::{Result, Value};
 
     pub(super) struct Run {
@@ -121,12 +121,7 @@ mod run {
         filter: Filter,
         /// Of records that are answered.
         order: Vec<Order>,
-        what: What,
-    }
-
-    enum What {
-        Write(Write),
-        Remove(Prepared, Slots),
+        write: Write,
     }
 
     impl Run {
@@ -134,31 +129,21 @@ mod run {
             let filter = Filter::from(&kind.filter);
             let sort = kind.sort.unwrap_or(table.desc.sort);
             let order = table.order(sort.field, sort.desc);
-            let what = if kind.delete {
-                let mut slots = Slots::default();
-                let filter = slots.filter(table.desc, filter.clone());
-                What::Remove(table.prepare(spec.name, Plan::Delete { filter, pick: None })?, slots)
+            let write = if kind.delete {
+                Write::remove(spec, table, filter.clone())?
             } else {
                 let pick = kind.claim.map(|limit| Pick { order: order.clone(), limit });
-                What::Write(Write::first(spec, table, filter.clone(), Vec::new(), kind.set, pick)?)
+                Write::many(spec, table, filter.clone(), kind.set, pick)?
             };
-            Ok(Self { kind, spec, filter, order, what })
+            Ok(Self { kind, spec, filter, order, write })
         }
 
         async fn change(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
             bind::check(self.spec, table, call, self.kind.set)?;
             bind::check_operands(self.spec, &self.filter, &call.args)?;
-            match &self.what {
-                What::Remove(statement, slots) => {
-                    let args = slots.values(call.cx, &call.args)?;
-                    table.execute(call.cx, statement, args, Rows::count()).await
-                }
-                What::Write(write) => {
-                    let variant = write.of(table, call, None)?;
-                    let rows = if self.kind.claim.is_some() { table.rows(call.form) } else { Rows::count() };
-                    table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await
-                }
-            }
+            let variant = self.write.of(table, call, None)?;
+            let rows = if self.kind.claim.is_some() { table.rows(call.form) } else { Rows::count() };
+            table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await
         }
     }
 

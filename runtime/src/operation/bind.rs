@@ -5,7 +5,7 @@
 
 use super::{AssignSpec, OpSpec, ParamSpec, Place};
 use crate::entity::EntityDesc;
-use crate::filter::{Filter, Op, Operand, Source};
+use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
 use crate::resource::{Call, Table};
 use crate::store::{Assign, AssignValue};
 use crate::{Cx, Error, Problem, Result, Value};
@@ -106,6 +106,22 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
         }
     });
     failed.map_or(Ok(filter), Err)
+}
+
+/// The same for pages: a parameter that stands for the call's instant is that instant, on which no cursor may depend.
+///
+/// # Errors
+/// 401 or 403 when a context value is null.
+pub(crate) fn resolve_page(filter: Filter, spec: &OpSpec, call: &Call<'_>) -> Result<Filter> {
+    let is_now = |index: usize| {
+        let by_default = spec.params.get(index).is_some_and(|param| matches!(param.default, Some(SourceSpec::Now)));
+        by_default && call.args.get(index).and_then(Option::as_ref) == Some(&Value::Date(call.cx.now()))
+    };
+    let filter = filter.map_sources(&mut |_, _, source| match source {
+        Source::Param(index) if is_now(index) => Source::Now,
+        other => other,
+    });
+    resolve(filter, call.cx, &call.args)
 }
 
 /// Where a problem with a parameter is reported.

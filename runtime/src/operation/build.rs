@@ -5,6 +5,7 @@ use std::panic::Location;
 use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
 use crate::ContextDesc;
 use crate::entity::{EntityDesc, SourceLine};
+use crate::filter::SourceSpec;
 use crate::http::PolicyDesc;
 
 #[doc(hidden)]
@@ -64,7 +65,7 @@ impl ParamSpec {
     /// A required parameter.
     #[doc(hidden)]
     pub const fn new(name: &'static str, field: usize, place: Place) -> Self {
-        Self { name, field, entity: None, place, required: true, nullable: false, list: false, element: false }
+        Self { name, field, entity: None, place, required: true, nullable: false, list: false, element: false, default: None }
     }
 
     /// The same, of the type of another entity's field.
@@ -77,6 +78,12 @@ impl ParamSpec {
     #[must_use]
     pub const fn optional(self) -> Self {
         Self { required: false, ..self }
+    }
+
+    /// The same, when a call that leaves it out means this.
+    #[must_use]
+    pub const fn or(self, default: SourceSpec) -> Self {
+        Self { required: false, default: Some(default), ..self }
     }
 
     /// The same, when null is a value for it.

@@ -168,7 +168,7 @@ mod run {
                 }
                 None => self.kind.limit,
             };
-            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+            let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
             table.page(call.cx, self.spec.name, filter, self.order.clone(), limit, call.page.cursor.as_deref(), call.form).await
         }
     }

@@ -139,7 +139,7 @@ mod run {
             bind::check(self.spec, table, call, &[])?;
             bind::check_operands(self.spec, &self.further, &call.args)?;
             let text = self.text(call)?;
-            let filter = bind::resolve(self.further.clone(), call.cx, &call.args)?;
+            let filter = bind::resolve_page(self.further.clone(), self.spec, call)?;
             if call.page.cursor.is_some() && !self.kind.paginate {
                 return Err(Error::invalid(Problem::new("query:cursor", "not_allowed", "the answer is an array without pages")));
             }

@@ -87,12 +87,19 @@ pub struct ParamSpec {
     pub list: bool,
     /// Whether it is one element of the field, which is a list of strings.
     pub element: bool,
+    /// What a call that leaves it out means: a literal or the call's instant.
+    pub default: Option<SourceSpec>,
 }
 
 impl ParamSpec {
     /// The field whose type it has; `own` is the entity of the operation.
     pub fn field_of(&self, own: &EntityDesc) -> &'static FieldDesc {
         &self.entity.map_or(own.fields, |entity| entity.fields)[self.field]
+    }
+
+    /// Whether its conditions are dropped when a call leaves it out.
+    pub(crate) fn may_miss(&self) -> bool {
+        !self.required && self.default.is_none()
     }
 }
 
@@ -121,6 +128,21 @@ impl OpSpec {
             _ if self.kind.runs_code() && !self.params.iter().any(|p| p.place == Place::Id) => Subject::Foreign,
             _ if self.kind.runs_code() => Subject::Record,
             subject => subject,
+        }
+    }
+
+    /// Gives parameters that a call leaves out their declared values. Once per call, before anything looks at them.
+    #[cfg(feature = "server")]
+    pub(crate) fn complete(&self, cx: &crate::Cx, args: &mut [Option<crate::Value>]) {
+        for (arg, param) in args.iter_mut().zip(self.params) {
+            if let (None, Some(default)) = (&arg, &param.default) {
+                *arg = match default {
+                    SourceSpec::Literal(value) => Some(value()),
+                    SourceSpec::Now => Some(crate::Value::Date(cx.now())),
+                    // No declaration can name another one.
+                    SourceSpec::Param(_) | SourceSpec::Ctx(_) => None,
+                };
+            }
         }
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::bind::{self, Slots};
-use super::{AssignSpec, OpSpec};
+use super::{AssignSpec, OpSpec, ParamSpec};
 use crate::filter::{Filter, SourceSpec};
 use crate::resource::{Call, Prepared, Table};
 use crate::store::{Assign, AssignValue, Pick, Plan};
-use crate::{Result, Value};
+use crate::{Error, Result, Value};
 
 /// Most statements kept per operation; which values a call leaves out is the client's choice.
 const VARIANTS: usize = 256;
@@ -21,6 +21,10 @@ const VARIANTS: usize = 256;
 pub(crate) struct Write {
     spec: &'static OpSpec,
     filter: Filter,
+    /// Whether what matches is removed; then nothing is written.
+    removes: bool,
+    /// Whether a parameter that is left out drops its conditions.
+    narrows: bool,
     fixed: Vec<Assign>,
     set: &'static [AssignSpec],
     pick: Option<Pick>,
@@ -28,9 +32,11 @@ pub(crate) struct Write {
 }
 
 /// Which assignments are left out, a bit for each, and whether a version is expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shape {
     absent: [u64; 4],
+    /// Parameters whose conditions are dropped. Empty, and so not allocated, but for batches that declare such.
+    missing: Vec<usize>,
     versioned: bool,
 }
 
@@ -65,24 +71,38 @@ impl Write {
         fixed: Vec<Assign>,
         set: &'static [AssignSpec],
     ) -> Result<Self> {
-        Self::first(spec, table, filter, fixed, set, None)
+        Self { spec, filter, removes: false, narrows: false, fixed, set, pick: None, variants: RwLock::default() }.planned(table)
     }
 
-    /// The same, to the first records alone.
+    /// Plans a write of `set` to all that `filter` matches, or to the first of them. Conditions whose parameter is left out do
+    /// not hold anybody back.
     ///
     /// # Errors
     /// When the store refuses the statement.
-    pub(crate) fn first(
+    pub(crate) fn many(
         spec: &'static OpSpec,
         table: &Table,
         filter: Filter,
-        fixed: Vec<Assign>,
         set: &'static [AssignSpec],
         pick: Option<Pick>,
     ) -> Result<Self> {
-        let write = Self { spec, filter, fixed, set, pick, variants: RwLock::default() };
-        write.variant(table, Shape { absent: [0; 4], versioned: false })?;
-        Ok(write)
+        let (fixed, variants) = (Vec::new(), RwLock::default());
+        Self { spec, filter, removes: false, narrows: true, fixed, set, pick, variants }.planned(table)
+    }
+
+    /// The same, to remove them.
+    ///
+    /// # Errors
+    /// When the store refuses the statement.
+    pub(crate) fn remove(spec: &'static OpSpec, table: &Table, filter: Filter) -> Result<Self> {
+        let (fixed, variants) = (Vec::new(), RwLock::default());
+        Self { spec, filter, removes: true, narrows: true, fixed, set: &[], pick: None, variants }.planned(table)
+    }
+
+    /// With the statement of a call that gives everything, so that a store refuses it at the start.
+    fn planned(self, table: &Table) -> Result<Self> {
+        self.variant(table, Shape::default())?;
+        Ok(self)
     }
 
     /// The declared assignments.
@@ -107,7 +127,9 @@ impl Write {
                 *word |= 1 << (i % 64);
             }
         }
-        self.variant(table, Shape { absent, versioned: version.is_some() })
+        let missing = |(i, param): (usize, &ParamSpec)| (param.may_miss() && call.args.get(i).is_none_or(Option::is_none)).then_some(i);
+        let missing = if self.narrows { self.spec.params.iter().enumerate().filter_map(missing).collect() } else { Vec::new() };
+        self.variant(table, Shape { absent, missing, versioned: version.is_some() })
     }
 
     fn variant(&self, table: &Table, shape: Shape) -> Result<Arc<Variant>> {
@@ -115,7 +137,14 @@ impl Write {
             return Ok(Arc::clone(variant));
         }
         let mut slots = Slots::default();
-        let mut filter = slots.filter(table.desc, self.filter.clone());
+        let filter = self.filter.clone().without_params(&|param| shape.missing.contains(&param));
+        // The macro sees to it that a fixed condition remains; never is a write let loose on every record.
+        let filter = filter.ok_or_else(|| Error::internal(format!("operation `{}`: no condition remains", self.spec.name)))?;
+        let mut filter = slots.filter(table.desc, filter);
+        if self.removes {
+            let statement = table.prepare(self.spec.name, Plan::Delete { filter, pick: None })?;
+            return Ok(self.keep(shape, Variant { statement, slots }));
+        }
         let absent = |i: usize| shape.absent.get(i / 64).is_some_and(|word| word & (1 << (i % 64)) != 0);
         let present: Vec<&AssignSpec> = self.set.iter().enumerate().filter(|(i, _)| !absent(*i)).map(|(_, a)| a).collect();
         let mut set: Vec<Assign> = self.fixed.iter().map(|a| bound(a, &mut slots, table)).collect();
@@ -126,13 +155,17 @@ impl Write {
             filter = filter.and(Filter::eq_arg(version.field, slots.len()));
         }
         let statement = table.prepare(self.spec.name, Plan::Update { filter, set, pick: self.pick.clone() })?;
-        let variant = Arc::new(Variant { statement, slots });
+        Ok(self.keep(shape, Variant { statement, slots }))
+    }
+
+    fn keep(&self, shape: Shape, variant: Variant) -> Arc<Variant> {
+        let variant = Arc::new(variant);
         let mut variants = self.variants.write();
         if variants.len() >= VARIANTS {
             variants.clear();
         }
         variants.insert(shape, Arc::clone(&variant));
-        Ok(variant)
+        variant
     }
 }
 

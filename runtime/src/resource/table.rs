@@ -366,8 +366,9 @@ impl Table {
     ///
     /// # Errors
     /// Whatever the operation answers.
-    pub async fn run(&self, spec: &'static OpSpec, call: Call<'_>) -> Result<Outcome> {
+    pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
+        spec.complete(call.cx, &mut call.args);
         executor.run(self, call).await.map_err(|error| self.told(spec, error))
     }
 

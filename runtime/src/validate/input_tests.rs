@@ -173,7 +173,7 @@ fn a_hostile_body_gets_a_bounded_answer() {
 }
 
 const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
-    ParamSpec { name, field, entity: None, place, required: true, nullable: false, list: false, element: false }
+    ParamSpec { name, field, entity: None, place, required: true, nullable: false, list: false, element: false, default: None }
 }
 
 #[test]

@@ -49,7 +49,6 @@ const LATER: &[(&str, &str)] = &[
     ("ext_03", "X3, gates: community"),
     ("ext_06", "X10, counters: community"),
     ("ext_10", "X7, named sorts: community"),
-    ("ext_11", "X13, defaults of parameters: notifications"),
     ("ext_12", "X22, lists by page number: webhooks"),
     ("ext_13", "X23, output that is given once: webhooks"),
 ];

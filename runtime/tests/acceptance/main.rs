@@ -14,6 +14,7 @@ mod computed;
 mod context;
 mod crud;
 mod custom;
+mod defaults;
 mod deleted;
 mod derives;
 mod events;

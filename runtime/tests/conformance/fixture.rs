@@ -218,6 +218,31 @@ pub const WAKE: Operation<Sample>;
 #[operation(kind = "batch", action = "update", filter = (rank >= param(least)), set(mood = "good", live = true))]
 pub const FRESHEN: Operation<Sample>;
 
+/// What is left out has a value of its own, or narrows nothing.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (rank >= param(least, default = 1)
+        && made_at <= param(until, default = now())
+        && category == param(category)
+        && (tags.has(param(tag)) && views < param(below))),
+    optional_params(category, tag, below),
+    set(live = param(live, default = true), mood = param(mood)),
+)]
+pub const NARROW: Operation<Sample>;
+
+#[operation(kind = "batch", action = "delete", filter = (rank > param(over, default = 3) && title == param(title)), optional_params(title))]
+pub const PRUNE: Operation<Sample>;
+
+#[operation(
+    kind = "lookup",
+    fields(state = param(state, default = State::Draft)),
+    filter = (made_at <= param(until, default = now()) && rank >= param(least, default = 1)),
+    returns = "many",
+    paginate,
+)]
+pub const BY_DEFAULT: Operation<Sample>;
+
 #[operation(kind = "batch", action = "update", filter = (category == param(category)), set(slug = param(slug)), atomic)]
 pub const RESLUG: Operation<Sample>;
 
@@ -557,6 +582,9 @@ pub static ALL: Package = package!(
                 BY_HOUR,
                 WAKE,
                 FRESHEN,
+                NARROW,
+                PRUNE,
+                BY_DEFAULT,
                 RESLUG,
                 SWEEP,
                 ENSURE,

@@ -105,7 +105,7 @@ impl Array {
             return None;
         }
         let of = scope.at(field);
-        if let (Some(value), true) = (scope.value(&source, field, &ident, role), matches!(source, Source::Param(_) | Source::Input(_))) {
+        if let (Some(value), true) = (scope.value(&source, field, &ident, role), source.is_given()) {
             if of.server_owned() {
                 scope.d.error(&ident, format!("`{}` is read-only: no client may supply it", of.name));
             }

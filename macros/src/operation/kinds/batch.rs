@@ -20,7 +20,7 @@ impl Kind for Batch {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["action", "filter", "set", "atomic", "returns", "limit", "sort"]
+        &["action", "filter", "set", "atomic", "returns", "limit", "sort", "optional_params"]
     }
 
     fn required(&self) -> &'static [&'static str] {
@@ -28,11 +28,16 @@ impl Kind for Batch {
     }
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let filter = record::filter(args, scope);
+        let optional = record::optional(args, scope);
+        let filter = record::filter(args, &optional.names, scope);
         let delete = args.choice("action", &["update", "delete"], scope.d) == "delete";
         let pairs = args.pairs("set", scope.d);
         let set = scope.assigns(&pairs, |_| Role::Write);
         record::written(&set, None, scope);
+        optional.check(scope);
+        if let (Some(filter), Some(opt), true) = (&filter, args.get("filter"), args.get("optional_params").is_some()) {
+            optional.narrows(name, filter, &opt.key, scope);
+        }
         match (delete, args.get("set"), args.get("action")) {
             (true, Some(opt), _) => {
                 scope.d.error(&opt.key, "`set` has no meaning with `action = \"delete\"`").help("leave it out");

@@ -28,7 +28,7 @@ impl Kind for Consume {
     }
 
     fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let filter = record::filter(args, scope);
+        let filter = record::filter(args, &[], scope);
         let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
         let expiry = expiry(args, scope).map(|field| {
             let field = expr::index(field);

@@ -4,7 +4,7 @@ use syn::Ident;
 use syn::ext::IdentExt;
 
 use crate::entity::{Field, Flag};
-use crate::expr::{Assign, Filter, Resolved, Role, Scope, Source, Value, type_of};
+use crate::expr::{Assign, Cond, Filter, Resolved, Role, Scope, Source, Value, type_of};
 use crate::names;
 use crate::operation::args::Args;
 
@@ -72,10 +72,12 @@ pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: 
 /// `filter = (..)` of a kind that must never meet every record.
 ///
 /// The grammar sees to it: there is no empty filter, no literal `true`, and no test that every value passes.
-pub(super) fn filter(args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
+///
+/// Parameters of `optional` may be left out.
+pub(super) fn filter(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
     let expr = args.expr("filter", "filter = (status == Status::Archived)", scope.d)?;
     let filter = Filter::parse(expr, scope.d)?;
-    scope.filter(&filter, &[])
+    scope.filter(&filter, optional)
 }
 
 /// Whether the field an operation works on may change after create; what may not is reported.
@@ -140,7 +142,53 @@ impl Optional {
                 let known: Vec<String> = scope.params.iter().map(|p| p.name.clone()).collect();
                 let problem = scope.d.error(ident, format!("unknown parameter `{ident}` in optional_params"));
                 problem.suggest(&ident.to_string(), known.iter().map(String::as_str));
+                continue;
+            }
+            if scope.params.by_name(&ident.to_string()).is_some_and(|i| scope.params.get(i).default.is_some()) {
+                scope.d.error(ident, format!("parameter `{ident}` has a default, so it is never left out"));
             }
         }
+    }
+
+    /// Rule X13: what may be left out only adds conditions that all others are joined to, and a fixed one remains.
+    pub(super) fn narrows(&self, name: &str, filter: &Resolved, at: &Ident, scope: &mut Scope<'_>) {
+        let members = match filter {
+            Resolved::All(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for member in members.iter().filter(|member| matches!(member, Resolved::Any(_))) {
+            let dropped: Vec<&Cond> = conditions(member).into_iter().filter(|cond| self.drops(cond, scope)).collect();
+            for cond in dropped {
+                scope
+                    .d
+                    .error(&cond.ident, "a condition beside `||` is not dropped: its parameters cannot be left out")
+                    .help("join it with `&&` to all others");
+            }
+        }
+        let fixed = |member: &Resolved| conditions(member).iter().all(|cond| !self.drops(cond, scope));
+        if !members.iter().any(fixed) {
+            let text = format!("filter of batch `{name}` would match every record when nothing is given");
+            scope.d.error(at, text).help("a condition without parameters of `optional_params`");
+        }
+        for ident in &self.idents {
+            let needed = scope.params.by_name(&ident.to_string()).map(|i| scope.params.get(i)).is_some_and(|p| p.required);
+            if needed {
+                scope.d.error(ident, format!("parameter `{ident}` is needed elsewhere, so it cannot be left out"));
+            }
+        }
+    }
+
+    /// Whether a condition is dropped when one of these parameters is left out.
+    fn drops(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
+        let mut params = cond.values.iter().filter_map(|value| if let Value::Param(i) = *value { Some(scope.params.get(i)) } else { None });
+        params.any(|param| param.default.is_none() && self.names.contains(&param.name))
+    }
+}
+
+/// Every condition of a filter.
+fn conditions(filter: &Resolved) -> Vec<&Cond> {
+    match filter {
+        Resolved::All(list) | Resolved::Any(list) => list.iter().flat_map(conditions).collect(),
+        Resolved::Cond(cond) => vec![cond],
     }
 }

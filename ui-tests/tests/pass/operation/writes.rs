@@ -50,6 +50,25 @@ pub const RELABEL: Operation<Post>;
 pub const RESET: Operation<Post>;
 #[operation(kind = "batch", action = "delete", filter = (views > 3 && note.is_some()), returns = "void")]
 pub const SWEEP: Operation<Post>;
+#[operation(
+    kind = "batch",
+    action = "delete",
+    filter = (created_at < param(before, default = now()) && (slug == param(slug) && title == param(title)) && note == param(note)),
+    optional_params(slug, note, title),
+)]
+pub const CLEAR: Operation<Post>;
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (views > param(views, default = 3) && (slug == param(a) || title == param(a)) && views < param(views) && note == param(note)),
+    set(note = param(note), title = param(title, default = "none")),
+    optional_params(note),
+)]
+pub const TURN: Operation<Post>;
+#[operation(kind = "lookup", fields(slug = param(slug, default = "a"), status = param(status, default = Status::Draft)), returns = "one")]
+pub const FIRST: Operation<Post>;
+#[operation(kind = "consume", filter = (until < param(by, default = now()) && created_at > param(since, default = "2026-01-01T00:00:00Z")), returns = "boolean")]
+pub const EXPIRE: Operation<Post>;
 #[operation(kind = "upsert", match(title, author_id), set(slug), on_create(id = cuid(), origin = "import"), returns = "created")]
 pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]

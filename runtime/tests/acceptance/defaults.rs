@@ -1,0 +1,220 @@
+//! EXT-11: parameters with a default, and batches that parameters only narrow.
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use linchpin::axum::body::Body;
+use linchpin::axum::response::Response;
+use linchpin::http::{Next, RouteCall};
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+use tokio::sync::Semaphore;
+
+use crate::cases;
+use crate::server::Server;
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Kind {
+    Mention,
+    Reply,
+}
+
+/// What somebody is told.
+#[entity(index(owner_id), sort = asc(title), scope(owner_id = ctx(actor.id)), pagination(default = 2, max = 10))]
+#[derive(Clone, Debug)]
+pub struct Notice {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(filterable)]
+    pub owner_id: String,
+    pub title: String,
+    #[field(default = Kind::Mention)]
+    pub kind: Kind,
+    #[field(default = 0)]
+    pub rank: i64,
+    #[field(filterable, default = false)]
+    pub seen: bool,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+/// Marks all that is there as seen.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (created_at <= param(up_to, default = now()) && kind == param(kind) && rank >= param(least)),
+    optional_params(kind, least),
+    set(seen = param(seen, default = true)),
+    route(middleware = [held]),
+)]
+pub const MARK_ALL: Operation<Notice>;
+
+/// Removes what has been seen.
+#[operation(kind = "batch", action = "delete", filter = (seen && title == param(title)), optional_params(title), returns = "void")]
+pub const TIDY: Operation<Notice>;
+
+/// A page of what is there.
+#[operation(
+    kind = "lookup",
+    fields(kind = param(kind, default = Kind::Mention)),
+    filter = (created_at <= param(up_to, default = now()) && rank >= param(least, default = -5)),
+    returns = "many",
+    paginate,
+)]
+pub const SHOWN: Operation<Notice>;
+
+pub static NOTICES: Package = package!(name = "notices", entities = [entity(Notice, [MARK_ALL, TIDY, SHOWN])]);
+
+cases!(&crate::defaults::NOTICES => ext_11, what_narrows, defaults_of_reads, said_of_defaults);
+
+/// Calls that wait, by name: that one has come, and that it may go on.
+type Gates = BTreeMap<String, (Arc<Semaphore>, Arc<Semaphore>)>;
+
+static GATES: LazyLock<Mutex<Gates>> = LazyLock::new(Mutex::default);
+
+fn gate(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
+    let closed = || (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    GATES.lock().unwrap().entry(name.to_owned()).or_insert_with(closed).clone()
+}
+
+/// Has a call wait that says so.
+async fn held(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
+    if let Some(name) = call.parts.headers.get("x-gate").and_then(|name| name.to_str().ok()) {
+        let (come, go) = gate(name);
+        come.add_permits(1);
+        go.acquire().await.unwrap().forget();
+    }
+    next.await
+}
+
+async fn call(s: &Server, method: &str, path: &str, body: Json, more: &[(&str, &str)]) -> crate::server::Reply {
+    let token = s.token("u", &[]);
+    let headers = [&[("authorization", token.as_str()), ("content-type", "application/json")][..], more].concat();
+    s.raw(method, path, &headers, &if body.is_null() { String::new() } else { body.to_string() }).await
+}
+
+async fn make(s: &Server, title: &str, more: Json) {
+    let mut body = json!({"title": title});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    assert_eq!(call(s, "POST", "/notices", body, &[]).await.status, 201);
+}
+
+/// The titles of what has been seen.
+async fn seen(s: &Server) -> Vec<String> {
+    let page = call(s, "GET", "/notices?seen=true&limit=10", Json::Null, &[]).await.json();
+    page["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn ext_11(s: &Server) {
+    make(s, "a", json!({})).await;
+    s.advance(10);
+    make(s, "b", json!({})).await;
+    s.advance(10);
+    // A record that is made while the call is under way is later than its instant.
+    let name = format!("{:p}", s);
+    let (come, go) = gate(&name);
+    let waits = [("x-gate", name.as_str())];
+    let marking = call(s, "POST", "/notices/mark-all", Json::Null, &waits);
+    let meanwhile = async {
+        come.acquire().await.unwrap().forget();
+        s.advance(1);
+        make(s, "c", json!({})).await;
+        go.add_permits(1);
+    };
+    let (marked, ()) = tokio::join!(marking, meanwhile);
+    assert_eq!((marked.status, marked.json()), (200, json!(2)));
+    assert_eq!(seen(s).await, ["a", "b"]);
+    // Who says until when reaches only what is older, and may say what is written as well.
+    let until = Timestamp::from_millis(s.now().millis() - 15).to_string();
+    let back = call(s, "POST", "/notices/mark-all", json!({"upTo": until, "seen": false}), &[]).await;
+    assert_eq!((back.status, back.json()), (200, json!(1)));
+    assert_eq!(seen(s).await, ["b"]);
+    assert_eq!(call(s, "POST", "/notices/mark-all", json!({"upTo": s.now().to_string()}), &[]).await.json(), json!(3));
+    assert_eq!(seen(s).await, ["a", "b", "c"]);
+    // Somebody else's stay as they are.
+    let token = s.token("v", &[]);
+    assert_eq!(s.raw("POST", "/notices/mark-all", &[("authorization", &token)], "").await.json(), json!(0));
+    // In code, by the instant of the context.
+    let (notices, early) = (s.running().adapter::<Notice>().unwrap(), Timestamp::from_millis(s.now().millis() - 21));
+    let cx = Cx::system("test").at(early);
+    assert_eq!(notices.mark_all(&cx, Param::Omitted, Param::Omitted, Param::Omitted, false).await.unwrap(), 1);
+    assert_eq!(seen(s).await, ["b", "c"]);
+}
+
+async fn what_narrows(s: &Server) {
+    for (title, kind, rank) in [("a", "mention", 1), ("b", "mention", 2), ("c", "reply", 1), ("d", "reply", 2)] {
+        make(s, title, json!({"kind": kind, "rank": rank})).await;
+    }
+    // Conditions are only added; what is left out holds nobody back, in whatever order the statements are first needed.
+    for (body, expected) in [
+        (json!({"kind": "reply", "least": 2}), vec!["d"]),
+        (json!({"kind": "reply"}), vec!["c", "d"]),
+        (json!({"least": 2}), vec!["b", "d"]),
+        (json!({}), vec!["a", "b", "c", "d"]),
+        (json!({"kind": "reply", "least": 2}), vec!["d"]),
+    ] {
+        assert_eq!(call(s, "POST", "/notices/mark-all", body.clone(), &[]).await.json(), json!(expected.len()), "{body}");
+        assert_eq!(seen(s).await, expected, "{body}");
+        call(s, "POST", "/notices/mark-all", json!({"seen": false}), &[]).await;
+    }
+    // Left out is not null, and a value that fits nothing narrows to nothing.
+    call(s, "POST", "/notices/mark-all", json!({"kind": null}), &[]).await.problem("null_not_allowed", "kind");
+    call(s, "POST", "/notices/mark-all", json!({"upTo": null}), &[]).await.problem("null_not_allowed", "upTo");
+    call(s, "POST", "/notices/mark-all", json!({"upTo": "soon"}), &[]).await.problem("format", "upTo");
+    call(s, "POST", "/notices/mark-all", json!({"kinds": "reply"}), &[]).await.problem("unknown_field", "kinds");
+    assert_eq!(call(s, "POST", "/notices/mark-all", json!({"least": 99}), &[]).await.json(), json!(0));
+    assert_eq!(seen(s).await, [""; 0]);
+    // The same of what is removed; the fixed condition holds always.
+    call(s, "POST", "/notices/mark-all", json!({"least": 2}), &[]).await;
+    make(s, "e", json!({"seen": true})).await;
+    let left = async |body: Json| {
+        assert_eq!(call(s, "POST", "/notices/tidy", body, &[]).await.status, 204);
+        let page = call(s, "GET", "/notices?limit=10", Json::Null, &[]).await.json();
+        page["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect::<String>()
+    };
+    assert_eq!(left(json!({"title": "a"})).await, "abcde");
+    assert_eq!(left(json!({"title": "b"})).await, "acde");
+    assert_eq!(left(Json::Null).await, "ac");
+    assert_eq!(left(json!({})).await, "ac");
+}
+
+async fn defaults_of_reads(s: &Server) {
+    for (title, kind, rank) in [("a", "mention", 1), ("b", "reply", 1), ("c", "mention", -9), ("d", "mention", -5), ("e", "mention", 0)] {
+        make(s, title, json!({"kind": kind, "rank": rank})).await;
+        s.advance(10);
+    }
+    let titles = |page: &Json| page["items"].as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect::<String>();
+    let shown = async |query: &str| call(s, "GET", &format!("/notices/shown{query}"), Json::Null, &[]).await;
+    let first = shown("").await.json();
+    assert_eq!(titles(&first), "ad");
+    // A cursor does not depend on an instant that nobody gave, but on one that somebody did.
+    s.advance(5);
+    let cursor = first["nextCursor"].as_str().unwrap();
+    assert_eq!(titles(&shown(&format!("?cursor={cursor}")).await.json()), "e");
+    let until = s.now().to_string();
+    assert_eq!(shown(&format!("?cursor={cursor}&upTo={until}&least=-4")).await.code(), (400, "invalid_cursor"));
+    // The default by name is the default.
+    assert_eq!(titles(&shown(&format!("?cursor={cursor}&kind=mention&least=-5")).await.json()), "e");
+    assert_eq!(titles(&shown("?kind=reply").await.json()), "b");
+    assert_eq!(titles(&shown("/reply").await.json()), "b");
+    assert_eq!(titles(&shown("?least=-10&limit=9").await.json()), "acde");
+    let early = Timestamp::from_millis(s.now().millis() - 40).to_string();
+    assert_eq!(titles(&shown(&format!("?upTo={early}&limit=9")).await.json()), "a");
+    shown("?kind=").await.problem("enum", "query:kind");
+    shown("?kind[null]=true").await.problem("null_not_allowed", "query:kind[null]");
+}
+
+async fn said_of_defaults(s: &Server) {
+    let document = s.get("/openapi.json").await.json();
+    let input = &document["components"]["schemas"]["NoticeMarkAllInput"];
+    assert!(input.get("required").is_none(), "{input}");
+    assert_eq!(input["properties"]["seen"]["default"], json!(true));
+    assert_eq!(input["properties"]["upTo"]["description"], "Without it: the instant of the call.");
+    assert!(input["properties"]["kind"].get("default").is_none());
+    let parameters = document["paths"]["/notices/shown"]["get"]["parameters"].as_array().unwrap();
+    let of = |name: &str| parameters.iter().find(|p| p["name"] == name).unwrap();
+    assert_eq!((&of("least")["schema"]["default"], of("least").get("required")), (&json!(-5), None));
+    assert_eq!(of("kind")["schema"]["default"], "mention");
+}

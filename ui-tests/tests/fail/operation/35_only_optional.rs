@@ -1,0 +1,49 @@
+use linchpin::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Status { Draft, Published }
+
+pub type Money = i64;
+
+#[entity(unique(slug), unique(author_id, title), routes(auth = none))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub slug: String,
+    pub title: String,
+    pub author_id: String,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(default = 0)]
+    pub price: Money,
+    pub meta: serde_json::Value,
+    #[field(private)]
+    pub secret: String,
+    pub tags: Vec<String>,
+    pub published_at: Option<Timestamp>,
+    #[field(immutable)]
+    pub origin: String,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+#[operation(
+    kind = "batch",
+    action = "delete",
+    filter = (title == param(title) && slug == param(slug)),
+    optional_params(title, slug),
+)]
+pub const EVERY_ONE: Operation<Post>;
+
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (views > param(least, default = 3) && (title == param(title) || slug == "a") && author_id == param(author)),
+    optional_params(title, least, author, other),
+    set(origin = "x", title = param(author)),
+)]
+pub const SEVERAL_MISTAKES: Operation<Post>;
+
+fn main() {}
