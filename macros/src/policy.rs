@@ -6,6 +6,7 @@ mod guards;
 pub(crate) mod idempotent;
 pub(crate) mod middleware;
 pub(crate) mod narrow;
+pub(crate) mod once;
 pub(crate) mod permission;
 mod rate;
 mod roles;
@@ -36,6 +37,7 @@ pub(crate) struct Policy {
     pub(crate) idempotent: Option<idempotent::Idempotent>,
     pub(crate) input: Option<narrow::Fields>,
     pub(crate) output: Option<narrow::Fields>,
+    pub(crate) once: Option<once::Once>,
     pub(crate) summary: Option<LitStr>,
     pub(crate) tags: Option<Vec<LitStr>>,
     pub(crate) deprecated: bool,
@@ -66,13 +68,14 @@ pub(crate) const KEYS: &[&str] = &[
     "audit",
     "input",
     "output",
+    "output_once",
     "summary",
     "tags",
     "deprecated",
 ];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &["method", "path", "base", "description", "output_once", "paging"];
+pub(crate) const LATER: &[&str] = &["method", "path", "base", "description", "paging"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -92,6 +95,7 @@ impl Policy {
             "audit" => self.audit = audit::read(opt, d),
             "input" => self.input = narrow::read(opt, "input(title, body)", d),
             "output" => self.output = narrow::read(opt, "output(id, title)", d),
+            "output_once" => self.once = once::read(opt, d),
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
             "tags" => self.tags = tags(opt, d),
             "deprecated" => self.deprecated = opt.flag(d),
@@ -135,10 +139,11 @@ impl Policy {
         let audit = self.audit.as_ref().map(audit::Audit::tokens);
         let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
         let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
+        let once = self.once.as_ref().map(once::Once::tokens);
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
         let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
         let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #summary #tags #deprecated)
+        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #once #summary #tags #deprecated)
     }
 }
 

@@ -304,6 +304,11 @@ pub const fn custom_param<T: FieldType>(params: &'static EntityDesc, name: &'sta
     if <T as FieldType>::OPTIONAL { param.optional().nullable() } else { param }
 }
 
+/// A member that an answer has once, as a field of nothing that is stored.
+pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> FieldDesc {
+    FieldDesc::new(name, wire, "", <T as FieldType>::KIND, <T as FieldType>::OPTIONAL)
+}
+
 /// The body of a custom operation, as a field of nothing that is stored.
 pub const fn custom_input<T: Embedded>() -> FieldDesc {
     FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)

@@ -179,6 +179,9 @@ struct Around {
     parents: Vec<(&'static str, usize, Value)>,
     /// Values of the context by name; null where who provides them has none.
     context: Vec<(&'static str, Value)>,
+    /// What the call answers once.
+    #[cfg(feature = "server")]
+    once: Option<Arc<crate::http::Once>>,
 }
 
 #[derive(Clone, Debug)]
@@ -318,6 +321,31 @@ impl Cx {
             around.context.push((name, value));
         }
         Self { around: Some(Arc::new(around)), ..self }
+    }
+
+    /// Says a member of the answer that `output_once` of the route declares: it stands in the answer of this call, and nowhere
+    /// else. Where there is no such answer, as in a call from code, it is dropped.
+    ///
+    /// # Errors
+    /// `internal` when the route declares no such name, or another type.
+    #[cfg(feature = "server")]
+    pub fn answer_once<T: FieldType>(&self, name: &str, value: T) -> crate::Result<()> {
+        match self.once() {
+            None => Ok(()),
+            Some(once) => once.say(name, T::KIND, value.into_value()),
+        }
+    }
+
+    /// The same call with room for what it answers once.
+    #[cfg(feature = "server")]
+    pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
+        let once = Some(Arc::new(crate::http::Once::new(declared)));
+        Self { around: Some(Arc::new(Around { once, ..self.surroundings() })), ..self }
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) fn once(&self) -> Option<&crate::http::Once> {
+        self.around.as_deref()?.once.as_deref()
     }
 
     /// A value of the context; `None` when nobody has provided it, or there is none for this call.

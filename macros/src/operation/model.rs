@@ -10,7 +10,7 @@ use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::expr::{Scope, Sibling};
-use crate::policy::{audit, event, idempotent, narrow, permission};
+use crate::policy::{audit, event, idempotent, narrow, once, permission};
 
 /// An operation.
 pub(crate) struct Model<'a> {
@@ -76,8 +76,10 @@ impl<'a> Model<'a> {
                 "custom" => by_id(),
                 _ => true,
             };
+            let one = plan.parts.is_empty() && !plan.reads() && plan.returns.is_one_record();
             for policy in policies {
                 narrow::check_operation(policy, answers, entity, scope.d);
+                once::check_operation(policy, one, kind.name(), entity, scope.d);
                 let many = matches!(kind.name(), "lookup" | "exists" | "search" | "aggregate" | "batch" | "consume");
                 permission::check_operation(policy, records, !many, entity, scope.d);
                 event::check_operation(policy, kind.name(), entity, scope.d);

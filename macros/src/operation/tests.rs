@@ -54,6 +54,8 @@ fn a_transition() {
 #[test]
 fn a_policy() {
     check("policy", include_str!("../../tests/snapshot/policy.rs"));
+    // Members that only the answer of the call has.
+    check("op_output_once", include_str!("../../tests/snapshot/op_output_once.rs"));
 }
 
 #[test]

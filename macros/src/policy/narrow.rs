@@ -126,6 +126,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     super::event::check(model, d);
     super::idempotent::check(model, d);
     super::audit::check(model, d);
+    super::once::check(model, d);
     let create = &model.routes[CREATE];
     if let (false, Some(input)) = (create.disabled, create.input.as_ref().or(model.defaults.input.as_ref())) {
         input.check_complete(model, d);
@@ -173,4 +174,5 @@ pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     for fields in policy.input.iter().chain(&policy.output) {
         d.error(&fields.key, format!("`{}` cannot narrow what a function takes and answers itself", fields.key)).help("leave it out");
     }
+    super::once::refuse(policy, d);
 }

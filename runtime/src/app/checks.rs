@@ -112,6 +112,14 @@ pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -
             problems.push(format!("`{name}` of `{entity}` is overridden twice"));
         }
     }
+    for endpoint in endpoints.iter().filter(|endpoint| !endpoint.policy.once.is_empty()) {
+        let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.runs_code());
+        if !custom && !overrides.iter().any(|replacement| replacement.is_of(endpoint)) {
+            let (entity, name) = (entity_of(endpoint), &endpoint.name);
+            let members = endpoint.policy.once.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>().join(", ");
+            problems.push(format!("`{name}` of `{entity}` answers {members} once, and no code says it: override the route"));
+        }
+    }
     if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
 }
 

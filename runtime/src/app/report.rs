@@ -34,6 +34,8 @@ pub(super) struct Line {
     events: Vec<String>,
     /// The most statements of a call; `None` where code of the user decides.
     statements: Option<usize>,
+    /// What it answers once.
+    once: Vec<&'static str>,
     /// What `include` may name; each path costs a statement more.
     include: Vec<&'static str>,
     at: Option<String>,
@@ -76,6 +78,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
             statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
+            once: endpoint.policy.once.iter().map(|field| field.wire).collect(),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
             at: (!endpoint.at.file.is_empty()).then(|| format!("{}:{}", endpoint.at.file, endpoint.at.line)),
         }
@@ -252,7 +255,7 @@ pub(super) fn json(lines: &[Line]) -> String {
             "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
             "middleware": line.middleware, "audit": line.audit, "context": line.context, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "include": line.include,
-            "source": line.at,
+            "once": line.once, "source": line.at,
         })
     });
     Json::Array(rows.collect()).to_string()

@@ -78,7 +78,14 @@ pub(super) async fn run(
         Some(gates) => {
             gates.guard(&cx)?;
             let cx = Box::pin(gates.known(parts, cx)).await?;
-            let rest = Box::pin(call(app, mounted, params, parts, body, cx.clone(), id));
+            let rest = call(app, mounted, params, parts, body, cx.clone(), id);
+            let rest = Box::pin(async {
+                let response = rest.await?;
+                match cx.once() {
+                    None => Ok(response),
+                    Some(once) => once.reveal(response).await,
+                }
+            });
             gates.around(app, &mounted.endpoint, parts, &cx, rest).await
         }
     }?;

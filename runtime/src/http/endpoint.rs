@@ -8,7 +8,7 @@ use super::path;
 use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
-use crate::entity::{Entity, FieldType, PageArgs, SourceLine};
+use crate::entity::{Entity, FieldDesc, FieldType, PageArgs, SourceLine};
 use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg, Sql};
 use crate::package::{EntityEntry, Package};
 use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
@@ -162,6 +162,8 @@ pub struct Policy {
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold; `None`: all readable ones.
     pub output: Option<&'static [&'static str]>,
+    /// Members that the answer of a call has, and no later one.
+    pub once: &'static [FieldDesc],
     /// Replaces what the API document says in one line.
     pub summary: Option<&'static str>,
     /// Replaces the name of the entity as the tag in the API document.
@@ -186,6 +188,7 @@ impl Policy {
         audit: None,
         input: None,
         output: None,
+        once: &[],
         summary: None,
         tags: None,
         deprecated: false,
@@ -207,6 +210,7 @@ impl Policy {
             audit: declared.audit,
             input: declared.input,
             output: declared.output,
+            once: declared.once,
             summary: declared.summary,
             tags: declared.tags,
             deprecated: declared.deprecated,

@@ -15,6 +15,7 @@ use super::middleware::{Middleware, Next, RouteCall};
 use super::router::App;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
 use crate::app::did_you_mean;
+use crate::entity::FieldDesc;
 use crate::operation::Subject;
 use crate::permission::{Evaluator, Permit};
 use crate::{Cx, Error, Result};
@@ -55,6 +56,8 @@ pub(super) struct Gates {
     pub(super) context: Option<Arc<ContextProviders>>,
     /// Whether what it answers depends on them.
     pub(super) varies: bool,
+    /// What it answers once.
+    once: &'static [FieldDesc],
 }
 
 impl Gates {
@@ -78,8 +81,9 @@ impl Gates {
             }
             _ => None,
         };
-        let any = !guards.is_empty() || !middleware.is_empty() || permit.is_some();
-        Ok(any.then(|| Box::new(Self { guards, middleware, permit, ..Self::default() })))
+        let once = policy.once;
+        let any = !guards.is_empty() || !middleware.is_empty() || permit.is_some() || !once.is_empty();
+        Ok(any.then(|| Box::new(Self { guards, middleware, permit, once, ..Self::default() })))
     }
 
     /// Runs the guards.
@@ -91,11 +95,12 @@ impl Gates {
         self.guards.iter().try_for_each(|(check, argument)| check(&GuardCall { actor, argument: *argument, now: cx.now() }))
     }
 
-    /// The same call with what plugins know of its request.
+    /// The same call with what plugins know of its request, and with room for what it answers once.
     ///
     /// # Errors
     /// A provider's own.
     pub(super) async fn known(&self, parts: &axum::http::request::Parts, cx: Cx) -> Result<Cx> {
+        let cx = if self.once.is_empty() { cx } else { cx.answering_once(self.once) };
         match &self.context {
             None => Ok(cx),
             Some(context) => context.known(parts, cx).await,

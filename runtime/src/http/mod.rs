@@ -41,6 +41,8 @@ mod middleware;
 #[cfg(feature = "server")]
 mod mounted;
 #[cfg(feature = "server")]
+mod once;
+#[cfg(feature = "server")]
 mod operation;
 #[cfg(feature = "server")]
 mod path;
@@ -95,6 +97,8 @@ pub use idempotency::Claims;
 pub use layers::Layers;
 #[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
+#[cfg(feature = "server")]
+pub(crate) use once::Once;
 #[cfg(feature = "server")]
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]

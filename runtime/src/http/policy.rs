@@ -1,5 +1,7 @@
 //! Route policy as declared.
 
+use crate::entity::FieldDesc;
+
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthDesc {
@@ -228,6 +230,8 @@ pub struct PolicyDesc {
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold, by their names in the declaration.
     pub output: Option<&'static [&'static str]>,
+    /// Members that the answer of a call has, and no later one; never inherited.
+    pub once: &'static [FieldDesc],
     /// For the API document.
     pub summary: Option<&'static str>,
     /// For the API document.
@@ -288,6 +292,7 @@ impl PolicyDesc {
         audit: None,
         input: None,
         output: None,
+        once: &[],
         summary: None,
         tags: None,
         deprecated: false,
@@ -391,6 +396,13 @@ impl PolicyDesc {
         Self { output: Some(fields), ..self }
     }
 
+    /// With members that are given once.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn once(self, once: &'static [FieldDesc]) -> Self {
+        Self { once, ..self }
+    }
+
     /// With a summary.
     #[doc(hidden)]
     #[must_use]
@@ -412,7 +424,7 @@ impl PolicyDesc {
         Self { deprecated: true, ..self }
     }
 
-    /// These keys, with those of `defaults` where they are absent. `disabled` is never inherited.
+    /// These keys, with those of `defaults` where they are absent. `disabled` and `once` are never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
         Self {
@@ -430,6 +442,7 @@ impl PolicyDesc {
             audit: if self.audit.is_some() { self.audit } else { defaults.audit },
             input: if self.input.is_some() { self.input } else { defaults.input },
             output: if self.output.is_some() { self.output } else { defaults.output },
+            once: self.once,
             summary: if self.summary.is_some() { self.summary } else { defaults.summary },
             tags: if self.tags.is_some() { self.tags } else { defaults.tags },
             deprecated: self.deprecated || defaults.deprecated,

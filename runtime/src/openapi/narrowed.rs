@@ -25,7 +25,10 @@ pub(super) fn input(endpoint: &Endpoint, entity: &str, components: &mut Componen
 
 /// The name of the schema of a route's records. `Page` behind it names that of their pages.
 pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut Components) -> Cow<'a, str> {
-    let (Some(fields), Some(table)) = (endpoint.policy.output, &endpoint.table) else { return entity.into() };
+    let (fields, Some(table)) = (endpoint.policy.output, &endpoint.table) else { return entity.into() };
+    if fields.is_none() && (endpoint.policy.once.is_empty() || wraps(endpoint)) {
+        return entity.into();
+    }
     let pages = match endpoint.action {
         Action::Create | Action::Get | Action::Update => false,
         Action::List => true,
@@ -38,11 +41,34 @@ pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut 
         Action::Delete | Action::Extra(_) | Action::Plugin(_) => return entity.into(),
     };
     let name = format!("{entity}{}Record", names::pascal(&endpoint.name));
-    components.schemas.insert(name.clone(), schema::record(table.desc, |field| fields.contains(&field.name)));
+    let mut record = schema::record(table.desc, |field| fields.is_none_or(|fields| fields.contains(&field.name)));
+    if !wraps(endpoint) {
+        once(endpoint, &mut record);
+    }
+    components.schemas.insert(name.clone(), record);
     if pages {
         components.schemas.insert(format!("{name}Page"), schema::page(&name));
     }
     name.into()
+}
+
+/// Whether the record stands within the answer.
+fn wraps(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.returns() == Answer::Upserted { wrapped: true })
+}
+
+/// Adds the members that only the call itself is answered.
+pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
+    for field in endpoint.policy.once {
+        let mut member = schema::input(field);
+        member.insert("readOnly".to_owned(), json!(true));
+        member.insert("description".to_owned(), json!("In the answer of this call alone; no later one gives it."));
+        answer["properties"][field.wire] = Json::Object(member);
+        // A repetition under a key is answered without.
+        if let (None, Some(required)) = (endpoint.policy.idempotency, answer["required"].as_array_mut()) {
+            required.push(json!(field.wire));
+        }
+    }
 }
 
 /// Summary, tags and deprecation.

@@ -261,7 +261,9 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                 Answer::Upserted { wrapped: true } => {
                     let properties = json!({ "entity": reference("schemas", entity), "created": { "type": "boolean" } });
                     let required = ["entity", "created"];
-                    let schema = json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false });
+                    let mut schema =
+                        json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false });
+                    narrowed::once(endpoint, &mut schema);
                     components.schemas.insert(output.clone(), schema);
                     reference("schemas", &output)
                 }

@@ -50,7 +50,6 @@ const LATER: &[(&str, &str)] = &[
     ("ext_06", "X10, counters: community"),
     ("ext_10", "X7, named sorts: community"),
     ("ext_12", "X22, lists by page number: webhooks"),
-    ("ext_13", "X23, output that is given once: webhooks"),
 ];
 
 /// Cases of the compiler: id, file below `ui-tests/tests/fail`, part of its message.

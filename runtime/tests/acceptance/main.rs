@@ -28,6 +28,7 @@ mod limits;
 mod list;
 mod lookup;
 mod on_delete;
+mod once;
 mod operations;
 mod permission_cost;
 mod permissions;

@@ -149,6 +149,16 @@ impl Returns {
     }
 }
 
+impl Returns {
+    /// Whether it is one record of the entity, whatever happens.
+    pub(crate) fn is_one_record(&self) -> bool {
+        match self {
+            Self::Custom(made) => matches!(made.output, custom::Output::Record),
+            _ => matches!(self, Self::Record | Self::Upserted),
+        }
+    }
+}
+
 impl Plan {
     /// Whether the caller says how many records at most.
     pub(crate) fn pages(&self) -> bool {

@@ -8,13 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
+use crate::http::once::REPLAYED;
 use crate::http::response::{self, Raised};
 use crate::{Code, Error, Result, Value};
 
 /// Longest body that is kept, in bytes: more than any record within the usual limit of a body needs.
 const LONGEST: u64 = 2 << 20;
-
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The headers that are kept and given again; those of the connection and of the request belong to one answer.
 const HEADERS: [HeaderName; 4] = [CONTENT_TYPE, LOCATION, ETAG, HeaderName::from_static("x-event-id")];

@@ -74,6 +74,10 @@ pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]
 pub const TAKE: Operation<Post>;
 
+// 60: given once, beside the record.
+#[operation(kind = "upsert", match(slug), set(title, author_id), route(output_once(token: String, seen_at: Option<Timestamp>)))]
+pub const GRANT: Operation<Post>;
+
 #[operation(kind = "collection", field = steps, operations(list, update), identify_by = number, route(steps_list(auth = "userAuth")))]
 pub const STEPS: Operation<Post>;
 
