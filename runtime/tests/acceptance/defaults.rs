@@ -113,7 +113,7 @@ async fn ext_11(s: &Server) {
     make(s, "b", json!({})).await;
     s.advance(10);
     // A record that is made while the call is under way is later than its instant.
-    let name = format!("{:p}", s);
+    let name = format!("{s:p}");
     let (come, go) = gate(&name);
     let waits = [("x-gate", name.as_str())];
     let marking = call(s, "POST", "/notices/mark-all", Json::Null, &waits);
