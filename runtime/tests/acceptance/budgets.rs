@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linchpin::store::Store;
 use serde_json::{Value as Json, json};
 
+use crate::around::Around;
 use crate::computed::PAPERS;
 use crate::fixture::BLOG;
-use crate::relation_cost::Counting;
 use crate::server::Server;
 
 async fn budgets(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
-    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&BLOG, |app| app.store(Arc::new(counting))).await;
     let mut posts = Vec::new();
     for slug in ["a", "b", "c", "d"] {
@@ -71,7 +71,7 @@ async fn budgets(store: Arc<dyn Store>) {
 /// Computing and writing is one statement; in memory a transaction, which is not counted here.
 async fn computed(store: Arc<dyn Store>, expected: usize) {
     let statements = Arc::new(AtomicUsize::new(0));
-    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&PAPERS, |app| app.store(Arc::new(counting))).await;
     assert_eq!(s.post("/papers", json!({"id": "p1", "slug": "one"})).await.status, 201);
     assert_eq!(s.post("/remarks", json!({"paperId": "p1", "points": 7})).await.status, 201);

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
 mod aggregates;
+#[path = "../support/around.rs"]
+mod around;
 mod audit;
 mod budgets;
 mod choices;

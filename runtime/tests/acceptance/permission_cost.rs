@@ -1,60 +1,20 @@
 //! What a permission costs in statements: nothing, unless there is something to find out.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linchpin::entity::EntityDesc;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Plan, Reply, Rows, Statement, Store};
-use linchpin::{Result, Value};
 use serde_json::{Value as Json, json};
 
+use crate::around::Around;
 use crate::permissions::{WORK, judged};
 use crate::server::Server;
 use crate::tenancy::{call, id, made};
 
-/// Counts statements.
-struct Counted {
-    store: Memory,
-    ran: Arc<AtomicUsize>,
-}
-
-impl Store for Counted {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        self.ran.fetch_add(1, Ordering::SeqCst);
-        self.store.run(statement, args, rows)
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.store.install(entities)
-    }
-
-    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        self.store.ready()
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.store.close()
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let store = Counted { store: Memory::new(), ran: Arc::clone(&ran) };
+    let store = Around::new(Arc::new(Memory::new()), Arc::clone(&ran));
     let s = Server::memory_with(&WORK, |app| judged(app).store(Arc::new(store))).await;
     let (ann, bob, writer) = (s.token("ann", &[]), s.token("bob", &[]), s.token("w", &["paper.write", "write@c1"]));
     let paper = made(&s, &ann, "/papers", json!({"slug": "a", "title": "T", "authorId": "ann"})).await;

@@ -1,66 +1,18 @@
 //! What an `include` costs: one further statement per path, whatever the page holds. A store that counts stands before each.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linchpin::entity::EntityDesc;
-use linchpin::resource::BoxFuture;
-use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
-use linchpin::{Result, Value};
+use linchpin::store::Store;
 use serde_json::json;
 
+use crate::around::Around;
 use crate::relations::LETTERS;
 use crate::server::Server;
 
-pub struct Counting {
-    pub store: Arc<dyn Store>,
-    pub statements: Arc<AtomicUsize>,
-}
-
-impl Store for Counting {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        self.statements.fetch_add(1, Ordering::SeqCst);
-        self.store.run(statement, args, rows)
-    }
-
-    fn computes(&self, last: bool) -> bool {
-        self.store.computes(last)
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        self.store.begin()
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.store.install(entities)
-    }
-
-    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        self.store.ready()
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.store.close()
-    }
-}
-
 async fn cost(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
-    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&LETTERS, |app| app.store(Arc::new(counting))).await;
     for n in 0..50 {
         for (path, body) in [

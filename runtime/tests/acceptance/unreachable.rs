@@ -1,61 +1,35 @@
 //! CRUD-32: the store cannot be reached. Embedded stores always can, so one that may be cut off stands before each.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use linchpin::entity::EntityDesc;
 use linchpin::http::{HttpService, HttpState, endpoints, service};
 use linchpin::resource::{CursorKey, Table};
-use linchpin::store::{Plan, Reply, Rows, Statement, Store};
-use linchpin::{Adapters, Error, Result, Value};
+use linchpin::store::{Reply, Rows, Statement, Store};
+use linchpin::{Adapters, Error, Value};
 use serde_json::Value as Json;
 use tower_service::Service;
 
+use crate::around::{Around, Watch};
 use crate::fixture::BLOG;
 
 /// What only the log may show.
 const CAUSE: &str = "connection to 10.1.2.3:5432 as blog/hunter2 refused";
 
+#[derive(Default)]
 struct Cut {
-    store: Arc<dyn Store>,
     off: AtomicBool,
 }
 
-impl Store for Cut {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+impl Watch for Arc<Cut> {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         if self.off.load(Ordering::SeqCst) {
             return Reply::Ready(Err(Error::unavailable(CAUSE)));
         }
-        self.store.run(statement, args, rows)
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.store.install(entities)
-    }
-
-    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        self.store.ready()
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.store.close()
+        store.run(statement, args, rows)
     }
 }
 
@@ -69,10 +43,11 @@ async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
 
 async fn crud_32(store: Arc<dyn Store>) {
     let post = BLOG.entities[0].desc;
-    let cut = Arc::new(Cut { store, off: AtomicBool::new(false) });
-    cut.install(&[post]).await.unwrap();
+    let cut = Arc::<Cut>::default();
+    let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&cut)));
+    store.install(&[post]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
-    let adapters = Adapters::new([Arc::new(Table::new(post, Arc::clone(&cut) as Arc<dyn Store>, key).unwrap())]);
+    let adapters = Adapters::new([Arc::new(Table::new(post, store, key).unwrap())]);
     let service = service(endpoints(&BLOG, BLOG.mount, &adapters), HttpState::new(adapters)).unwrap();
 
     assert_eq!(get(&service, "/posts").await.0, 200);

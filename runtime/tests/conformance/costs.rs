@@ -12,10 +12,11 @@ use linchpin::http::Claims;
 use linchpin::prelude::*;
 use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
 use linchpin::{Result, Value};
 use serde_json::Value as Json;
 
+use super::around::{Around, Watch};
 use super::fixture::ALL;
 use super::generate;
 use super::sequence::{Call, What};
@@ -23,9 +24,17 @@ use super::side::{Believer, Side};
 
 /// A store that counts the statements that reach it, within transactions and without. Those that claim a key and settle it are not
 /// the route's, and come when its answer has gone.
-struct Counting {
-    store: Arc<dyn Store>,
-    sent: Arc<AtomicUsize>,
+struct Counting(Arc<AtomicUsize>);
+
+impl Watch for Counting {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        count(&self.0, statement);
+        store.run(statement, args, rows)
+    }
+
+    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        Box::new(Counted { transaction, sent: Arc::clone(&self.0) })
+    }
 }
 
 /// A transaction of it.
@@ -44,49 +53,6 @@ fn count(sent: &AtomicUsize, statement: &Statement) {
 fn sweeps(statement: &Statement) -> bool {
     let expires = statement.entity.ttl.map(|ttl| ttl.field);
     matches!(&statement.plan, Plan::Select { filter: Filter::Cond { field, op: Op::Lte, .. }, .. } if expires == Some(*field))
-}
-
-impl Store for Counting {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        count(&self.sent, statement);
-        self.store.run(statement, args, rows)
-    }
-    fn may_take_long(&self, statement: &Statement) -> bool {
-        self.store.may_take_long(statement)
-    }
-    fn computes(&self, last: bool) -> bool {
-        self.store.computes(last)
-    }
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async {
-            let transaction = self.store.begin().await?;
-            Ok(Box::new(Counted { transaction, sent: Arc::clone(&self.sent) }) as Box<dyn Transaction>)
-        })
-    }
-    fn driver(&self) -> Driver {
-        self.store.driver()
-    }
-    fn outbox(&self) -> Option<&dyn Outbox> {
-        self.store.outbox()
-    }
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        self.store.install(entities)
-    }
-    fn ready(&self) -> BoxFuture<'_, Result<()>> {
-        self.store.ready()
-    }
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.store.close()
-    }
 }
 
 impl Transaction for Counted {
@@ -150,7 +116,7 @@ fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
 async fn held(store: Arc<dyn Store>, sequences: u64) {
     let reported = reported();
     let sent = Arc::new(AtomicUsize::new(0));
-    let mut side = Side::new(Arc::new(Counting { store, sent: Arc::clone(&sent) })).await;
+    let mut side = Side::new(Arc::new(Around::new(store, Counting(Arc::clone(&sent))))).await;
     let routes = side.routes();
     let mut most: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut wrong = BTreeMap::new();

@@ -6,20 +6,18 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use linchpin::Result;
 use linchpin::Value;
-use linchpin::entity::EntityDesc;
 use linchpin::http::HttpService;
-use linchpin::resource::BoxFuture;
-use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Reply, Rows, Statement, Store, Transaction};
 use serde_json::{Value as Json, json};
 use tower_service::Service;
 
+use super::around::{Around, Watch};
 use super::side::app;
 
 /// Counts what runs, and the rows that come back as such: neither a number of rows nor an answer of one.
+#[derive(Default)]
 struct Counting {
-    store: Arc<dyn Store>,
     statements: AtomicUsize,
     fetched: AtomicUsize,
 }
@@ -31,19 +29,10 @@ impl Counting {
     }
 }
 
-impl Store for Counting {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+impl Watch for Arc<Counting> {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         self.statements.fetch_add(1, Ordering::SeqCst);
-        let reply = self.store.run(statement, args, rows);
+        let reply = store.run(statement, args, rows);
         Reply::Later(Box::pin(async move {
             let rows = reply.await?;
             let fetched = if rows.json.is_empty() { rows.records.len() } else { rows.count };
@@ -51,17 +40,9 @@ impl Store for Counting {
             Ok(rows)
         }))
     }
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+
+    fn begun(&self, _: Box<dyn Transaction>) -> Box<dyn Transaction> {
         panic!("nothing here needs a transaction")
-    }
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        self.store.install(entities)
-    }
-    fn ready(&self) -> BoxFuture<'_, Result<()>> {
-        self.store.ready()
-    }
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.store.close()
     }
 }
 
@@ -76,8 +57,9 @@ async fn call(service: &HttpService, method: &str, path: &str, body: Json) -> (u
 
 /// A batch and an aggregate cost over 10,000 records what they cost over ten: the same statements, and no row more.
 async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
-    let counting = Arc::new(Counting { store, statements: AtomicUsize::new(0), fetched: AtomicUsize::new(0) });
-    let (_, service) = app(&(Arc::clone(&counting) as Arc<dyn Store>), &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
+    let counting = Arc::<Counting>::default();
+    let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&counting)));
+    let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
     let mut costs = Vec::new();
     let mut made = 0;
     for records in [10, 10_000] {

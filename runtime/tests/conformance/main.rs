@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
 mod act;
+#[path = "../support/around.rs"]
+mod around;
 mod compare;
 mod costs;
 mod differential;

@@ -1,27 +1,20 @@
 //! What is done for who has an account and for who has none is the same, as its store sees it: how long it takes tells nothing.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use linchpin::entity::EntityDesc;
-use linchpin::resource::BoxFuture;
+use linchpin::Value;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
-use linchpin::{Result, Value};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store};
 use linchpin_auth::{PrimaryField, ProviderSection};
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::around::{Around, Watch};
 use crate::post::Post;
 use crate::server::{GOOD, Server};
 
-/// A store that writes down what it is asked, and can keep whoever works behind the requests from doing so.
-struct Watching {
-    store: Memory,
-    seen: Arc<Seen>,
-}
-
+/// Writes down what a store is asked, and can keep whoever works behind the requests from doing so.
 #[derive(Default)]
 struct Seen {
     log: Mutex<Vec<String>>,
@@ -39,28 +32,16 @@ impl Seen {
     }
 }
 
-impl Store for Watching {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
-    }
-
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.store.prepare(entity, plan)
-    }
-
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+impl Watch for Arc<Seen> {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let what = match &statement.plan {
             // A job that looks what is due: no request does.
             Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => None,
             Plan::Select { .. } if statement.entity.name == "Outbox" => {
-                if self.seen.shut.load(Ordering::SeqCst) {
+                if self.shut.load(Ordering::SeqCst) {
                     return Reply::Later(Box::pin(async move {
-                        self.seen.open.notified().await;
-                        self.store.run(statement, args, rows).await
+                        self.open.notified().await;
+                        store.run(statement, args, rows).await
                     }));
                 }
                 None
@@ -69,34 +50,14 @@ impl Store for Watching {
             Plan::Insert => Some("insert"),
             _ => Some("other"),
         };
-        self.seen.log.lock().unwrap().extend(what.map(|what| format!("{} {what}", statement.entity.name)));
-        self.store.run(statement, args, rows)
-    }
-
-    fn computes(&self, last: bool) -> bool {
-        self.store.computes(last)
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        self.store.begin()
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.store.install(entities)
-    }
-
-    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        self.store.ready()
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.store.close()
+        self.log.lock().unwrap().extend(what.map(|what| format!("{} {what}", statement.entity.name)));
+        store.run(statement, args, rows)
     }
 }
 
-fn watched() -> (Watching, Arc<Seen>) {
-    let seen = Arc::new(Seen::default());
-    (Watching { store: Memory::new(), seen: Arc::clone(&seen) }, seen)
+fn watched() -> (Around<Arc<Seen>>, Arc<Seen>) {
+    let seen = Arc::<Seen>::default();
+    (Around::new(Arc::new(Memory::new()), Arc::clone(&seen)), seen)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

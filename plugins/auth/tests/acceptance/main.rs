@@ -54,6 +54,8 @@ mod testbed;
 mod tokens;
 mod visitor;
 
+#[path = "../../../../runtime/tests/support/around.rs"]
+mod around;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;

@@ -17,7 +17,7 @@ use linchpin_auth::{Argon2Cost, Auth, Limit, Mail, Mailer};
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 
-use crate::stopping::{Stop, Stopping, Then};
+use crate::stopping::{Stop, Then, stopping};
 
 /// Names the store of a child.
 pub const URL: &str = "LINCHPIN_CRASH_URL";
@@ -77,11 +77,11 @@ fn open(url: &str, stop: &Arc<Stop>) -> Arc<dyn Store> {
     #[cfg(feature = "postgres")]
     if url.starts_with("postgres") {
         use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-        return Stopping::over(PostgresStore::open(PostgresOptions::new(url)).unwrap(), stop);
+        return stopping(PostgresStore::open(PostgresOptions::new(url)).unwrap(), stop);
     }
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
     let path = url.strip_prefix("sqlite:").unwrap();
-    Stopping::over(SqliteStore::open(SqliteOptions::new(path)).unwrap(), stop)
+    stopping(SqliteStore::open(SqliteOptions::new(path)).unwrap(), stop)
 }
 
 /// Whoever answers at a port.

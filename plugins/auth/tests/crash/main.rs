@@ -14,8 +14,10 @@ mod stopping;
 use child::{Answer, GOOD, NEW, Peer, Process, app};
 use linchpin::store::memory::Memory;
 use serde_json::json;
-use stopping::{Stop, Stopping, Then};
+use stopping::{Stop, Then, stopping};
 
+#[path = "../../../../runtime/tests/support/around.rs"]
+mod around;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
@@ -173,7 +175,7 @@ async fn killed<C: Case>(url: &str) {
 /// Takes the store away at each point.
 async fn away<C: Case>() {
     let stop = Stop::new(|| Then::Fail);
-    let running = app(Stopping::over(Memory::new(), &stop)).await;
+    let running = app(stopping(Memory::new(), &stop)).await;
     let peer = Peer::at(running.address().port());
     let mut points = 0;
     loop {

@@ -1,13 +1,12 @@
 //! A store that stops at a chosen write: it stays there until the process is killed, or refuses from there on.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use linchpin::entity::EntityDesc;
-use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store, Transaction};
 use linchpin::{BoxFuture, Error, Result, Value};
+
+use crate::around::{Around, Watch};
 
 /// When to stop, and how.
 pub struct Stop {
@@ -58,74 +57,28 @@ impl Stop {
 }
 
 /// Any store, with such points before each write, before each commit and behind it.
-pub struct Stopping {
-    inner: Arc<dyn Store>,
-    stop: Arc<Stop>,
+pub fn stopping(store: impl Store, stop: &Arc<Stop>) -> Arc<dyn Store> {
+    Arc::new(Around::new(Arc::new(store), Arc::clone(stop)))
 }
 
-impl Stopping {
-    pub fn over(inner: impl Store, stop: &Arc<Stop>) -> Arc<dyn Store> {
-        Arc::new(Self { inner: Arc::new(inner), stop: Arc::clone(stop) })
+impl Watch for Arc<Stop> {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if !writes(statement) {
+            return store.run(statement, args, rows);
+        }
+        Reply::Later(Box::pin(async move {
+            self.point().await?;
+            store.run(statement, args, rows).await
+        }))
+    }
+
+    fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        Box::new(Within { inner, stop: Arc::clone(self) })
     }
 }
 
 fn writes(statement: &Statement) -> bool {
     matches!(statement.plan, Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. })
-}
-
-impl Store for Stopping {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.inner.supports(capability)
-    }
-
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        self.inner.prepare(entity, plan)
-    }
-
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        if !writes(statement) {
-            return self.inner.run(statement, args, rows);
-        }
-        Reply::Later(Box::pin(async move {
-            self.stop.point().await?;
-            self.inner.run(statement, args, rows).await
-        }))
-    }
-
-    fn may_take_long(&self, statement: &Statement) -> bool {
-        self.inner.may_take_long(statement)
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async move {
-            let inner = self.inner.begin().await?;
-            Ok(Box::new(Within { inner, stop: Arc::clone(&self.stop) }) as Box<dyn Transaction>)
-        })
-    }
-
-    fn driver(&self) -> Driver {
-        self.inner.driver()
-    }
-
-    fn outbox(&self) -> Option<&dyn Outbox> {
-        self.inner.outbox()
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.inner.install(entities)
-    }
-
-    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
-        self.inner.ready()
-    }
-
-    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.inner.close()
-    }
 }
 
 struct Within {

@@ -1,0 +1,89 @@
+//! A store around another: whatever it is asked goes there, past somebody who counts, waits or refuses.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::entity::EntityDesc;
+use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::{BoxFuture, Result, Value};
+
+/// Who stands between.
+pub trait Watch: Send + Sync + 'static {
+    /// A statement outside of transactions.
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
+
+    /// A transaction, as the caller shall have it.
+    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        transaction
+    }
+}
+
+/// Counts every statement outside of transactions.
+impl Watch for Arc<AtomicUsize> {
+    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        self.fetch_add(1, Ordering::SeqCst);
+        store.run(statement, args, rows)
+    }
+}
+
+pub struct Around<W> {
+    store: Arc<dyn Store>,
+    watch: W,
+}
+
+impl<W: Watch> Around<W> {
+    pub fn new(store: Arc<dyn Store>, watch: W) -> Self {
+        Self { store, watch }
+    }
+}
+
+impl<W: Watch> Store for Around<W> {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        self.store.supports(capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        self.store.prepare(entity, plan)
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        self.watch.run(&*self.store, statement, args, rows)
+    }
+
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        self.store.may_take_long(statement)
+    }
+
+    fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async { Ok(self.watch.begun(self.store.begin().await?)) })
+    }
+
+    fn driver(&self) -> Driver {
+        self.store.driver()
+    }
+
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        self.store.outbox()
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        self.store.install(entities)
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        self.store.ready()
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.store.close()
+    }
+}
