@@ -6,7 +6,7 @@ use linchpin::{Code, Error, Problem, Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
-use crate::flow::{NewAccount, Reason, Rekeyed};
+use crate::flow::{NewAccount, Reason, Rekeyed, SERVICE};
 use crate::identity::PrimaryField;
 use crate::identity::normalise;
 use crate::recovery::RecoveryCode;
@@ -162,7 +162,7 @@ impl AuthService {
         };
         let client = self.client();
         let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
-        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: "service", link: None };
+        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: SERVICE, link: None };
         core.create_account(&client, account).await.map(Account::from)
     }
 
@@ -170,7 +170,8 @@ impl AuthService {
     /// name of a user. What keeps its owner from signing in keeps the app from it as well.
     ///
     /// # Errors
-    /// `not_found`; `account_suspended`, `email_not_verified`, and `mfa_required` for an account with a second factor.
+    /// `not_found`; what [`AuthHooks::pre_login`](crate::AuthHooks::pre_login) refuses with, asked with the method `service`;
+    /// `account_suspended`, `email_not_verified`, and `mfa_required` for an account with a second factor.
     pub async fn sign_in(&self, id: &str) -> Result<SecretText> {
         let client = self.client();
         let user = self.there(self.core.users.get(&client.cx(), id).await?);

@@ -55,7 +55,7 @@ impl Core {
             self.audit(cx, client, Happened::to("auth:mfa.disabled", &user.id).details(details)).await?;
             self.parts.notice_of(cx, client, user, MailKind::MfaDisabled, &[("method", way.name())]).await?;
         }
-        if left.is_empty() { self.drop_recovery_codes(cx, user).await } else { Ok(()) }
+        if left.is_empty() { self.drop_recovery_codes(cx, user, None).await } else { Ok(()) }
     }
 
     /// Whether an account may do without these factors.
@@ -127,19 +127,22 @@ impl Core {
     /// # Errors
     /// When they cannot be kept.
     pub(crate) async fn replace_recovery_codes(&self, cx: &Cx, user: &User) -> Result<Vec<SecretText>> {
-        self.drop_recovery_codes(cx, user).await?;
+        self.drop_recovery_codes(cx, user, None).await?;
         let mut shown = Vec::new();
         for _ in 0..self.config.auth.mfa.recovery_codes {
             let code = RecoveryCode::generate(&*self.env.rng)?;
-            let new = RecoveryCodeCreate { user_id: user.id.clone(), mac: code.stored(&self.parts.keys, &user.id) };
+            let mac = code.stored(&self.parts.keys, &user.id);
+            let new = RecoveryCodeCreate { user_id: user.id.clone(), mac, created_at: cx.now() };
             self.parts.codes.create(cx, new).await?;
             shown.push(code.shown());
         }
         Ok(shown)
     }
 
-    async fn drop_recovery_codes(&self, cx: &Cx, user: &User) -> Result<()> {
-        for code in self.parts.codes.codes_of(cx, user.id.clone(), PageArgs::default()).await?.items {
+    /// Takes recovery codes away, or those alone that were made at an instant or after it.
+    async fn drop_recovery_codes(&self, cx: &Cx, user: &User, since: Option<Timestamp>) -> Result<()> {
+        let codes = self.parts.codes.codes_of(cx, user.id.clone(), PageArgs::default()).await?.items;
+        for code in codes.into_iter().filter(|code| since.is_none_or(|since| code.created_at >= since)) {
             match self.parts.codes.delete(cx, code.id, None).await {
                 // Just used.
                 Err(error) if error.code() == Code::NotFound => {}
@@ -191,7 +194,13 @@ impl Core {
         if left.is_empty() && enrolled(&user).contains(&Way::Webauthn) {
             ways.push(Way::Webauthn);
         }
-        if ways.is_empty() { Ok(()) } else { self.unenrol(cx, client, &user, &ways, None).await }
+        // Either way the account's factors have another version, which ends the trust in devices: some may be the other's.
+        if ways.is_empty() {
+            self.set_methods(cx, &user, &enrolled(&user)).await?;
+        } else {
+            self.unenrol(cx, client, &user, &ways, None).await?;
+        }
+        self.drop_recovery_codes(cx, &user, Some(since)).await
     }
 
     /// Takes every second factor of somebody away who has lost them.

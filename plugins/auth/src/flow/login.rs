@@ -29,6 +29,9 @@ pub(crate) struct Proved {
 }
 
 /// The methods that a sign-in begins with: what a challenge was begun with is named by them.
+/// The method of what the app does in the name of a user.
+pub(crate) const SERVICE: &str = "service";
+
 const METHODS: [&str; 5] = ["password", "magicLink", "verifyAndLogin", "passkey", "oauth"];
 
 /// A session that is about to be.
@@ -106,12 +109,22 @@ impl Core {
         self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
     }
 
+    /// Asks `pre_login` whether an account may sign in that is known before anything is typed.
+    ///
+    /// # Errors
+    /// What it refuses with; 504 `hook_timeout`.
+    pub(crate) async fn ask_before(&self, client: &Client, method: &'static str, user: &User) -> Result<()> {
+        let sign_in = SignIn { identifier: None, method, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
+        self.hooks.ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await
+    }
+
     /// A session that the app itself opens in the name of a user, and its access token: what keeps its user out keeps the app out.
     ///
     /// # Errors
-    /// As [`Core::complete_primary`]; 403 `mfa_required` where a second factor is asked for.
+    /// As [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` where a second factor is asked for.
     pub(crate) async fn open_for(&self, client: &Client, user: User) -> Result<Tokens> {
-        let proved = Proved { user, method: "service", amr: &[], aal: 1, status: 200 };
+        self.ask_before(client, SERVICE, &user).await?;
+        let proved = Proved { user, method: SERVICE, amr: &[], aal: 1, status: 200 };
         if !self.missing_factors(client, &proved, &Begun::by(proved.method, proved.amr, None)).await?.is_empty() {
             return Err(refuse(MFA_REQUIRED));
         }

@@ -42,7 +42,7 @@ pub(crate) use courier::Courier;
 pub(crate) use create::NewAccount;
 pub(crate) use deletion::Purge;
 pub(crate) use end::Reason;
-pub(crate) use login::Proved;
+pub(crate) use login::{Proved, SERVICE};
 pub(crate) use parts::Parts;
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};

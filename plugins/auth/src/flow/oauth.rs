@@ -14,7 +14,7 @@ use crate::config::Linking;
 use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::error::{HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, refuse};
-use crate::hooks::{SignIn, SignUp};
+use crate::hooks::SignUp;
 use crate::identity::PrimaryField;
 use crate::identity::normalise::{self, Identifier};
 use crate::limit::{Bucket, Hit};
@@ -250,8 +250,7 @@ impl Core {
         if self.must_verify(&user) {
             return Err(Refused("email_not_verified"));
         }
-        let sign_in = SignIn { identifier: None, method: METHOD, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
-        self.hooks.ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await.map_err(asked)?;
+        self.ask_before(client, METHOD, &user).await.map_err(asked)?;
         Ok(user)
     }
 

@@ -33,6 +33,7 @@ pub(crate) struct RecoveryCode {
     /// All that is kept of it.
     #[field(private)]
     pub(crate) mac: String,
+    pub(crate) created_at: Timestamp,
 }
 
 /// A factor of a user.

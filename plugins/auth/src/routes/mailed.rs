@@ -12,7 +12,7 @@ use crate::entities::{User, UserPatch};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, overtaken, refuse};
 use crate::flow::{NewAccount, Proved, Reason};
 use crate::guards::known;
-use crate::hooks::{SignIn, SignUp};
+use crate::hooks::SignUp;
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
 use crate::onetime::{OneTime, Purpose};
@@ -193,8 +193,7 @@ pub(super) async fn signing_in(
     if user.suspended_at.is_some() {
         return Err(refuse(ACCOUNT_SUSPENDED));
     }
-    let sign_in = SignIn { identifier: None, method, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
-    core.hooks.ask(&core.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await?;
+    core.ask_before(client, method, &user).await?;
     Ok((found, user))
 }
 

@@ -13,7 +13,6 @@ use crate::core::{Client, Core, Happened};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, WEBAUTHN_FAILED, refuse};
 use crate::flow::Proved;
 use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
-use crate::hooks::SignIn;
 use crate::limit::{Bucket, Hit};
 use crate::onetime::{OneTime, Purpose, Terms};
 
@@ -49,13 +48,11 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
             attempt.undo().await;
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
-        if !std::mem::replace(&mut told, true) {
-            let user_id = Some(used.user.id.clone());
-            let sign_in = SignIn { identifier: None, method: PASSKEY, user_id, session_id: None, amr: Vec::new() };
-            if let Err(refusal) = core.hooks.ask(&core.hook_cx(&client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await {
-                attempt.undo().await;
-                return Err(refusal);
-            }
+        if !std::mem::replace(&mut told, true)
+            && let Err(refusal) = core.ask_before(&client, PASSKEY, &used.user).await
+        {
+            attempt.undo().await;
+            return Err(refusal);
         }
         let noted = cx
             .transaction(async |cx| {

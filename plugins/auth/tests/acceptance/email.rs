@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::authenticator::Authenticator;
 use crate::cases;
-use crate::factor::{app_with, enrol};
+use crate::factor::{app_with, code_at, enrol, texts};
 use crate::issuer::{Away, Browser};
 use crate::oauth;
 use crate::passkeys::with_passkeys;
@@ -23,6 +23,7 @@ cases!(
     auth_45_a_second_change_does_not_shake_off_the_owner,
     auth_45_nor_does_a_way_back_of_the_thief,
     auth_45_what_was_added_goes_as_well,
+    auth_45_codes_and_trust_of_since_go_as_well,
     auth_45_passkeys_that_were_added_go_as_well,
     auth_45_providers_that_were_added_go_as_well,
     auth_45_by_user_name
@@ -277,6 +278,40 @@ async fn auth_45_what_was_added_goes_as_well(store: Store) {
     assert_eq!(post.all("mfa_disabled", 1).await[0].to, "ada@x.test");
     let events = app.get(&ada.token, "/auth/activity").await.json();
     assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:mfa.disabled"), "{events}");
+}
+
+/// Who had the account had one of its codes, and made the rest of them their own; a device of theirs asks for no code at all.
+async fn auth_45_codes_and_trust_of_since_go_as_well(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| changing(auth, &post).configure(|config| config.auth.mfa.trust_device_seconds = 86_400)).await;
+    let ada = app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    let (secret, _) = enrol(&app, &ada).await;
+    let code = async || {
+        app.advance(30).await;
+        code_at(&app, &secret, 0)
+    };
+    let body = json!({ "email": "thief@x.test", "password": GOOD, "code": code().await });
+    assert_eq!(app.send(&ada, "POST", "/auth/change-email", body).await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let renewed = app.send(&ada, "POST", "/auth/mfa/recovery-codes", json!({ "code": code().await })).await;
+    let theirs = texts(&renewed.json()["recoveryCodes"]);
+    let body = json!({ "mfaToken": app.challenged("thief@x.test").await, "code": code().await, "trustDevice": true });
+    let device = app.post("/auth/mfa/verify", body).await.text("deviceToken");
+    let on = async |email: &str| {
+        let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+        app.raw("POST", "/auth/login", &headers, &json!({ "email": email, "password": GOOD }).to_string()).await.json()
+    };
+    assert_eq!(on("thief@x.test").await["mfaRequired"], json!(null));
+
+    done(&verify(&app, &undo).await);
+    assert_eq!(on("ada@x.test").await["mfaRequired"], json!(true));
+    app.verify(&app.challenged("ada@x.test").await, &theirs[0]).await.refused(401, "invalid_code");
+    let back = app.verify(&app.challenged("ada@x.test").await, &code().await).await;
+    assert_eq!(back.status, 200, "{back:?}");
+    let methods = app.get(&back.signed_in().token, "/auth/mfa/methods").await.json();
+    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!(["totp"]), &json!(0)));
 }
 
 /// A passkey of before stays, one of since goes.

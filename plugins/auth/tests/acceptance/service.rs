@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use linchpin_auth::{AuthService, NewUser};
+use linchpin::BoxFuture;
+use linchpin_auth::{AuthHooks, AuthService, HookCx, HookError, HookResult, NewUser, SignIn};
 use serde_json::json;
 
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(sessions_of_the_app, what_keeps_owners_out, gone_accounts);
+cases!(sessions_of_the_app, what_keeps_owners_out, whom_the_app_turns_away, gone_accounts);
 
 fn service(app: &Server) -> Arc<AuthService> {
     app.provided::<AuthService>()
@@ -57,6 +58,25 @@ async fn what_keeps_owners_out(store: Store) {
     assert_eq!(code(service.sign_in(&made.id).await), Ok(()));
     service.suspend(&made.id, None).await.unwrap();
     assert_eq!(code(service.sign_in(&made.id).await), Err("account_suspended"));
+}
+
+/// Lets nobody in.
+struct Banning;
+
+impl AuthHooks for Banning {
+    fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
+        let banned = input.method == "service" && input.user_id.is_some();
+        Box::pin(async move { if banned { Err(HookError::new("You are banned").status(403).code("banned")) } else { Ok(()) } })
+    }
+}
+
+/// Whom `pre_login` turns away, the app's own code does not let in either.
+async fn whom_the_app_turns_away(store: Store) {
+    let app = store.app_with(|auth| auth.hooks(Banning)).await;
+    let ada = app.register("ada@x.test").await;
+    let refused = service(&app).sign_in(&ada.id).await.unwrap_err();
+    assert_eq!((refused.code().as_str(), refused.message()), ("banned", "You are banned"));
+    assert_eq!(app.get(&ada.token, "/auth/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(1));
 }
 
 /// An account whose deletion is due is gone for code as well, whether or not it has been removed.
