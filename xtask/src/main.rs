@@ -16,8 +16,8 @@ const FEATURES: [&str; 2] = [
 ];
 
 const HELP: &str = "\
-cargo xtask test [--fast]   everything a change must pass; --fast leaves out clippy, the ui tests, the instruction counts and search
-cargo xtask services        installs what tests talk to and is missing: a maker of one-time codes, a mail server
+cargo xtask test [--fast]   everything a change must pass; --fast leaves out lints of tests and examples, the ui tests, the instruction counts and search
+cargo xtask services        installs what tests talk to and is missing: Postgres, Chromium, Node with an issuer, a mail server, and so on
 cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("test") => test(fast),
         Some("search") => search(),
-        Some("services") => postgres::installed().and(peers::install()),
+        Some("services") => postgres::install().and(peers::install()),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),
@@ -70,7 +70,7 @@ fn test(fast: bool) -> Result<(), String> {
         note(step("fewer features", cargo(&bare).args(["--", "-D", "warnings"])));
     }
     // A snapshot that changed is a failure to review, never an update.
-    note(postgres::installed());
+    note(postgres::install());
     note(peers::install());
     let mut tests = cargo(&["test", "--workspace", "--exclude", SEARCH, "--all-targets", "--no-fail-fast"]);
     tests.args(FEATURES);

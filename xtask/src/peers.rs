@@ -1,6 +1,7 @@
 //! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a
 //! browser, an issuer that people sign in at, a program that calls what an OpenAPI document describes.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 /// The folder of the issuer's script.
@@ -8,9 +9,9 @@ const ISSUER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests
 
 /// What is needed, how to tell that it is there, and how it is installed.
 const PEERS: [(&str, &[&str], &[&str]); 8] = [
-    ("openssl", &["openssl", "version"], &["apt-get", "install", "-y", "-q", "openssl"]),
-    ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "-y", "-q", "oathtool"]),
-    ("chromium", &["chromium", "--version"], &["apt-get", "install", "-y", "-q", "chromium"]),
+    ("openssl", &["openssl", "version"], &["apt-get", "install", "openssl"]),
+    ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "oathtool"]),
+    ("chromium", &["chromium", "--version"], &["apt-get", "install", "chromium"]),
     ("aiosmtpd", &["python3", "-c", "import aiosmtpd"], &["python3", "-m", "pip", "install", "-q", "aiosmtpd"]),
     ("Schemathesis", &["python3", "-c", "import schemathesis.cli"], &["python3", "-m", "pip", "install", "-q", "schemathesis>=4.32,<5"]),
     (
@@ -18,7 +19,7 @@ const PEERS: [(&str, &[&str], &[&str]); 8] = [
         &["python3", "-c", "import jwt, cryptography; jwt.PyJWKSet"],
         &["python3", "-m", "pip", "install", "-q", "pyjwt", "cryptography"],
     ),
-    ("node", &["node", "--version"], &["apt-get", "install", "-y", "-q", "nodejs", "npm"]),
+    ("node", &["node", "--version"], &["apt-get", "install", "nodejs", "npm"]),
     // In the versions of its lock file.
     ("oidc-provider", &["npm", "ls", "--prefix", ISSUER], &["npm", "ci", "--prefix", ISSUER, "--no-audit", "--no-fund"]),
 ];
@@ -27,15 +28,28 @@ const PEERS: [(&str, &[&str], &[&str]); 8] = [
 pub(crate) fn install() -> Result<(), String> {
     let mut missing = Vec::new();
     for (name, there, install) in PEERS {
-        if !runs(there) && install[0] == "apt-get" {
-            // A bare machine has no lists of packages. That they are old is no reason to fail.
-            runs(&["apt-get", "update", "-q"]);
+        if runs(there) {
+            continue;
         }
-        if !(runs(there) || runs(install) && runs(there)) {
+        eprintln!("xtask: {name} is not installed; `{}`", install.join(" "));
+        let done = match install {
+            ["apt-get", "install", packages @ ..] => apt(packages),
+            _ => runs(install),
+        };
+        if !(done && runs(there)) {
             missing.push(format!("{name} (`{}`)", install.join(" ")));
         }
     }
     if missing.is_empty() { Ok(()) } else { Err(format!("authentication cannot be tested without {}", missing.join(" and "))) }
+}
+
+/// Installs packages of Debian, and says whether it could.
+pub(crate) fn apt(packages: &[&str]) -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let by: &[&str] = if root { &[] } else { &["sudo", "-n"] };
+    // A bare machine has no lists of packages. That they are old is no reason to fail.
+    runs(&[by, &["apt-get", "update", "-q"]].concat());
+    runs(&[by, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-q"], packages].concat())
 }
 
 fn runs(command: &[&str]) -> bool {

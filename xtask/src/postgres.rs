@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Says in a sentence, before anything is built, that the tests of one store are going to fail.
-pub(crate) fn installed() -> Result<(), String> {
-    if std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() {
+/// Installs it where it is missing. Where it cannot be, that is said in a sentence, before the tests of one store fail one by one.
+pub(crate) fn install() -> Result<(), String> {
+    let there = || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || binaries().is_some();
+    if there() {
         return Ok(());
     }
-    if binaries().is_some() {
+    eprintln!("xtask: PostgreSQL is not installed; installing the Debian package postgresql");
+    crate::peers::apt(&["postgresql"]);
+    if there() {
         return Ok(());
     }
     Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
@@ -36,7 +39,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Makes it below a folder and starts it.
     pub(crate) fn start(below: &Path) -> Result<Self, String> {
-        installed()?;
+        install()?;
         let bin = binaries().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
         let folder = below.join("postgres");

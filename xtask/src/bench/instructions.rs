@@ -138,9 +138,8 @@ fn valgrind() -> Result<(), String> {
     if there() {
         return Ok(());
     }
-    println!("xtask: valgrind is missing; installing it with apt-get");
-    let install = Command::new("apt-get").args(["install", "--yes", "--no-install-recommends", "valgrind"]).status();
-    if install.is_ok_and(|status| status.success()) && there() {
+    eprintln!("xtask: valgrind is not installed; installing the Debian package");
+    if crate::peers::apt(&["valgrind"]) && there() {
         return Ok(());
     }
     Err("valgrind is missing and could not be installed: `apt-get install valgrind`, or `cargo xtask test --fast` without the gate"
