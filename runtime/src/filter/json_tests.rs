@@ -25,7 +25,7 @@ static FIELDS: [FieldDesc; 10] = [
 static POST: EntityDesc = EntityDesc::new("Post", "posts", "posts", &FIELDS);
 
 const fn param(name: &'static str, field: usize, list: bool) -> ParamSpec {
-    ParamSpec { name, field, entity: None, place: Place::Query, required: true, nullable: true, list, element: false }
+    ParamSpec { name, field, entity: None, place: Place::Query, required: true, nullable: true, list, element: false, default: None }
 }
 
 /// One parameter per scalar field, then the same as lists, then one for elements of tags.

@@ -46,6 +46,7 @@ pub const ENSURE: Operation<Hook>;
 )]
 pub const INVITE: Operation<Hook>;
 
+#[allow(clippy::unused_async)] // handlers are
 async fn invite<S: CustomStore>(call: CustomCall<Hook, S>, id: String, silent: Option<bool>) -> Result<String> {
     if silent.is_none() {
         call.cx().answer_once("token", 77_i64)?;
@@ -204,7 +205,7 @@ async fn said_of_once(s: &Server) {
 /// A declaration that nobody keeps is told before anything is opened.
 #[tokio::test]
 async fn somebody_has_to_say_it() {
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:".to_owned());
+    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
     let app = App::new(config).plugin(JwtAuth::new()).package(&HOOKS).override_operation(ROTATE, rotated);
     let text = app.start().await.unwrap_err().to_string();
     assert!(text.contains("`create` of `Hook` answers `secret`, `valid_until` once, and no code says it: override the route"), "{text}");

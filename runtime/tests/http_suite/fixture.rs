@@ -135,7 +135,7 @@ const POST_BASE: EntityDesc = EntityDesc {
 };
 
 const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
-    ParamSpec { name, field, entity: None, place, required: true, nullable: false, list: false, element: false }
+    ParamSpec { name, field, entity: None, place, required: true, nullable: false, list: false, element: false, default: None }
 }
 
 static BY_SLUG: OpSpec = OpSpec {

@@ -118,8 +118,17 @@ static ERROR: EntityDesc = EntityDesc {
     ..POST
 };
 
-static ID: ParamSpec =
-    ParamSpec { name: "id", field: 0, entity: None, place: Place::Id, required: true, nullable: false, list: false, element: false };
+static ID: ParamSpec = ParamSpec {
+    name: "id",
+    field: 0,
+    entity: None,
+    place: Place::Id,
+    required: true,
+    nullable: false,
+    list: false,
+    element: false,
+    default: None,
+};
 static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
 const OPERATION: OpSpec = OpSpec {
     parts: &[],
@@ -138,6 +147,7 @@ const OPERATION: OpSpec = OpSpec {
             nullable: true,
             list: false,
             element: false,
+            default: None,
         },
     ],
     routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("publish")] }],
@@ -165,6 +175,7 @@ static SLUG: ParamSpec = ParamSpec {
     nullable: false,
     list: false,
     element: false,
+    default: None,
 };
 static OWNER: ParamSpec = ParamSpec {
     name: "owner",
@@ -175,6 +186,7 @@ static OWNER: ParamSpec = ParamSpec {
     nullable: true,
     list: false,
     element: false,
+    default: None,
 };
 static BY_SLUG: OpSpec = OpSpec {
     name: "by_slug",
@@ -218,6 +230,7 @@ static BY_OWNER: OpSpec = OpSpec {
             nullable: false,
             list: true,
             element: false,
+            default: None,
         },
     ],
     routes: &[
