@@ -1,5 +1,6 @@
 //! Linchpin: declare entities and operations as annotated Rust; get checked adapters, HTTP routes and durable stores.
 
+mod actor;
 #[cfg(feature = "server")]
 mod address;
 #[cfg(feature = "server")]
@@ -39,6 +40,7 @@ mod value;
 #[doc(hidden)]
 pub mod __private;
 
+pub use actor::{Actor, ActorKind, Attached};
 #[cfg(feature = "server")]
 pub use app::{
     App, Command, Config, Database, DatabaseUrl, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Postgres,
@@ -50,7 +52,7 @@ pub use auth::JwtAuth;
 #[cfg(feature = "server")]
 pub use axum;
 pub use context::{ContextDesc, ContextValue};
-pub use cx::{Actor, ActorKind, Attached, Cx};
+pub use cx::Cx;
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]

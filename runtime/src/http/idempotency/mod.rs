@@ -20,7 +20,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::dispatch::{self, Asked};
+use super::asked::Asked;
+use super::dispatch;
 use super::endpoint::{Action, Endpoint};
 use super::guard::guarded;
 use super::request_id::RequestId;

@@ -1,0 +1,178 @@
+//! What one request asks of an entity: read, held against the declaration, answered.
+
+mod routes;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+
+use super::answer::{self, Shape};
+use super::endpoint::{Inputs, OverrideCall};
+use super::include::{self, Asking, Wanted};
+use super::mounted::{Mounted, Target};
+use super::operation::Births;
+use super::permitted::Permitted;
+use super::router::{App, Params};
+use super::serve::NO_STORE;
+use super::{input, path, precondition, query};
+use crate::operation::Answer;
+use crate::permission::Moved;
+use crate::resource::{Draft, Form, Includes, Outcome};
+use crate::validate::{Mode, read_draft};
+use crate::{Cx, Error, Problem, Result, Value};
+
+/// One request on its way to an endpoint: known, allowed, its body read.
+pub(in crate::http) struct Asked<'a> {
+    pub(in crate::http) app: &'a Arc<App>,
+    pub(in crate::http) mounted: &'a Mounted,
+    pub(in crate::http) params: Params<'a>,
+    pub(in crate::http) parts: &'a Parts,
+    pub(in crate::http) body: Bytes,
+    pub(in crate::http) cx: Cx,
+}
+
+impl Asked<'_> {
+    /// 201, and where the new record is.
+    fn created(&self, response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
+        *response.status_mut() = StatusCode::CREATED;
+        let Some(births) = births else { return };
+        let mut at = String::with_capacity(births.location.len() + 40);
+        let mut parents = 0;
+        for segment in births.location.split_inclusive('/') {
+            if segment.starts_with('{') {
+                // A parent is the one that this request names.
+                at.push_str(self.params.get(parents).unwrap_or_default());
+                at.push('/');
+                parents += 1;
+            } else {
+                at.push_str(segment);
+            }
+        }
+        match id {
+            Some(Value::Text(id)) => path::push_segment(&mut at, id),
+            Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
+            _ => return,
+        }
+        // Percent-encoded text is a header value always.
+        if let Ok(value) = HeaderValue::try_from(at) {
+            response.headers_mut().insert(LOCATION, value);
+        }
+    }
+
+    /// The record's id; `None` when the segment can be no key of the entity.
+    fn id(&self, on: &Target) -> Option<Value> {
+        // The record's id is the last parameter of a CRUD path.
+        let text = self.params.get(self.params.len().checked_sub(1)?)?;
+        on.table.parse_id(&path::decode(text)?)
+    }
+
+    /// The version of `If-Match`; problems with it are pushed.
+    fn expected(&self, on: &Target, problems: &mut Vec<Problem>) -> Option<i64> {
+        let version = precondition::if_match(&self.parts.headers).unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
+        if version.is_some() && on.table.desc.version.is_none() {
+            // Passing over it would lose the update it is there to prevent.
+            problems.push(Problem::new("header:If-Match", "not_allowed", "records of this entity have no version"));
+        }
+        version
+    }
+
+    fn draft(&self, on: &Target, mode: Mode) -> Result<Draft> {
+        let object = input::object(&self.parts.headers, &self.body)?;
+        let mut draft = read_draft(on.table.desc, &object, mode, self.cx.now());
+        if let Some(allowed) = &on.input {
+            input::narrow(on.table.desc, &object, allowed, &mut draft);
+        }
+        Ok(draft)
+    }
+
+    /// `include` alone.
+    fn only_include(&self, on: &Target) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
+        let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else { return Ok(wanted) };
+        let pairs = query::pairs(Some(query));
+        let known = |pair: &&query::Pair<'_>| pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair);
+        let names = || (!on.include.is_empty()).then_some(include::NAME);
+        query::refuse_unknown(pairs.iter().filter(|pair| !known(pair)).map(|pair| &*pair.key), names)?;
+        let mut problems = Vec::new();
+        for (n, pair) in pairs.iter().enumerate() {
+            if n > 0 {
+                query::duplicate(pair, &mut problems);
+            } else {
+                wanted = on.include.read(pair, &mut problems);
+            }
+        }
+        if problems.is_empty() { Ok(wanted) } else { Err(Error::validation(problems)) }
+    }
+
+    fn no_query(&self) -> Result<()> {
+        match self.parts.uri.query() {
+            None | Some("") => Ok(()),
+            query => query::refuse_unknown(query::pairs(query).iter().map(|p| &*p.key), || None),
+        }
+    }
+
+    fn no_body(&self) -> Result<()> {
+        if self.body.is_empty() { Ok(()) } else { input::nothing(&self.parts.headers, &self.body) }
+    }
+
+    /// The call, limited to what it may do with one record; `None` where the policy asks for no permission. `moved` is what an
+    /// update writes into the fields that it goes by.
+    async fn limited(&self, on: &Target, id: &Value, moved: Moved) -> Result<Option<Permitted<'_>>> {
+        let Some(permit) = self.mounted.permit() else { return Ok(None) };
+        let (matches, looks) = (on.table.by_id(id.clone()), self.mounted.endpoint.run.is_some());
+        let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;
+        Ok(Some(Permitted { permit, cx, matches: Some(matches) }))
+    }
+
+    fn cx_of<'a>(&'a self, limited: Option<&'a Permitted<'_>>) -> &'a Cx {
+        limited.map_or(&self.cx, |limited| &limited.cx)
+    }
+
+    /// What an override of this route gets.
+    fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
+        let (table, adapters, form) = (Arc::clone(&on.table), self.app.adapters.clone(), form.clone());
+        OverrideCall { cx: cx.clone(), table, adapters, inputs, form, route: self.mounted.endpoint.action.name() }
+    }
+
+    /// What is to be included, if the caller may see it.
+    async fn with(&self, on: &Target, wanted: &Wanted) -> Result<Option<Box<Includes>>> {
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let asking = Asking { cx: &self.cx, parts: self.parts, adapters: &self.app.adapters };
+        let includes = on.include.allowed(wanted, asking).await?;
+        includes.admit()?;
+        Ok(Some(Box::new(includes)))
+    }
+
+    async fn answer_with(&self, on: &Target, with: &Includes, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+        let outcome = with.complete(&on.table, &on.projection, outcome).await?;
+        // The version is that of the record alone: what is shown beside it changes without it.
+        let whole = HeaderMap::new();
+        let mut response = answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &whole })?;
+        if on.include.is_closed() {
+            response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        }
+        Ok(response)
+    }
+
+    fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+        answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &self.parts.headers })
+    }
+}
+
+/// The form in which a route reads its records.
+fn form<'a>(on: &'a Target, with: Option<&Includes>) -> Cow<'a, Form> {
+    match (with, &on.form) {
+        (Some(with), Form::Json(projection)) => Cow::Owned(with.form(&on.table, projection)),
+        (_, form) => Cow::Borrowed(form),
+    }
+}
