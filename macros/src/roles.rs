@@ -94,7 +94,7 @@ fn expand(ident: &Ident, roles: &[(Ident, String)]) -> TokenStream {
         #[automatically_derived]
         impl #ident {
             /// The role as it stands in tokens.
-            #[allow(dead_code)]
+            #[allow(dead_code)] // an app may compare roles alone
             pub const fn as_str(&self) -> &'static str { #name }
         }
         #[automatically_derived]

@@ -22,14 +22,14 @@ pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) 
     };
     quote! {
         #[doc(hidden)]
-        #[allow(unused_macros)]
+        #[allow(unused_macros)] // an entity may have no operations
         macro_rules! #schema {
             ({$($args:tt)*} {$($item:tt)*}) => {
                 #krate::__private::__operation! { {$($args)*} {$($item)*} {#args} {#item} }
             };
         }
         #[doc(hidden)]
-        #[allow(unused_imports)]
+        #[allow(unused_imports)] // likewise
         #vis use #schema as #ident;
     }
 }

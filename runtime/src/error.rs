@@ -27,30 +27,50 @@ impl Problem {
 /// The stable code of an error; each has one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs)] // each name is the wire code, explained in the contract's table and in `Code::as_str`
 pub enum Code {
+    /// 400: the body is not JSON, or not an object where one is asked for.
     MalformedJson,
+    /// 400: values that the declared fields do not allow; the details name each.
     ValidationFailed,
+    /// 400: a parameter of the query that the route does not have.
     UnknownParameter,
+    /// 400: a cursor that was not made for this list, or was changed.
     InvalidCursor,
+    /// 400: the record is in a state that the transition does not begin in.
     InvalidTransition,
+    /// 401: nobody is signed in, or by a credential that does not hold.
     Unauthorized,
+    /// 403: they are signed in, and may not.
     Forbidden,
+    /// 404: there is no such route, or no such record that the caller may see.
     NotFound,
+    /// 405: the path has other methods; `Allow` lists them.
     MethodNotAllowed,
+    /// 409: a unique is taken, or the record was changed meanwhile.
     Conflict,
+    /// 409: a list within a record has as many items as it may.
     CollectionFull,
+    /// 409: the key was used with another request.
     IdempotencyConflict,
+    /// 409: the first request with this key is still running.
     IdempotencyInProgress,
+    /// 412: `If-Match` names another version than the record has.
     PreconditionFailed,
+    /// 413: the body is longer than the route reads.
     BodyTooLarge,
+    /// 414: the query string is longer than 8 KiB.
     UriTooLong,
+    /// 415: the body is not `application/json`.
     UnsupportedMediaType,
+    /// 428: the entity asks for `If-Match`.
     PreconditionRequired,
+    /// 429: too many calls; `Retry-After` says when to come back.
     RateLimited,
+    /// 500: a fault of the server; its cause is in the log alone.
     Internal,
+    /// 503: the store or a queue takes nothing right now; `Retry-After` says when to come back.
     Unavailable,
-    SchemaPending,
+    /// 504: it took longer than the route may take.
     Timeout,
     /// A code of a package or plugin with its status.
     Other(u16, &'static str),
@@ -73,7 +93,7 @@ impl Code {
             Self::PreconditionRequired => 428,
             Self::RateLimited => 429,
             Self::Internal => 500,
-            Self::Unavailable | Self::SchemaPending => 503,
+            Self::Unavailable => 503,
             Self::Timeout => 504,
             Self::Other(status, _) => status,
         }
@@ -103,7 +123,6 @@ impl Code {
             Self::RateLimited => "rate_limited",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
-            Self::SchemaPending => "schema_pending",
             Self::Timeout => "timeout",
             Self::Other(_, code) => code,
         }
@@ -222,6 +241,11 @@ impl Error {
     }
 }
 
+/// What led to an error, the nearest first.
+pub(crate) fn causes<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause.source())
+}
+
 /// `{:?}` is what `fn main() -> linchpin::Result<()>` prints when it fails, and what a test that stops shows: lines for people.
 /// `{:#?}` shows the parts.
 impl fmt::Debug for Error {
@@ -238,12 +262,7 @@ impl fmt::Debug for Error {
         for problem in &self.0.details {
             write!(f, "\n  {}: {}", problem.path, problem.message)?;
         }
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            write!(f, "\n  because: {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        causes(self).try_for_each(|cause| write!(f, "\n  because: {cause}"))
     }
 }
 

@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 
 use linchpin::prelude::*;
-use support::{Article, Library, Note, eventually, start, try_start};
+use support::{Article, Library, Note, eventually, start, start_in_memory, try_start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_are_found_best_first() {
@@ -34,6 +34,20 @@ async fn words_are_found_best_first() {
     }
     // Where it is searched is the operation's affair.
     assert_eq!(l.ids("/articles/find-title?q=hard").await, ["c"]);
+    l.stop().await;
+}
+
+/// An index in memory is made from the store at every start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_in_memory_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let l = start_in_memory(folder.path()).await;
+    l.article("a", "Hard rock", "Nothing sweet.").await;
+    eventually(async || l.find("rock").await == ["a"]).await;
+    l.stop().await;
+    let l = start_in_memory(folder.path()).await;
+    eventually(async || l.find("rock").await == ["a"]).await;
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count(), 0);
     l.stop().await;
 }
 

@@ -59,7 +59,8 @@ fn escaped(text: &str) -> String {
 /// Notices, and the pages around them.
 pub static BOARD: Package = package!(name = "board", entities = [entity(Notice, [welcome, inside, office])]);
 
-/// Accounts, with what the environment says of them before what is said here.
+/// Accounts. The environment may say another public address, page of the verification link and local issuer; the rest is fixed here,
+/// passkeys of `localhost` for one.
 fn auth() -> Auth {
     Auth::from_env().roles(["admin", "member"]).default_role("member").configure(|config| {
         let auth = &mut config.auth;

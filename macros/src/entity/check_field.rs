@@ -10,7 +10,7 @@ use super::date;
 use super::field::{Default, Field, Flag, Kind};
 use super::rules::as_float;
 use crate::diagnostics::Diagnostics;
-use crate::expr::CtxPath;
+use crate::expr::{CtxPath, MAX_INTEGER};
 use crate::options;
 
 /// Checks options, default and constraints of a field.
@@ -78,7 +78,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
             None => "has another type",
         },
         Kind::Integer => match options::as_int(value) {
-            Some(Ok(n)) if n.unsigned_abs() < 1 << 53 => return,
+            Some(Ok(n)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&n) => return,
             Some(_) => "is beyond ±(2^53−1), which JSON cannot carry",
             None => "is not an integer",
         },

@@ -8,6 +8,7 @@ use super::check_field::{is_uuid, texts};
 use super::field::{Default, Field, Kind};
 use super::rules::{Bound, Bounds, Choice, FORMATS, Rule, RuleArgs, as_float};
 use crate::diagnostics::Diagnostics;
+use crate::expr::MAX_INTEGER;
 use crate::options;
 
 /// Checks the constraints of a field.
@@ -102,11 +103,10 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
 
 /// Bounds of `range` have the field's type and stand in order.
 fn range(field: &Field, d: &mut Diagnostics) {
-    const MAX: i64 = (1 << 53) - 1;
     let Some(Rule { value: Bounds { min, max, at }, .. }) = &field.options.rules.range else { return };
     for bound in [min, max].into_iter().flatten() {
         let (fits, help) = match (field.kind, bound) {
-            (Kind::Integer, Bound::Int(n)) => ((-MAX..=MAX).contains(n), "integers lie within ±(2^53−1)"),
+            (Kind::Integer, Bound::Int(n)) => ((-MAX_INTEGER..=MAX_INTEGER).contains(n), "integers lie within ±(2^53−1)"),
             (Kind::Integer, _) => (false, "whole numbers: `range = 0..=100`"),
             (Kind::Number, bound) => (!matches!(bound, Bound::Date(_)), "numbers: `range = 0.0..=1.0`"),
             (Kind::Date, bound) => (matches!(bound, Bound::Date(_)), "dates: `range = \"2020-01-01T00:00:00Z\"..`"),

@@ -66,7 +66,7 @@ fn markers(model: &EntityModel) -> TokenStream {
     });
     quote! {
         #[doc = #doc]
-        #[allow(non_camel_case_types, dead_code, clippy::module_inception)]
+        #[allow(non_camel_case_types, dead_code, clippy::module_inception)] // named as the fields are; operations use some
         #vis mod #module { #(#structs)* }
     }
 }

@@ -11,8 +11,8 @@ use super::{lower, source};
 use crate::entity::{Kind, parse_date};
 use crate::options;
 
-/// The greatest integer every client can hold: 2^53 − 1.
-const SAFE: i64 = 9_007_199_254_740_991;
+/// The greatest integer that every client can hold: 2^53 − 1.
+pub(crate) const MAX_INTEGER: i64 = 9_007_199_254_740_991;
 
 /// The closure that makes a literal of a field.
 pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: &Expr, role: Role) -> Option<Value> {
@@ -60,9 +60,9 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
             }
         },
         (Kind::Integer, _) if !is_path => match options::as_int(expr) {
-            Some(Ok(value)) if (-SAFE..=SAFE).contains(&value) => make(scope, &quote!(#expr)),
+            Some(Ok(value)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&value) => make(scope, &quote!(#expr)),
             Some(_) => {
-                scope.d.error(expr, format!("integer out of range: ±{SAFE}"));
+                scope.d.error(expr, format!("integer out of range: ±{MAX_INTEGER}"));
                 None
             }
             None => mismatch(scope, field, expr),

@@ -15,7 +15,7 @@ mod source;
 mod tests;
 
 pub(crate) use filter::{Filter, Op};
-pub(crate) use literal::{closure, number};
+pub(crate) use literal::{MAX_INTEGER, closure, number};
 pub(crate) use lower::{assigns, at, beside, index, marker, unless_empty};
 pub(crate) use params::{Param, Via};
 pub(crate) use rules::type_of;

@@ -88,12 +88,16 @@ const SWEEP: Duration = Duration::from_mins(1);
 
 /// One of the five generated routes, for overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it
 pub enum Route {
+    /// `POST /{entity}`.
     Create,
+    /// `GET /{entity}`.
     List,
+    /// `GET /{entity}/{id}`.
     Get,
+    /// `PATCH /{entity}/{id}`.
     Update,
+    /// `DELETE /{entity}/{id}`.
     Delete,
 }
 

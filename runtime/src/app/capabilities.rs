@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::entity::SourceLine;
 use crate::package::EntityEntry;
 use crate::store::{STORES, granted};
 use crate::{Error, Result};
@@ -74,16 +73,16 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     };
     for unique in desc.uniques {
         let fields: Vec<&str> = unique.fields.iter().map(|f| desc.fields[*f].name).collect();
-        need("unique.reservation", format!("unique ({}) at {}", fields.join(", "), at(desc.at)));
+        need("unique.reservation", format!("unique ({}) at {}", fields.join(", "), desc.at));
     }
     if desc.version.is_some() {
-        need("atomic.version", format!("version at {}", at(desc.at)));
+        need("atomic.version", format!("version at {}", desc.at));
     }
     for relation in desc.relations.iter().filter(|relation| relation.enforced().is_some()) {
-        need("transaction", format!("on_delete of relation `{}` at {}", relation.name, at(desc.at)));
+        need("transaction", format!("on_delete of relation `{}` at {}", relation.name, desc.at));
     }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
-        need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), at(spec.at)));
+        need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));
     }
     missing.sort();
     let named_elsewhere = !desc.stores.is_empty() && !desc.stores.contains(&store);
@@ -91,10 +90,6 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
         let fits = STORES.into_iter().filter(|other| *other != store && fits(entry, &missing, other)).collect();
         EntityGap { entity: desc.name, store: store.to_owned(), named: desc.stores, missing, fits }
     })
-}
-
-fn at(line: SourceLine) -> String {
-    format!("{}:{}", line.file, line.line)
 }
 
 /// Whether a store would satisfy all gaps of an entity.
@@ -158,7 +153,7 @@ fn one_of<S: AsRef<str>>(names: &[S]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{EntityDesc, FieldDesc, Kind, UniqueDesc};
+    use crate::entity::{EntityDesc, FieldDesc, Kind, SourceLine, UniqueDesc};
 
     const FIELDS: &[FieldDesc] =
         &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)];

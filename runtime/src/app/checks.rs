@@ -8,6 +8,7 @@ use super::start::mounted;
 use super::suggest::did_you_mean;
 use crate::audit::AuditLog;
 use crate::entity::{DefaultDesc, ScopeFrom, SourceLine};
+use crate::error::causes;
 use crate::http::{Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
@@ -21,12 +22,7 @@ pub(crate) fn startup(text: impl Into<String>) -> Error {
 
 /// An error with all its causes in one line, and its details in further ones. The wire's `Internal error` says nothing here and is left out.
 pub(super) fn chain(error: &Error) -> String {
-    let mut causes = Vec::new();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
+    let mut causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     if causes.is_empty() || error.code() != Code::Internal {
         causes.insert(0, error.message().to_owned());
     }
@@ -133,11 +129,9 @@ pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> 
         let taken = endpoints.iter().find(|e| shape(&e.path) == shape(path))?;
         let (method, at) = (taken.method.as_str(), taken.at);
         Some(format!(
-            "duplicate route {path}: a plugin's route and {method} {} of {} ({}:{}); give the plugin's another path, or override the other",
+            "duplicate route {path}: a plugin's route and {method} {} of {} ({at}); give the plugin's another path, or override the other",
             taken.path,
-            entity_of(taken),
-            at.file,
-            at.line
+            entity_of(taken)
         ))
     });
     found.collect()
@@ -176,7 +170,7 @@ pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]
 pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProviders) -> Result<()> {
     let mut problems = Vec::new();
     let mut check = |what: String, at: SourceLine, desc: ContextDesc| {
-        let (name, at) = (desc.name, format!("{}:{}", at.file, at.line));
+        let name = desc.name;
         match providers.kind_of(name) {
             None => problems
                 .push(format!("{what} ({at}) reads `ctx({name})`, but no plugin provides it{}", did_you_mean(name, providers.names()))),
@@ -249,7 +243,7 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
     }
     for endpoint in endpoints {
         let (name, entity, at) = (&endpoint.name, entity_of(endpoint), endpoint.at);
-        let route = format!("route `{name}` of `{entity}` ({}:{})", at.file, at.line);
+        let route = format!("route `{name}` of `{entity}` ({at})");
         match endpoint.policy.auth {
             AuthDesc::Named("userAuth") if !registered => {
                 missing.push(format!("{route} needs auth `userAuth`, but no plugin registers it"));

@@ -9,6 +9,7 @@ use super::start::apply;
 use super::suggest::did_you_mean;
 use super::{checks, graph, report};
 use crate::entity::EntityDesc;
+use crate::error::causes;
 use crate::http::Endpoint;
 use crate::{Code, Error, Result};
 
@@ -48,10 +49,8 @@ impl App {
                 eprintln!("  {}: {}", problem.path, problem.message);
             }
             // The text of a start-up error says it all.
-            let mut cause = std::error::Error::source(error).filter(|_| error.startup().is_none());
-            while let Some(error) = cause {
-                eprintln!("  because: {error}");
-                cause = error.source();
+            for cause in causes(error).filter(|_| error.startup().is_none()) {
+                eprintln!("  because: {cause}");
             }
             std::process::exit(EX_CONFIG);
         }

@@ -38,7 +38,7 @@ pub(super) struct Line {
     once: Vec<&'static str>,
     /// What `include` may name; each path costs a statement more.
     include: Vec<&'static str>,
-    at: Option<String>,
+    at: String,
 }
 
 /// A line for each endpoint.
@@ -80,7 +80,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
             once: endpoint.policy.once.iter().map(|field| field.wire).collect(),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
-            at: (!endpoint.at.file.is_empty()).then(|| format!("{}:{}", endpoint.at.file, endpoint.at.line)),
+            at: endpoint.at.to_string(),
         }
     };
     endpoints.iter().map(line).collect()
@@ -210,7 +210,7 @@ pub(super) fn table(lines: &[Line]) -> String {
                 (Some(n), true) => n.to_string(),
                 (Some(n), false) => format!("{n} +1/include"),
             },
-            line.at.clone().unwrap_or_default(),
+            line.at.clone(),
         ]
     };
     let rows: Vec<[String; 14]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();

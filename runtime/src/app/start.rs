@@ -158,6 +158,9 @@ impl App {
                     table.judged_by(evaluator);
                 }
             }
+            if !middleware.context.is_empty() {
+                routes.router = http::behind_providers(routes.router);
+            }
             own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
             routes.problems.extend(checks::idle(&guards, &endpoints, &routes));

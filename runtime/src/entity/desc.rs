@@ -87,6 +87,21 @@ pub struct SourceLine {
     pub line: u32,
 }
 
+impl SourceLine {
+    /// Where a function is called that is marked with `#[track_caller]`, as this one is.
+    #[track_caller]
+    pub(crate) const fn here() -> Self {
+        let caller = std::panic::Location::caller();
+        Self { file: caller.file(), line: caller.line() }
+    }
+}
+
+impl std::fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
 /// A field as declared.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldDesc {

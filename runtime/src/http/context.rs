@@ -85,7 +85,7 @@ impl ContextProviders {
         self.0.iter().map(|(desc, _)| desc.name)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

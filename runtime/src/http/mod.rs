@@ -5,6 +5,8 @@
 #[cfg(feature = "server")]
 mod answer;
 #[cfg(feature = "server")]
+mod asked;
+#[cfg(feature = "server")]
 mod auth;
 #[cfg(feature = "server")]
 mod body;
@@ -112,5 +114,7 @@ pub use request_id::RequestId;
 pub(crate) use router::BODIES;
 #[cfg(feature = "server")]
 pub use router::{Clock, HttpService, HttpState, router, service};
+#[cfg(feature = "server")]
+pub(crate) use serve::behind_providers;
 #[cfg(feature = "server")]
 pub(crate) use unreadable::{crowded, explain};

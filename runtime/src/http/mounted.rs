@@ -247,5 +247,5 @@ fn reserved(below: &str, all: &[Endpoint]) -> Box<[String]> {
 
 fn refuse(endpoint: &Endpoint, what: &str) -> Error {
     let (method, at) = (endpoint.method.as_str(), endpoint.at);
-    Error::internal(format!("route {method} {} ({}, {}:{}) {what}", endpoint.path, endpoint.name, at.file, at.line))
+    Error::internal(format!("route {method} {} ({}, {at}) {what}", endpoint.path, endpoint.name))
 }

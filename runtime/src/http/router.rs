@@ -297,15 +297,13 @@ impl App {
             let method = METHODS.iter().position(|m| *m == endpoint.method).unwrap_or_default();
             if let Some(first) = &shapes[at].methods[method] {
                 return Err(Error::internal(format!(
-                    "duplicate route {} {}: {} ({}:{}) and {} ({}:{})",
+                    "duplicate route {} {}: {} ({}) and {} ({})",
                     endpoint.method.as_str(),
                     endpoint.path,
                     first.endpoint.name,
-                    first.endpoint.at.file,
-                    first.endpoint.at.line,
+                    first.endpoint.at,
                     endpoint.name,
-                    endpoint.at.file,
-                    endpoint.at.line,
+                    endpoint.at,
                 )));
             }
             shapes[at].methods[method] = Some(Box::new(mounted));

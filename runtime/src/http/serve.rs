@@ -13,6 +13,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use axum::middleware::{Next, from_fn};
 use tower_service::Service;
 
 use super::body;
@@ -41,6 +42,24 @@ pub(super) struct Unrouted;
 /// Why a request to a plugin's route has no actor; the [`Cx`] extractor answers it.
 #[derive(Clone)]
 pub(super) struct Denied(pub(super) Arc<Error>);
+
+/// Marks a request that a provider of values of the context refuses.
+#[derive(Clone, Copy)]
+struct Refused;
+
+/// These routes behind the providers of values of the context: what one refuses reaches no handler, whether or not it takes a [`Cx`].
+/// A path that none of them has, and what a router does with it, stays as it is.
+pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
+    if !routes.has_routes() {
+        return routes;
+    }
+    routes.route_layer(from_fn(|request: Request<Body>, next: Next| async move {
+        match (request.extensions().get::<Refused>(), request.extensions().get::<Denied>()) {
+            (Some(Refused), Some(Denied(error))) => Err(super::extract::copy(error)),
+            _ => Ok(next.run(request).await),
+        }
+    }))
+}
 
 /// Answers a request.
 ///
@@ -135,13 +154,16 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                     Some(context) if !is_own(parts.uri.path()) => context.known(&parts, cx).await,
                     _ => Ok(cx),
                 };
-                // Said to a handler that asks for it: many do not.
                 match known {
                     Ok(cx) => drop(parts.extensions.insert(cx)),
-                    Err(error) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
+                    Err(error) => {
+                        parts.extensions.insert(Denied(Arc::new(error)));
+                        parts.extensions.insert(Refused);
+                    }
                 }
             }
             (Err(error), Some(_)) => return Err(error),
+            // Said to a handler that asks who calls: public ones do not.
             (Err(error), None) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
         }
         let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
@@ -271,12 +293,5 @@ fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
 }
 
 pub(super) fn causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
+    crate::error::causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -6,10 +6,8 @@ use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rule
 use crate::filter::SourceSpec;
 use crate::operation::{Aggregate, ParamSpec, Shape};
 use crate::store::Function;
+use crate::validate::MAX_INTEGER;
 use crate::{Timestamp, Value};
-
-/// The greatest integer every client can hold: 2^53 − 1.
-const SAFE: i64 = 9_007_199_254_740_991;
 
 /// The schemas of an entity, by the suffix of their names.
 pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4] {
@@ -253,9 +251,9 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
             set("type", json!("integer"));
             set("format", json!("int64"));
             if rules.one_of_int.is_empty() {
-                let least = if field.flags.has(Flags::VERSION) { 1 } else { -SAFE };
+                let least = if field.flags.has(Flags::VERSION) { 1 } else { -MAX_INTEGER };
                 set("minimum", rules.range.0.map_or(json!(least), bound));
-                set("maximum", rules.range.1.map_or(json!(SAFE), bound));
+                set("maximum", rules.range.1.map_or(json!(MAX_INTEGER), bound));
             } else {
                 set("enum", json!(rules.one_of_int));
             }

@@ -1,7 +1,5 @@
 //! How expansions write descriptors of operations: const methods, one per option. Those of a kind stand with the kind.
 
-use std::panic::Location;
-
 use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
 use crate::ContextDesc;
 use crate::entity::{EntityDesc, SourceLine};
@@ -13,9 +11,8 @@ impl OpSpec {
     /// An operation without parameters and routes, declared where this is called; both follow as method calls.
     #[track_caller]
     pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
-        let caller = Location::caller();
-        let at = SourceLine { file: caller.file(), line: caller.line() };
-        Self { name, kind, params: &[], routes: &[], parts: &[], policy: PolicyDesc::INHERIT, unscoped: None, context: &[], doc: "", at }
+        let (policy, at) = (PolicyDesc::INHERIT, SourceLine::here());
+        Self { name, kind, params: &[], routes: &[], parts: &[], policy, unscoped: None, context: &[], doc: "", at }
     }
 
     /// With call parameters.

@@ -63,10 +63,8 @@ mod run {
     use crate::operation::guarded::{Guarded, Refusal};
     use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
     use crate::store::{Assign, AssignValue};
+    use crate::validate::MAX_INTEGER;
     use crate::{Error, Problem, Result, Value};
-
-    /// The greatest integer every client can hold: 2^53 − 1.
-    const SAFE: i64 = 9_007_199_254_740_991;
 
     pub(super) struct Run {
         field: &'static FieldDesc,
@@ -137,9 +135,9 @@ mod run {
             (Kind::Integer, by) => {
                 let by = as_int(Some(by)).unwrap_or(1);
                 let (op, bound) = if by > 0 {
-                    (Op::Lte, as_int(max).map_or(SAFE, |m| m.min(SAFE)) - by)
+                    (Op::Lte, as_int(max).map_or(MAX_INTEGER, |m| m.min(MAX_INTEGER)) - by)
                 } else {
-                    (Op::Gte, as_int(min).map_or(-SAFE, |m| m.max(-SAFE)) - by)
+                    (Op::Gte, as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by)
                 };
                 let zero_fits = if by > 0 { 0 <= bound } else { 0 >= bound };
                 ((op, Value::Int(bound)), zero_fits, Value::Int(by))

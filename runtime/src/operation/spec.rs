@@ -193,12 +193,16 @@ pub enum Seg {
 
 /// A method of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the names say it
 pub enum Method {
+    /// Reads.
     Get,
+    /// Changes something.
     Post,
+    /// Puts something in place of what is there.
     Put,
+    /// Changes parts of a record.
     Patch,
+    /// Takes something away.
     Delete,
 }
 

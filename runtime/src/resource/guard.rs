@@ -8,6 +8,7 @@ use super::touch::touch;
 use crate::entity::{EntityDesc, Kind, Link, Relation, ScopeFrom, SoftDelete};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, layout};
+use crate::validate::MAX_INTEGER;
 use crate::{Cx, Error, Problem, Result, Value};
 
 /// How far a call reaches.
@@ -167,7 +168,7 @@ impl Guard {
     fn fitting(&self, field: usize, value: Value) -> Result<Value> {
         Ok(match (self.desc.fields[field].kind, value) {
             (Kind::Integer, Value::Text(text)) => {
-                let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() < 1 << 53);
+                let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());
                 Value::Int(number.ok_or_else(Error::forbidden)?)
             }
             (Kind::String, Value::Int(number)) => Value::Text(number.to_string()),

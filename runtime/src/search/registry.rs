@@ -50,14 +50,13 @@ impl Providers {
             if names().any(|name| name == search.provider) {
                 continue;
             }
-            let at = |at: crate::entity::SourceLine| format!("{}:{}", at.file, at.line);
             let users = entry.mounted().filter(|spec| spec.kind.uses_provider());
-            let users: Vec<String> = users.map(|spec| format!("operation `{}` ({})", spec.name, at(spec.at))).collect();
+            let users: Vec<String> = users.map(|spec| format!("operation `{}` ({})", spec.name, spec.at)).collect();
             let needed = if users.is_empty() { String::new() } else { format!(", needed by {}", users.join(" and ")) };
             problems.push(format!(
                 "entity `{}` ({}) is searched by provider `{}`, which nobody registers{needed}{}\nhelp: `App::search_provider(\"{}\", ..)`",
                 entry.desc.name,
-                at(entry.desc.at),
+                entry.desc.at,
                 search.provider,
                 crate::app::did_you_mean(search.provider, names()),
                 search.provider,

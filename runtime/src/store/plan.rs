@@ -248,13 +248,16 @@ pub struct Group {
 
 /// A period, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the names say it
 pub enum Truncate {
+    /// From the first of January.
     Year,
+    /// From the first.
     Month,
     /// From Monday.
     Week,
+    /// From midnight, UTC.
     Day,
+    /// From the full hour.
     Hour,
 }
 

@@ -149,6 +149,7 @@ impl Plugin for Surroundings {
 
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
+            cx.route("/silence", linchpin::axum::routing::get(|| async {}));
             cx.route("/language", linchpin::axum::routing::get(|cx: Cx| async move { cx.context(locale).unwrap_or_default() }));
             Ok(())
         })
@@ -264,8 +265,13 @@ async fn refused(s: &Server) {
     call(s, &[("x-level", "9007199254740993")], "GET", "/notices", Json::Null).await.problem("range", "ctx:level");
     // Auth comes first, so strangers learn nothing.
     assert_eq!(s.raw("GET", "/notices", &[("x-locale", "bad")], "").await.code(), (401, "unauthorized"));
-    // A plugin's route hears of it when it asks; health does not.
-    assert_eq!(s.raw("GET", "/language", &[("x-locale", "bad")], "").await.status, 404);
+    // A plugin's route is behind it, whether or not it asks who calls; health and paths that nobody has are not.
+    for path in ["/language", "/silence"] {
+        let refused = s.raw("GET", path, &[("x-locale", "bad")], "").await;
+        assert_eq!((refused.code(), refused.json()["error"].as_str()), ((404, "not_found"), Some("no such language")), "{path}");
+    }
+    assert_eq!(s.raw("GET", "/silence", &[("x-locale", "de")], "").await.status, 200);
+    assert_eq!(s.raw("GET", "/nowhere", &[("x-locale", "bad")], "").await.code(), (404, "not_found"));
     assert_eq!(s.raw("GET", "/health/live", &[("x-locale", "bad")], "").await.status, 200);
     assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
 }

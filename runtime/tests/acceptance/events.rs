@@ -422,6 +422,12 @@ async fn subscriptions_are_typed_or_by_name() {
     assert_eq!(typed.next().await.unwrap().unwrap().name, "article.published");
     let event = named.next().await.unwrap().unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
+    // The same, where a stream is asked for.
+    let mut named = std::pin::pin!(named.into_stream());
+    let again = server.post("/articles", slug("two")).await.json();
+    let published = server.post(&format!("/articles/{}/publish", again["id"].as_str().unwrap()), json!({})).await;
+    let event = futures_util::StreamExt::next(&mut named).await.unwrap().unwrap();
+    assert_eq!(published.headers["x-event-id"], event.id.as_str());
     // Once the app serves, only what is recorded can be listened to.
     let bus = server.running().adapters().events().clone();
     assert!(bus.subscribe::<Article>().is_ok());
@@ -439,6 +445,27 @@ async fn subscriptions_are_typed_or_by_name() {
             }
             other => assert!(other.is_some()),
         }
+    }
+}
+
+/// What has been delivered is kept for as long as the app says, by its clock, and then no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delivered_events_are_kept_for_as_long_as_asked() {
+    let heard = |app: App| app.on_event::<Quiet, _, _>("listener", |_| async { Ok(()) }).keep_events(Duration::from_secs(1));
+    let server = Server::sqlite_with(&SILENT, heard).await;
+    server.post("/quiets", json!({})).await;
+    server.post("/quiets", json!({})).await;
+    let left = || -> i64 {
+        let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
+        file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(left(), 2);
+    server.advance(1_001);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    // The newest one stays, whatever its age: numbers go on behind it.
+    while left() > 1 {
+        assert!(tokio::time::Instant::now() < deadline, "the first is still kept");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

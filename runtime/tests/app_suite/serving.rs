@@ -229,6 +229,38 @@ async fn served(at: std::net::SocketAddr) -> TcpStream {
 }
 
 #[tokio::test]
+async fn bodies_under_way_have_so_much_room_and_no_more() {
+    let app = App::new(config().bodies_mib(1)).package(&NOTES).start().await.unwrap();
+    let begun = async || {
+        let mut stream = TcpStream::connect(app.address()).await.unwrap();
+        let head =
+            "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let mut first = begun().await;
+    first.write_all(&vec![b' '; 700_000]).await.unwrap();
+    // Until the first one has taken its room, another may have it; then there is none.
+    let answer = loop {
+        let mut second = begun().await;
+        // Refused in the middle, it cannot be sent whole.
+        drop(second.write_all(&vec![b' '; 900_000]).await);
+        let mut answer = Vec::new();
+        drop(second.read_to_end(&mut answer).await);
+        let answer = String::from_utf8(answer).unwrap();
+        if !answer.is_empty() && status(&answer) != "400" {
+            break answer;
+        }
+    };
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert!(answer.contains("retry-after: 1") && answer.contains("\"unavailable\""), "{answer}");
+    // What had room goes on.
+    first.write_all(&vec![b' '; 200_000]).await.unwrap();
+    assert_eq!(status(&rest(&mut first).await), "400");
+    app.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn an_address_has_no_more_connections_than_its_share() {
     let app = App::new(config().connections_per_address(2)).package(&NOTES).start().await.unwrap();
     let at = app.address();

@@ -80,15 +80,23 @@ impl Plugin for TeamAuth {
 }
 
 pub async fn try_start(folder: &Path, database: &str) -> Result<Running> {
+    start_with(folder, database, Tantivy::in_folder(folder.join("search"))).await
+}
+
+async fn start_with(folder: &Path, database: &str, tantivy: Tantivy) -> Result<Running> {
     let database = format!("sqlite:{}", folder.join(database).display());
     let config = Config::new().signing_secret("a-secret-of-the-search-tests-32-b").port(0).database(database);
     let app = App::new(config).plugin(TeamAuth).package(&SHELF);
-    app.search_provider("tantivy", Tantivy::in_folder(folder.join("search"))).start().await
+    app.search_provider("tantivy", tantivy).start().await
 }
 
 pub async fn start(folder: &Path) -> Library {
-    let running = try_start(folder, "test.db").await.unwrap();
-    Library { client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()), running }
+    Library::of(try_start(folder, "test.db").await.unwrap())
+}
+
+/// With an index that nothing outlives.
+pub async fn start_in_memory(folder: &Path) -> Library {
+    Library::of(start_with(folder, "test.db", Tantivy::in_memory()).await.unwrap())
 }
 
 /// Waits until something holds.
@@ -107,6 +115,10 @@ pub struct Library {
 }
 
 impl Library {
+    fn of(running: Running) -> Self {
+        Self { client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()), running }
+    }
+
     async fn request(&self, team: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut request = axum::http::Request::builder().method(method).uri(format!("http://{}{path}", self.running.address()));
         if !body.is_empty() {

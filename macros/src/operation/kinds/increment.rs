@@ -5,15 +5,12 @@ use quote::{ToTokens, quote};
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
-use crate::expr::{self, Scope, type_of};
+use crate::expr::{self, MAX_INTEGER, Scope, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
 pub(super) struct Increment;
-
-/// The greatest integer every client can hold: 2^53 − 1.
-const SAFE: i64 = 9_007_199_254_740_991;
 
 impl Kind for Increment {
     fn name(&self) -> &'static str {
@@ -78,7 +75,7 @@ fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
     let kind = field.map(|f| scope.at(f).kind);
     let problem = match (options::as_int(expr), expr::number(expr)) {
         (Some(Ok(0)), _) => "`by` must not be 0",
-        (Some(Ok(by)), _) if (-SAFE..=SAFE).contains(&by) => {
+        (Some(Ok(by)), _) if (-MAX_INTEGER..=MAX_INTEGER).contains(&by) => {
             let by = Literal::i64_unsuffixed(by);
             return quote!(__lp::Bound::Int(#by));
         }

@@ -117,6 +117,7 @@ impl<I> fmt::Debug for Route<I> {
 }
 
 impl<I: RouteInput> Route<I> {
+    #[track_caller]
     const fn new(method: Method, name: &'static str, path: &'static str) -> Self {
         let desc = RouteDesc {
             of: "",
@@ -133,32 +134,37 @@ impl<I: RouteInput> Route<I> {
             errors: &[],
             headers: &[],
             doc: "",
-            at: SourceLine { file: "", line: 0 },
+            at: SourceLine::here(),
         };
         Self { desc, input: PhantomData }
     }
 
     /// `GET`
+    #[track_caller]
     pub const fn get(name: &'static str, path: &'static str) -> Self {
         Self::new(Method::Get, name, path)
     }
 
     /// `POST`
+    #[track_caller]
     pub const fn post(name: &'static str, path: &'static str) -> Self {
         Self::new(Method::Post, name, path)
     }
 
     /// `PUT`
+    #[track_caller]
     pub const fn put(name: &'static str, path: &'static str) -> Self {
         Self::new(Method::Put, name, path)
     }
 
     /// `PATCH`
+    #[track_caller]
     pub const fn patch(name: &'static str, path: &'static str) -> Self {
         Self::new(Method::Patch, name, path)
     }
 
     /// `DELETE`
+    #[track_caller]
     pub const fn delete(name: &'static str, path: &'static str) -> Self {
         Self::new(Method::Delete, name, path)
     }
@@ -252,13 +258,6 @@ impl<I: RouteInput> Route<I> {
     #[must_use]
     pub const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.desc.headers = headers;
-        self
-    }
-
-    /// Where it is declared.
-    #[must_use]
-    pub const fn at(mut self, file: &'static str, line: u32) -> Self {
-        self.desc.at = SourceLine { file, line };
         self
     }
 

@@ -233,7 +233,7 @@ fn sentence(base: Base<'_>, route: &RouteSpec, first: (&EntityEntry, Declared), 
     let describe = |(entry, declared): (&EntityEntry, Declared)| {
         let ((kind, name), at) = (declared.name(), declared.line(entry.desc));
         let of = if matches!(declared, Declared::Crud(_)) { format!(" of {}", entry.desc.name) } else { String::new() };
-        format!("{kind}{name}{of} ({}:{})", at.file, at.line)
+        format!("{kind}{name}{of} ({at})")
     };
     let help = if let Declared::Crud(crud) = first.1 {
         format!("; use overrides.{} to replace the generated one", CRUD[crud].0)

@@ -15,10 +15,8 @@ use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::layout;
 use crate::store::{After, Assign, AssignValue, Compute, Group, Order, Pick, Rows};
+use crate::validate::MAX_INTEGER;
 use crate::{Error, Result, Value};
-
-/// Greatest integer a field may hold.
-const MAX_INT: i64 = (1 << 53) - 1;
 
 type Record = Arc<[Value]>;
 
@@ -319,7 +317,7 @@ impl Table {
             Some((Key(Value::Int(last)), _)) => (*last).max(0),
             _ => 0,
         };
-        if last < MAX_INT { Ok(Value::Int(last + 1)) } else { Err(Error::internal("all integer keys are taken")) }
+        if last < MAX_INTEGER { Ok(Value::Int(last + 1)) } else { Err(Error::internal("all integer keys are taken")) }
     }
 
     fn check_free(&self, data: &Data, record: &Record) -> Result<()> {

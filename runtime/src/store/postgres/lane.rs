@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::closed;
 use super::connect::Connector;
+use crate::error::causes;
 use crate::{Error, Result};
 
 /// The first and the longest pause between attempts to connect.
@@ -161,16 +162,11 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
 }
 
 /// An error with what led to it.
-pub(super) struct Causes<'a>(pub(super) &'a dyn std::error::Error);
+pub(super) struct Causes<'a>(pub(super) &'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        causes(self.0).try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
