@@ -296,6 +296,12 @@ impl Cx {
         Self { scope: Scope::System(reason, false), ..self }
     }
 
+    /// Whether it is what follows from a deletion.
+    #[cfg(feature = "server")]
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
+    }
+
     /// Whether records of every tenant and scope are in reach.
     #[cfg(feature = "server")]
     pub(crate) fn reaches_all(&self) -> bool {

@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_field, check_names, parse, relations, search, visibility};
+use super::{check_field, check_names, gates, parse, relations, search, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -24,6 +24,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     version(model, d);
     visibility::check(model, d);
     relations::check(model, d);
+    gates::check(model, d);
     search::check(model, d);
     pagination(&model.pagination, d);
     stores(model, d);

@@ -11,6 +11,7 @@ mod expand;
 mod field;
 mod field_enum;
 mod field_tokens;
+mod gates;
 mod model;
 mod parse;
 mod parse_field;

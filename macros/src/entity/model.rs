@@ -8,6 +8,7 @@ use syn::ext::IdentExt;
 use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
 use super::field::{Default, Field, Flag, Kind, doc_of};
+use super::gates::Gates;
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use super::relations::Relation;
 use super::search::Search;
@@ -58,6 +59,8 @@ pub(crate) struct EntityModel {
     pub(crate) visibility: Seen,
     /// What else its records name, or are named by: those that belong to one first.
     pub(crate) relations: Vec<Relation>,
+    /// What else decides who sees a record.
+    pub(crate) gates: Gates,
     /// Who searches it.
     pub(crate) search: Option<Search>,
     /// Names of what is generated beside the struct.
@@ -176,6 +179,7 @@ impl EntityModel {
 
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
         let relations = args.relations.into_iter().filter_map(|relation| Relation::resolve(relation, &fields, d)).collect();
+        let gates = Gates::resolve(args.gates, &fields, d);
         let search = args.search.and_then(|opt| Search::resolve(&opt, &fields, d));
 
         let ident = item.ident.clone();
@@ -216,6 +220,7 @@ impl EntityModel {
             routes: args.routes,
             visibility,
             relations,
+            gates,
             search,
             generated,
             inert: false,

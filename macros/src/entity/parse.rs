@@ -4,6 +4,7 @@ use darling::FromMeta;
 use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr, Path};
 
+use super::gates::GatesArgs;
 use super::relations::RelationArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
@@ -33,8 +34,14 @@ const ENTITY_OPTIONS: &[&str] = &[
     "belongs_to",
     "has_many",
     "search",
+    "gate",
+    "visible",
+    "action",
 ];
-const ENTITY_LATER: &[&str] = &["gate", "visible", "counter", "tally", "latest", "prepare", "erase"];
+const ENTITY_LATER: &[&str] = &["counter", "tally", "latest", "prepare", "erase"];
+
+/// Those that may be given more than once.
+const REPEATED: [&str; 7] = ["index", "unique", "scope", "belongs_to", "has_many", "gate", "action"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -60,6 +67,7 @@ pub(crate) struct EntityArgs {
     pub(crate) visibility: VisibilityArgs,
     pub(crate) relations: Vec<RelationArgs>,
     pub(crate) search: Option<Opt>,
+    pub(crate) gates: GatesArgs,
 }
 
 /// `index(a, desc(b))`.
@@ -125,6 +133,11 @@ struct EntityKeys {
     belongs_to: Vec<Opt>,
     #[darling(multiple)]
     has_many: Vec<Opt>,
+    #[darling(multiple)]
+    gate: Vec<Opt>,
+    visible: Option<Opt>,
+    #[darling(multiple)]
+    action: Vec<Opt>,
     #[darling(flatten)]
     visibility: VisibilityKeys,
 }
@@ -132,7 +145,7 @@ struct EntityKeys {
 impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let keys: EntityKeys = options::table(options::read(tokens, d), &["index", "unique", "scope", "belongs_to", "has_many"], d);
+        let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATED, d);
         keys.visibility.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
         let one = keys.belongs_to.iter().filter_map(|opt| RelationArgs::belongs_to(opt, d)).collect::<Vec<_>>();
         let many = keys.has_many.iter().filter_map(|opt| RelationArgs::has_many(opt, d)).collect::<Vec<_>>();
@@ -152,6 +165,7 @@ impl EntityArgs {
             rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
             stores: keys.stores.and_then(|opt| opt.list("stores(sqlite)", d)).map(|list| options::each(list, d)).unwrap_or_default(),
             visibility: VisibilityArgs::read(keys.visibility, d),
+            gates: GatesArgs::read(&keys.gate, keys.visible.as_ref(), &keys.action, d),
             search: keys.search,
             ..Self::default()
         };

@@ -155,6 +155,46 @@ pub const fn expect_context_type<V: ContextValue>() {
     );
 }
 
+/// Fails to compile unless an entity declares an action.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static str) {
+    let mut i = 0;
+    while i < entity.actions.len() {
+        if same(entity.actions[i].name, name) {
+            return;
+        }
+        i += 1;
+    }
+    panic!("{}", message);
+}
+
+/// Fails to compile when a statement on an entity would look through more than 8 gates.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_links(entity: &EntityDesc, message: &'static str) {
+    assert!(links(entity) <= 8, "{}", message);
+}
+
+/// How many other records stand between one and its being seen: each of a tree with all that it is seen through itself.
+const fn links(entity: &EntityDesc) -> u32 {
+    let (mut beside, mut depth, mut i) = (0, 0, 0);
+    while i < entity.gates.len() {
+        let gate = &entity.gates[i];
+        if gate.depth == 0 {
+            beside += 1 + links(gate.target);
+        } else {
+            depth += gate.depth;
+        }
+        i += 1;
+    }
+    beside + depth * (1 + beside)
+}
+
 /// Fails to compile when records of an entity expire.
 ///
 /// # Panics

@@ -81,6 +81,10 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     for relation in desc.relations.iter().filter(|relation| relation.enforced().is_some()) {
         need("transaction", format!("on_delete of relation `{}` at {}", relation.name, desc.at));
     }
+    for gate in desc.gates {
+        let field = desc.fields.get(gate.field).map_or("", |field| field.name);
+        need("transaction", format!("gate `{field}` at {}", at(desc.at)));
+    }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));
     }

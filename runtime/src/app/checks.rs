@@ -43,6 +43,7 @@ pub(super) fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Packag
         format!("`{who}` depends on `{d}`, which is neither a plugin nor a package of this app{}", did_you_mean(d, names.iter().copied()))
     }));
     problems.extend(shared_storage(packages));
+    problems.extend(unlisted(packages));
     if !problems.is_empty() {
         return Err(startup(problems.join("\n")));
     }
@@ -79,6 +80,21 @@ fn shared_storage(packages: &[&'static Package]) -> Vec<String> {
         });
     }
     problems
+}
+
+/// Entities whose records nobody would see: what their gates lead to is not there.
+fn unlisted(packages: &[&'static Package]) -> Vec<String> {
+    let entities: Vec<_> = packages.iter().flat_map(|p| p.entities.iter().map(|entry| entry.desc)).collect();
+    let listed = |storage: &str| entities.iter().any(|desc| desc.storage_name == storage);
+    let missing = entities.iter().flat_map(|desc| desc.gates.iter().map(move |gate| (*desc, gate)));
+    let missing = missing.filter(|(_, gate)| !listed(gate.target.storage_name));
+    missing
+        .map(|(desc, gate)| {
+            let (field, at) = (desc.fields.get(gate.field).map_or("", |field| field.name), format!("{}:{}", desc.at.file, desc.at.line));
+            let (entity, target) = (desc.name, gate.target.name);
+            format!("gate `{field}` of `{entity}` ({at}) leads to `{target}`, which is in no package of this app")
+        })
+        .collect()
 }
 
 /// The route table, over tables that are never used: it does not depend on the store, so that what is wrong with it is known
@@ -192,7 +208,8 @@ pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProvi
             ScopeFrom::Ctx(path) => Some((format!("scope `{}` of `{}`", desc.fields[scope.field].name, desc.name), path)),
             ScopeFrom::Path(_) => None,
         });
-        for (what, path) in of_fields.chain(of_scopes) {
+        let of_gates = crate::resource::gate::context(desc).into_iter().map(|path| (format!("visibility of `{}`", desc.name), path));
+        for (what, path) in of_fields.chain(of_scopes).chain(of_gates) {
             if let Some(value) = crate::http::context::named(path) {
                 check(what, desc.at, value);
             }

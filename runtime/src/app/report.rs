@@ -86,7 +86,8 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
     endpoints.iter().map(line).collect()
 }
 
-/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are lifted.
+/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are lifted. Then what else must hold:
+/// the entity's own condition, and what its gates lead to.
 fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     let wire = |field: usize| desc.fields[field].wire;
     let tenant = desc.tenant.iter().map(|tenant| format!("{} = ctx(actor.tenantId)", wire(tenant.field)));
@@ -97,7 +98,13 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
         };
         format!("{} = {from}", wire(scope.field))
     });
-    tenant.chain(scopes).collect()
+    let visible = desc.visible.iter().map(|_| "visible".to_owned());
+    let gates = desc.gates.iter().map(|gate| {
+        let action = gate.action.map_or_else(String::new, |action| format!(", {action}"));
+        let depth = if gate.depth > 0 { format!(", depth {}", gate.depth) } else { String::new() };
+        format!("gate({} -> {}{action}{depth})", wire(gate.field), gate.target.name)
+    });
+    tenant.chain(scopes).chain(visible).chain(gates).collect()
 }
 
 /// Why a scope does not hold on a route: it says so itself.
@@ -164,7 +171,11 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         Action::Operation(spec, _) => spec.kind.writes(field).is_some(),
         _ => false,
     };
-    let keys = desc.relations.iter().filter(|r| r.enforced().is_some_and(|(field, _)| writes(field))).count();
+    let relations = desc.relations.iter().filter_map(|r| Some(((r.target)(), r.enforced()?.0)));
+    let gates = desc.gates.iter().map(|gate| (gate.target, gate.field));
+    let doubled = |of: &EntityDesc, field| desc.gates.iter().any(|g| g.field == field && g.target.storage_name == of.storage_name);
+    let named = relations.filter(|(of, field)| !doubled(of, *field)).chain(gates);
+    let keys = named.filter(|(_, field)| writes(*field)).count();
     // Who is refused a record is told apart from a record that is missing.
     Some(base + keys + usize::from(one_record && endpoint.policy.permission.is_some()))
 }

@@ -2,8 +2,8 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::{Kind, Relation, Scope, SoftDelete, Tenant, Ttl};
-use crate::filter::CtxPath;
+use super::{Action, Gate, Kind, Relation, Scope, SoftDelete, Tenant, Ttl};
+use crate::filter::{CtxPath, FilterSpec};
 use crate::http::PolicyDesc;
 use crate::store::Row;
 use crate::{Problem, Value, ValueRef};
@@ -48,6 +48,12 @@ pub struct EntityDesc {
     pub tenant: Option<Tenant>,
     /// What further must equal a value of the call.
     pub scope: &'static [Scope],
+    /// What further holds of records that a caller sees; what it compares with the context is false where the context has no value.
+    pub visible: Option<FilterSpec>,
+    /// What records name must be visible as well.
+    pub gates: &'static [Gate],
+    /// What a gate of another entity may ask for.
+    pub actions: &'static [Action],
     /// What else its records name, or are named by.
     pub relations: &'static [Relation],
     /// Who searches it instead of the store.

@@ -16,4 +16,4 @@ pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPat
 pub use page::{Direction, ListQuery, Page, PageArgs, Upserted};
 pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use typed::{Entity, Input, Param};
-pub use visibility::{Scope, ScopeFrom, SoftDelete, Tenant, Ttl};
+pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

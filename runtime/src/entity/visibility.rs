@@ -1,7 +1,8 @@
-//! Who sees a record, as declared: soft delete, expiry, tenant and data scope.
+//! Who sees a record, as declared: soft delete, expiry, tenant, data scope, conditions and gates.
 
+use super::EntityDesc;
 use crate::Value;
-use crate::filter::CtxPath;
+use crate::filter::{CtxPath, FilterSpec};
 
 /// How deleted records are marked; they stay stored.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +91,56 @@ impl Scope {
         let names = |name: &&str| route.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || METHODS.contains(&rest));
         self.apply_to.is_none_or(|routes| routes.iter().any(names))
     }
+}
+
+/// A record that must be visible for this one to be: the one that a field names.
+#[derive(Clone, Copy)]
+pub struct Gate {
+    /// Position of the field.
+    pub field: usize,
+    /// Whose record it names; the entity itself, where its records form a tree.
+    pub target: &'static EntityDesc,
+    /// What the caller must be allowed on it, beyond seeing it: one of its [`actions`](EntityDesc::actions).
+    pub action: Option<&'static str>,
+    /// Most records above one in a tree; 0 for a gate onto another entity.
+    pub depth: u32,
+}
+
+impl std::fmt::Debug for Gate {
+    /// Names the other entity only: it may be the one that is being printed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { field, target, action, depth } = self;
+        f.debug_struct("Gate").field("field", field).field("target", &target.name).field("action", action).field("depth", depth).finish()
+    }
+}
+
+#[doc(hidden)]
+impl Gate {
+    /// A gate onto another entity.
+    pub const fn new(field: usize, target: &'static EntityDesc) -> Self {
+        Self { field, target, action: None, depth: 0 }
+    }
+
+    /// With something that the caller must be allowed.
+    #[must_use]
+    pub const fn action(self, action: &'static str) -> Self {
+        Self { action: Some(action), ..self }
+    }
+
+    /// Within a tree.
+    #[must_use]
+    pub const fn depth(self, depth: u32) -> Self {
+        Self { depth, ..self }
+    }
+}
+
+/// Something that may be done to a record, and to which records a caller may do it, as far as a condition says.
+#[derive(Debug, Clone, Copy)]
+pub struct Action {
+    /// `read`.
+    pub name: &'static str,
+    /// Which records; what it compares with the context is false where the context has no value.
+    pub filter: FilterSpec,
 }
 
 #[cfg(test)]

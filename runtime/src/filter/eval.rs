@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::{Filter, Op, Operand, Source};
+use super::{Filter, Linked, Op, Operand, Source};
 use crate::store::Row;
 use crate::{Value, ValueRef};
 
@@ -83,10 +83,36 @@ fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
 ///
 /// `args` fill the filter's argument slots. A plan's filter holds no source but arguments and fixed values; a condition
 /// with another one, or with a slot beyond `args`, is false, so that nothing is read or deleted by mistake.
+///
+/// Nor does it know other records: see [`matches_among`].
 pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bool {
+    matches_among(filter, row, args, &Nobody)
+}
+
+/// The records that conditions on other records look at.
+pub trait Others {
+    /// Whether one of the linked records that hold a value satisfies the filter of the link.
+    fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool;
+}
+
+struct Nobody;
+
+impl Others for Nobody {
+    fn any(&self, _: &Linked, _: ValueRef<'_>, _: &[Value]) -> bool {
+        false
+    }
+}
+
+/// [`matches`], where other records are at hand.
+pub fn matches_among(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value], others: &dyn Others) -> bool {
     match filter {
-        Filter::All(list) => list.iter().all(|f| matches(f, row, args)),
-        Filter::Any(list) => list.iter().any(|f| matches(f, row, args)),
+        Filter::All(list) => list.iter().all(|f| matches_among(f, row, args, others)),
+        Filter::Any(list) => list.iter().any(|f| matches_among(f, row, args, others)),
+        Filter::Linked(linked) => match row.value(linked.field) {
+            ValueRef::Null => false,
+            value => others.any(linked, value, args),
+        },
+        Filter::Given(source) => resolve(source, args).is_some_and(|value| value != ValueRef::Null),
         Filter::Cond { field, op, value } => condition(row.value(*field), *op, value, args),
         Filter::Item { field, key, value, held } => {
             resolve(value, args).is_some_and(|value| holds_item(row.value(*field), key, value) == *held)

@@ -68,6 +68,8 @@ impl Filter {
             }
             // A guard of the runtime's own; no declaration holds one.
             Self::Item { field, key, held, .. } => json!({ format!("#{field}.{key}"): { "$item": held } }),
+            Self::Linked(linked) => json!({ format!("#{}", linked.field): { "$linked": linked.of.name } }),
+            Self::Given(_) => json!({ "$given": true }),
         }
     }
 

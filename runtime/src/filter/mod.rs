@@ -8,4 +8,4 @@ mod json;
 mod tree;
 
 pub use json::FilterError;
-pub use tree::{CtxPath, Filter, FilterSpec, Op, Operand, OperandSpec, Source, SourceSpec};
+pub use tree::{CtxPath, Filter, FilterSpec, Linked, Op, Operand, OperandSpec, Source, SourceSpec};

@@ -1,5 +1,6 @@
 //! The expression tree.
 
+use crate::entity::EntityDesc;
 use crate::{ContextDesc, Value};
 
 /// An operator of a condition.
@@ -139,6 +140,29 @@ pub enum Filter {
         /// Whether there must be one, or must not.
         held: bool,
     },
+    /// Whether a record exists that belongs to this one: for visibility, no operation can name it.
+    Linked(Box<Linked>),
+    /// Whether a value is not null. For values of the context, without which a comparison is false.
+    Given(Source),
+}
+
+/// Records of another entity, or of the same, as a condition on those that name them or are named by them.
+#[derive(Clone, Debug)]
+pub struct Linked {
+    /// Position of the field; null belongs to nothing.
+    pub field: usize,
+    /// Whose records.
+    pub of: &'static EntityDesc,
+    /// Position of the field there that has the same value.
+    pub at: usize,
+    /// Which of them count, in positions of that entity.
+    pub filter: Filter,
+}
+
+impl PartialEq for Linked {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.of, other.of) && (self.field, self.at) == (other.field, other.at) && self.filter == other.filter
+    }
 }
 
 /// The right side of a condition.
@@ -233,6 +257,9 @@ impl Filter {
                 },
             },
             Self::Item { field, key, value, held } => Self::Item { field, key, value: map(field, Op::Eq, value), held },
+            // Its conditions are on fields of another entity.
+            Self::Linked(linked) => Self::Linked(Box::new(Linked { filter: linked.filter.map_sources(map), ..*linked })),
+            Self::Given(source) => Self::Given(map(0, Op::Ne, source)),
         }
     }
 
@@ -242,7 +269,8 @@ impl Filter {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|f| f.sources(note)),
             Self::Cond { value: Operand::One(source), .. } => note(source),
             Self::Cond { value: Operand::List(list), .. } => list.iter().for_each(note),
-            Self::Item { value, .. } => note(value),
+            Self::Item { value, .. } | Self::Given(value) => note(value),
+            Self::Linked(linked) => linked.filter.sources(note),
         }
     }
 
@@ -268,7 +296,7 @@ impl Filter {
                 };
                 (!dropped).then_some(Self::Cond { field, op, value })
             }
-            item @ Self::Item { .. } => Some(item),
+            other @ (Self::Item { .. } | Self::Linked(_) | Self::Given(_)) => Some(other),
         }
     }
 }

@@ -125,7 +125,8 @@ fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     }
 }
 
-/// The values of the context that a route cannot do without: what it names itself, and what its entity is scoped by.
+/// The values of the context that a route cannot do without: what it names itself, and what decides who sees
+/// records of its entity.
 pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     let lifted = matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some());
     let own = !matches!(endpoint.action, Action::Extra(_) | Action::Plugin(_));
@@ -140,7 +141,8 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
         DefaultDesc::Ctx(path) => Some(path),
         _ => None,
     });
-    let mut out: Vec<ContextDesc> = scopes.chain(defaults).filter_map(named).collect();
+    let seen = desc.into_iter().flat_map(crate::resource::gate::context);
+    let mut out: Vec<ContextDesc> = scopes.chain(defaults).chain(seen).filter_map(named).collect();
     if let Action::Operation(spec, _) = endpoint.action {
         out.extend_from_slice(spec.context);
     }

@@ -89,6 +89,8 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
         Filter::Cond { field, .. } | Filter::Item { field, .. } => {
             desc.fields.get(*field).is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE))
         }
+        // No declared filter holds one.
+        Filter::Linked(_) | Filter::Given(_) => false,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The guard: which records a call may touch. One function makes it, and every statement of an entity passes it.
 //!
-//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired) whose values are arguments appended
+//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired, and what [`gate`](super::gate) adds) whose values are arguments appended
 //! to those of the statement, so a prepared statement serves every caller. Which conditions there are depends on who calls:
 //! each such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing of the kind.
 
+use super::gate::{Asks, Behind};
 use super::touch::touch;
 use crate::entity::{EntityDesc, Kind, Link, Relation, ScopeFrom, SoftDelete};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
@@ -22,6 +23,17 @@ pub(crate) enum Reach {
     System = 2,
     /// Deleted records as well.
     Deleted = 3,
+    /// Records of a caller without a tenant whom nobody knows, where gates make a difference between those.
+    Anonymous = 4,
+    /// As [`Reach::System`], whatever stands behind the records: what follows from a deletion follows what has been deleted.
+    Followed = 5,
+}
+
+impl Reach {
+    /// Whether somebody calls, and not the application.
+    pub(super) fn is_caller(self) -> bool {
+        matches!(self, Self::Caller | Self::NoTenant | Self::Anonymous)
+    }
 }
 
 /// What a route is allowed to leave out.
@@ -33,6 +45,8 @@ pub(crate) struct RouteGuard {
     anonymous: bool,
     /// Deleted records, and no others.
     deleted: bool,
+    /// It changes nothing, where gates make a difference between that and the rest.
+    reads: bool,
 }
 
 impl RouteGuard {
@@ -80,13 +94,16 @@ impl Included {
 /// The guard of an entity.
 pub(crate) struct Guard {
     desc: &'static EntityDesc,
+    /// Conditions and gates.
+    behind: Option<Behind>,
 }
 
 impl Guard {
     /// `None` for an entity all of whose records everybody sees.
     pub(crate) fn new(desc: &'static EntityDesc) -> Option<Self> {
-        let any = desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty();
-        any.then_some(Self { desc })
+        let behind = Behind::of(desc);
+        let own = desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty();
+        (own || behind.is_some()).then_some(Self { desc, behind })
     }
 
     /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data scope.
@@ -100,6 +117,7 @@ impl Guard {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
             anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
             deleted: false,
+            reads: reads && self.behind.as_ref().is_some_and(|behind| behind.tenants),
         }
     }
 
@@ -109,20 +127,25 @@ impl Guard {
     /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
     pub(super) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
         if cx.reaches_all() {
-            let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty();
+            let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
             return Ok(if cx.reaches_deleted() {
                 Reach::Deleted
             } else if plain {
                 Reach::Caller
+            } else if cx.follows() && self.behind.is_some() {
+                Reach::Followed
             } else {
                 Reach::System
             });
         }
         let tenant = self.tenant(cx, route)?;
-        let reach = if self.desc.tenant.is_some() && tenant.is_null() { Reach::NoTenant } else { Reach::Caller };
+        let reach = self.caller(cx, &tenant);
         out.extend((!tenant.is_null()).then_some(tenant));
         for scope in &route.scopes {
             out.push(self.scope(cx, *scope)?);
+        }
+        if let Some(behind) = &self.behind {
+            out.extend(behind.values(|path| cx.value(path)));
         }
         Ok(reach)
     }
@@ -138,6 +161,21 @@ impl Guard {
         let tenant = self.desc.tenant.map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
         let scopes = route.scopes.iter().map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
         tenant.into_iter().chain(scopes).collect()
+    }
+
+    /// Who calls, as far as it depends on there being a tenant: of the records themselves, or of those behind them.
+    fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
+        let behind = self.behind.as_ref().is_some_and(|behind| behind.tenants);
+        let without = match self.desc.tenant {
+            Some(_) => tenant.is_null(),
+            None => behind && cx.value(CtxPath::TenantId).is_null(),
+        };
+        let known = || cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        match without {
+            false => Reach::Caller,
+            true if behind && !known() => Reach::Anonymous,
+            true => Reach::NoTenant,
+        }
     }
 
     /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
@@ -214,7 +252,7 @@ impl Guard {
     /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the order of
     /// [`Guard::arguments`].
     pub(crate) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
-        let slots = Slots::of(self.desc, plan, reach, route, base);
+        let slots = Slots::of(self, plan, reach, route, base);
         let with = |filter: &Filter| filter.clone().and(self.conditions(reach, route, &slots));
         match plan {
             Plan::Insert => Plan::Insert,
@@ -254,7 +292,7 @@ impl Guard {
     /// The arguments of the guard for a call, behind those of the statement.
     pub(super) fn arguments(&self, cx: &Cx, plan: &Plan, reach: Reach, route: &RouteGuard, owner: Vec<Value>, args: &mut Vec<Value>) {
         args.extend(owner);
-        let slots = Slots::of(self.desc, plan, reach, route, 0);
+        let slots = Slots::of(self, plan, reach, route, 0);
         args.extend(slots.now.map(|_| Value::Date(cx.now())));
         if slots.expiry.is_some()
             && let Some((_, value)) = layout::expiry(self.desc, cx.now())
@@ -268,11 +306,11 @@ impl Guard {
         if let Some(tenant) = self.desc.tenant {
             all = match reach {
                 Reach::Caller => all.and(Filter::eq_arg(tenant.field, slots.owner)),
-                Reach::NoTenant => all.and(Filter::cond(tenant.field, Op::Eq, Operand::One(Source::Value(Value::Null)))),
-                Reach::System | Reach::Deleted => all,
+                Reach::NoTenant | Reach::Anonymous => all.and(Filter::cond(tenant.field, Op::Eq, Operand::One(Source::Value(Value::Null)))),
+                Reach::System | Reach::Deleted | Reach::Followed => all,
             };
         }
-        if matches!(reach, Reach::Caller | Reach::NoTenant) {
+        if reach.is_caller() {
             let first = slots.owner + usize::from(self.desc.tenant.is_some() && reach == Reach::Caller);
             for (n, scope) in route.scopes.iter().enumerate().filter(|_| slots.scoped) {
                 all = all.and(Filter::eq_arg(self.desc.scope[*scope].field, first + n));
@@ -283,8 +321,9 @@ impl Guard {
         } else if reach != Reach::Deleted {
             all = layout::live(self.desc).into_iter().fold(all, Filter::and);
         }
-        match slots.now.and_then(|now| layout::unexpired(self.desc, now)) {
-            Some(unexpired) => all.and(unexpired),
+        let all = slots.now.and_then(|now| layout::unexpired(self.desc, now)).into_iter().fold(all, Filter::and);
+        match &self.behind {
+            Some(behind) => all.and(behind.condition(self.desc, Asks { reach, reads: route.reads }, slots.behind, slots.now)),
             None => all,
         }
     }
@@ -369,16 +408,21 @@ struct Slots {
     /// The tenant, if the reach has one, and the scopes behind it.
     owner: usize,
     scoped: bool,
+    /// What conditions and gates compare with.
+    behind: usize,
     now: Option<usize>,
     expiry: Option<usize>,
 }
 
 impl Slots {
-    fn of(desc: &EntityDesc, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Self {
+    fn of(guard: &Guard, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Self {
+        let desc = guard.desc;
         let system = desc.tenant.is_none() && desc.scope.is_empty();
-        let scoped = matches!(reach, Reach::Caller | Reach::NoTenant) && !system;
+        let scoped = reach.is_caller() && !system;
         let tenant = usize::from(desc.tenant.is_some() && reach == Reach::Caller);
-        let mut next = base + tenant + if scoped { route.scopes.len() } else { 0 };
+        let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
+        let values = guard.behind.as_ref().filter(|_| reach.is_caller()).map_or(0, Behind::wants);
+        let mut next = behind + values;
         let mut slot = |wanted: bool| {
             wanted.then(|| {
                 next += 1;
@@ -396,9 +440,10 @@ impl Slots {
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
-        let now = slot(filters && (desc.ttl.is_some() || marks));
+        let instant = guard.behind.as_ref().is_some_and(|behind| behind.needs_now(reach));
+        let now = slot(filters && (desc.ttl.is_some() || marks || instant));
         let expiry = slot(changes && desc.ttl.is_some_and(|ttl| ttl.after.is_some()));
-        Self { owner: base, scoped, now, expiry }
+        Self { owner: base, scoped, behind, now, expiry }
     }
 }
 

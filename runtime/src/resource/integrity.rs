@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::guard::Included;
+use super::gate::{self, Asks};
+use super::guard::{Included, Reach};
+use super::page::lift;
 use super::statement::Change;
 use super::{Prepared, Table};
-use crate::entity::{EntityDesc, OnDelete};
+use crate::entity::{EntityDesc, Gate, OnDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
 use crate::validate::list_value;
@@ -68,11 +70,17 @@ impl Table {
         cx.transaction(async |cx| {
             let mut problems = Vec::new();
             for (field, value) in keys {
-                let relation = self.desc.relations.iter().find(|r| r.enforced().is_some_and(|(key, _)| key == field));
-                let Some(relation) = relation else { continue };
-                if !self.sibling((relation.target)())?.hold(cx, value).await? {
-                    let text = format!("names no record of {}", (relation.target)().name);
-                    problems.push(Problem::new(self.desc.fields[field].wire, "reference", text));
+                for (target, gate) in named_by(self.desc, field) {
+                    let other = self.sibling(target)?;
+                    let held = match gate {
+                        Some(gate) => other.hold_by(cx, gate, value.clone()).await?,
+                        None => other.hold(cx, value.clone()).await?,
+                    };
+                    if !held {
+                        let text = format!("names no record of {}", target.name);
+                        problems.push(Problem::new(self.desc.fields[field].wire, "reference", text));
+                        break;
+                    }
                 }
             }
             if !problems.is_empty() {
@@ -89,6 +97,16 @@ impl Table {
         let statement = self.shape(Included::Get.name(), b"h", hold)?;
         // What limits the records that name it is no matter here.
         Ok(self.statements().execute(&cx.unlimited(), &statement, vec![key], Rows::count()).await?.count > 0)
+    }
+
+    /// As [`Table::hold`], of a record that a new one may name by a gate.
+    async fn hold_by(&self, cx: &Cx, gate: &Gate, key: Value) -> Result<bool> {
+        let asks = Asks { reach: if cx.reaches_all() { Reach::System } else { Reach::Caller }, reads: false };
+        let (mut args, mut shape) = (vec![key], b"hg".to_vec());
+        let filter = lift(gate::admits(gate, asks, |path| cx.value(path)), cx.now(), &mut args, &mut shape);
+        let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0).and(filter) };
+        let statement = self.shape(Included::Get.name(), &shape, hold)?;
+        Ok(self.statements().execute(&cx.unlimited(), &statement, args, Rows::count()).await?.count > 0)
     }
 
     /// Deletes records that others depend on, with all that follows.
@@ -187,6 +205,19 @@ impl Table {
     fn few(&self) -> Pick {
         Pick { order: vec![Order { field: self.desc.primary, desc: false }], limit: CHUNK }
     }
+}
+
+/// What a key must name: a record of these, each by a gate or by a relation. A gate asks for all that a relation does.
+fn named_by(desc: &EntityDesc, field: usize) -> Vec<(&'static EntityDesc, Option<&'static Gate>)> {
+    let gates = desc.gates.iter().filter(|gate| gate.field == field);
+    let mut all: Vec<_> = gates.map(|gate| (gate.target, Some(gate))).collect();
+    for relation in desc.relations.iter().filter(|r| r.enforced().is_some_and(|(key, _)| key == field)) {
+        let target = (relation.target)();
+        if all.iter().all(|(other, _)| other.storage_name != target.storage_name) {
+            all.push((target, None));
+        }
+    }
+    all
 }
 
 /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.

@@ -7,6 +7,7 @@ mod aggregate;
 mod audited;
 mod cursor;
 mod draft;
+pub(crate) mod gate;
 pub(crate) mod guard;
 #[cfg(all(test, feature = "sqlite"))]
 mod guard_tests;

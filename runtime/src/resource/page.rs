@@ -3,7 +3,7 @@
 use super::cursor::{Position, encode};
 use super::{Form, Outcome, Table};
 use crate::entity::{Direction, PageArgs};
-use crate::filter::{Filter, Op, Operand, Source};
+use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::{After, Order, Plan, Row, Rows};
 use crate::{Code, Cx, Error, Problem, Result, Timestamp, Value};
 
@@ -235,5 +235,17 @@ pub(super) fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape:
         }
         // Pages are not filtered by items.
         item @ Filter::Item { .. } => item,
+        Filter::Linked(linked) => {
+            shape.extend_from_slice(&[b'l', linked.field as u8, linked.at as u8]);
+            shape.extend_from_slice(linked.of.storage_name.as_bytes());
+            let filter = lift(linked.filter, now, args, shape);
+            Filter::Linked(Box::new(Linked { filter, ..*linked }))
+        }
+        // Its value is in place: it is given, or nothing matches.
+        Filter::Given(source) => {
+            let null = matches!(source, Source::Value(Value::Null));
+            shape.extend_from_slice(&[b'g', u8::from(null)]);
+            if null { Filter::Any(Vec::new()) } else { Filter::TRUE }
+        }
     }
 }

@@ -60,7 +60,9 @@ impl Change {
             }
         };
         let mut keys = Vec::new();
-        for (key, _) in desc.relations.iter().filter_map(Relation::enforced) {
+        let relations = desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key);
+        let gates = desc.gates.iter().map(|gate| gate.field).filter(|key| relations.clone().all(|other| other != *key));
+        for key in relations.clone().chain(gates) {
             keys.extend(inserts.then_some((key, Source::Arg { index: key, nullable: true })));
             keys.extend(set.iter().filter(|a| a.field == key).filter_map(|a| match &a.value {
                 AssignValue::Set(Source::Value(Value::Null)) => None,
@@ -105,7 +107,7 @@ struct Guarded {
     /// Where the guard's arguments begin.
     base: usize,
     /// By [`Reach`]; that of callers is the statement itself.
-    others: [OnceLock<Arc<Statement>>; 4],
+    others: [OnceLock<Arc<Statement>>; 6],
     /// Removes expired records that stand in the way of a write.
     eviction: OnceLock<Option<Arc<Statement>>>,
 }

@@ -130,8 +130,11 @@ pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after
     let counted = |f: &&&Filter| !layout::is_unexpired(entity, f) && !layout::is_live(entity, f);
     let all: Vec<Fact<'_>> = all.iter().filter(counted).map(|f| Fact::of(f)).collect();
     let facts: Vec<Fact<'_>> = all.iter().filter(|f| !f.implied(&all)).copied().collect();
-    if facts.iter().any(|f| matches!(f, Fact::Never)) || names_one(entity, &facts, live) {
+    if facts.iter().any(|f| matches!(f, Fact::Never)) {
         return Reach::One;
+    }
+    if names_one(entity, &facts, live) {
+        return if by_key(filter) { Reach::One } else { Reach::Scan };
     }
     let settled = settled(&facts, order);
     let order = &order[settled..];
@@ -139,6 +142,15 @@ pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after
         return Reach::Scan;
     }
     paths(entity).find(|path| path.covers(&facts, live, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
+}
+
+/// Whether all other records that a condition looks at are found by their keys: as many as it has links, then.
+fn by_key(filter: &Filter) -> bool {
+    match filter {
+        Filter::All(list) | Filter::Any(list) => list.iter().all(by_key),
+        Filter::Linked(linked) => linked.at == linked.of.primary && by_key(&linked.filter),
+        Filter::Cond { .. } | Filter::Item { .. } | Filter::Given(_) => true,
+    }
 }
 
 /// Whether the primary key or all fields of a unique have a value.

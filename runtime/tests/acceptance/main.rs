@@ -45,6 +45,8 @@ mod relations;
 mod repeats;
 mod repeats_permitted;
 mod search;
+mod seen;
+mod seen_fixture;
 mod server;
 mod tenancy;
 mod transactions;

@@ -54,7 +54,7 @@ fn replace(filter: Filter, from: Op, to: Op) -> Filter {
         Filter::All(list) => Filter::All(list.into_iter().map(|f| replace(f, from, to)).collect()),
         Filter::Any(list) => Filter::Any(list.into_iter().map(|f| replace(f, from, to)).collect()),
         Filter::Cond { field, op, value } => Filter::cond(field, if op == from { to } else { op }, value),
-        item @ Filter::Item { .. } => item,
+        other @ (Filter::Item { .. } | Filter::Linked(_) | Filter::Given(_)) => other,
     }
 }
 

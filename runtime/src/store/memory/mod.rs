@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod items;
+mod others;
 mod outbox;
 mod table;
 mod transaction;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
+use self::others::Held;
 use self::table::Table;
 use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
@@ -54,29 +56,71 @@ impl Memory {
     }
 
     fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
-        let table = table_of(statement)?;
+        let Native { table, others } = native_of(statement)?;
+        let own = table.entity().storage_name;
+        let (before, after) = others.split_at(others.partition_point(|other| other.entity().storage_name < own));
+        let mut held: Vec<Held<'_>> = before.iter().map(Held::of).collect();
+        if reads(&statement.plan) {
+            let data = table.read();
+            held.extend(after.iter().map(Held::of));
+            let view = (&*data, &held[..]);
+            match &statement.plan {
+                Plan::Select { filter, order, after, limit } => {
+                    table.select(view, filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
+                }
+                Plan::Related { filter, field, values, order, limit } => {
+                    table.related(view, filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
+                }
+                // A transaction is alone with the store.
+                Plan::Exists { filter } | Plan::Hold { filter } => table.exists(view, filter, &args, &mut rows),
+                Plan::Lock { filter, pick } => table.those(view, filter, pick.as_ref(), &args, &mut rows),
+                Plan::Aggregate { filter, groups, compute, limit } => {
+                    table.aggregate(view, filter, groups, compute, *limit, &args, &mut rows)?;
+                }
+                Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {}
+            }
+            return Ok(rows);
+        }
+        let mut data = table.write();
+        held.extend(after.iter().map(Held::of));
+        let change = (&mut *data, &held[..]);
         match &statement.plan {
-            Plan::Insert => table.insert(args, &mut rows)?,
-            Plan::Select { filter, order, after, limit } => {
-                table.select(filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
-            }
-            Plan::Related { filter, field, values, order, limit } => {
-                table.related(filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
-            }
-            // A transaction is alone with the store.
-            Plan::Exists { filter } | Plan::Hold { filter } => table.exists(filter, &args, &mut rows),
-            Plan::Lock { filter, pick } => table.those(filter, pick.as_ref(), &args, &mut rows),
-            Plan::Aggregate { filter, groups, compute, limit } => table.aggregate(filter, groups, compute, *limit, &args, &mut rows)?,
-            Plan::Update { filter, set, pick } => table.update(filter, set, pick.as_ref(), &args, &mut rows)?,
-            Plan::Delete { filter, pick } => table.delete(filter, pick.as_ref(), &args, &mut rows),
-            Plan::Upsert { keys, guard, set } => table.upsert(keys, guard, set, &args, &mut rows)?,
+            Plan::Insert => table.insert(change.0, args, &mut rows)?,
+            Plan::Update { filter, set, pick } => table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?,
+            Plan::Delete { filter, pick } => table.delete(change, filter, pick.as_ref(), &args, &mut rows),
+            Plan::Upsert { keys, guard, set } => table.upsert(change, keys, (guard, set), &args, &mut rows)?,
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => {}
         }
         Ok(rows)
     }
 }
 
-/// The table of a statement that this store has prepared.
-fn table_of(statement: &Statement) -> Result<&Arc<Table>> {
+/// Whether a plan changes nothing.
+fn reads(plan: &Plan) -> bool {
+    match plan {
+        Plan::Select { .. }
+        | Plan::Related { .. }
+        | Plan::Exists { .. }
+        | Plan::Hold { .. }
+        | Plan::Lock { .. }
+        | Plan::Aggregate { .. } => true,
+        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
+    }
+}
+
+/// A statement's table, and those that its conditions look at, by their names.
+struct Native {
+    table: Arc<Table>,
+    others: Box<[Arc<Table>]>,
+}
+
+/// The tables of a statement that this store has prepared.
+fn native_of(statement: &Statement) -> Result<&Native> {
     statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
 }
 
@@ -90,7 +134,9 @@ impl Store for Memory {
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        Ok(Arc::new(Statement { entity, plan, native: Box::new(self.table(entity)) }))
+        let others = others::looked_at(entity, &plan).into_iter().map(|other| self.table(other)).collect();
+        let native = Native { table: self.table(entity), others };
+        Ok(Arc::new(Statement { entity, plan, native: Box::new(native) }))
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {

@@ -5,20 +5,26 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
-use super::outbox::Queue;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::items;
+use super::others::{Held, Sight};
+use super::outbox::Queue;
 use crate::entity::{EntityDesc, Kind, UniqueDesc};
-use crate::filter::eval::{compare, matches};
+use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::layout;
 use crate::store::{After, Assign, AssignValue, Compute, Group, Order, Pick, Rows};
 use crate::validate::MAX_INTEGER;
 use crate::{Error, Result, Value};
 
-type Record = Arc<[Value]>;
+pub(super) type Record = Arc<[Value]>;
+
+/// The records of a table and of others, for a statement that reads.
+pub(super) type View<'a> = (&'a Data, &'a [Held<'a>]);
+
+/// The same, for one that changes those of the table.
+pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
 
 /// A value with the order of sorts.
 #[derive(Clone, Debug)]
@@ -56,9 +62,10 @@ pub(super) struct Table {
 /// The contents of a table at some moment.
 pub(super) struct Saved(Data);
 
+/// The records of a table.
 #[derive(Clone, Debug)]
-struct Data {
-    records: BTreeMap<Key, Record>,
+pub(super) struct Data {
+    pub(super) records: BTreeMap<Key, Record>,
     /// Per declared unique: its values to the key of the record that holds them.
     uniques: Vec<BTreeMap<Box<[Key]>, Key>>,
 }
@@ -79,20 +86,36 @@ impl Table {
         *self.data.write() = saved.0;
     }
 
+    pub(super) fn entity(&self) -> &'static EntityDesc {
+        self.entity
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Data> {
+        self.data.read()
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Data> {
+        self.data.write()
+    }
+
+    /// What a filter can look at.
+    fn sight<'a>(&self, data: &'a Data, others: &'a [Held<'a>]) -> Sight<'a> {
+        Sight { own: self.entity, data, others }
+    }
+
     /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller does not know it.
-    pub(super) fn insert(&self, mut values: Vec<Value>, rows: &mut Rows) -> Result<()> {
+    pub(super) fn insert(&self, data: &mut Data, mut values: Vec<Value>, rows: &mut Rows) -> Result<()> {
         if values.len() != self.entity.fields.len() {
             return Err(Error::internal("an insert takes one value per field"));
         }
         let primary = self.entity.primary;
-        let mut data = self.data.write();
         let generated = values[primary].is_null();
         if generated {
-            values[primary] = self.next_key(&data)?;
+            values[primary] = self.next_key(data)?;
         }
         let record: Record = values.into();
-        self.check_free(&data, &record)?;
-        self.link(&mut data, &record);
+        self.check_free(data, &record)?;
+        self.link(data, &record);
         if generated {
             rows.push(&record[..]);
         } else {
@@ -102,8 +125,10 @@ impl Table {
         Ok(())
     }
 
+    #[allow(clippy::too_many_arguments)] // the members of the plan
     pub(super) fn select(
         &self,
+        (data, others): View<'_>,
         filter: &Filter,
         order: &[Order],
         after: Option<&After>,
@@ -117,8 +142,8 @@ impl Table {
             None => true,
             Some(position) => order_against(order, record, position).is_gt(),
         };
-        let data = self.data.read();
-        let found = self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args) && behind(r));
+        let sight = self.sight(data, others);
+        let found = self.candidates(data, filter, args).filter(|r| sight.matches(filter, r, args) && behind(r));
         match order {
             // The map is in the order of keys already, so the first records are the answer.
             [] | [Order { desc: false, .. }] if order.iter().all(|o| o.field == self.entity.primary) => {
@@ -149,8 +174,10 @@ impl Table {
     }
 
     /// For each of the values in a slot, the first records that hold it in a field.
+    #[allow(clippy::too_many_arguments)] // the members of the plan
     pub(super) fn related(
         &self,
+        (data, others): View<'_>,
         filter: &Filter,
         (field, slot): (usize, usize),
         order: &[Order],
@@ -160,8 +187,8 @@ impl Table {
     ) -> Result<()> {
         let limit = most(limit, args)?;
         let mut found: BTreeMap<Key, Vec<Record>> = wanted(args.get(slot))?.into_iter().map(|value| (Key(value), Vec::new())).collect();
-        let data = self.data.read();
-        for record in data.records.values().filter(|r| matches(filter, &r[..], args)) {
+        let sight = self.sight(data, others);
+        for record in data.records.values().filter(|r| sight.matches(filter, r, args)) {
             if let Some(those) = found.get_mut(&Key(record[field].clone())) {
                 those.push(Arc::clone(record));
             }
@@ -177,25 +204,27 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn exists(&self, filter: &Filter, args: &[Value], rows: &mut Rows) {
-        let data = self.data.read();
-        if self.candidates(&data, filter, args).any(|r| matches(filter, &r[..], args)) {
+    pub(super) fn exists(&self, (data, others): View<'_>, filter: &Filter, args: &[Value], rows: &mut Rows) {
+        let sight = self.sight(data, others);
+        if self.candidates(data, filter, args).any(|r| sight.matches(filter, r, args)) {
             let empty: &[Value] = &[];
             rows.push(empty);
         }
     }
 
     /// The records that match or the first of them, by key.
-    pub(super) fn those(&self, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
-        let mut found = self.picked(&self.data.read(), filter, pick, args);
+    pub(super) fn those(&self, view: View<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+        let mut found = self.picked(view, filter, pick, args);
         found.sort_by(|a, b| order_by(&[Order { field: self.entity.primary, desc: false }], a, b));
         for record in found {
             rows.push(&record[..]);
         }
     }
 
+    #[allow(clippy::too_many_arguments)] // the members of the plan
     pub(super) fn aggregate(
         &self,
+        (data, others): View<'_>,
         filter: &Filter,
         groups: &[Group],
         compute: &[Compute],
@@ -204,8 +233,8 @@ impl Table {
         rows: &mut Rows,
     ) -> Result<()> {
         let mut found = super::aggregate::Groups::new(groups, compute, args);
-        let data = self.data.read();
-        self.candidates(&data, filter, args).filter(|r| matches(filter, &r[..], args)).for_each(|record| found.add(record));
+        let sight = self.sight(data, others);
+        self.candidates(data, filter, args).filter(|r| sight.matches(filter, r, args)).for_each(|record| found.add(record));
         for row in found.rows(self.entity).take(limit as usize) {
             if !rows.push(&row?[..]) {
                 break;
@@ -215,10 +244,16 @@ impl Table {
     }
 
     /// Changes what matches; a violated unique leaves everything as it was.
-    pub(super) fn update(&self, filter: &Filter, set: &[Assign], pick: Option<&Pick>, args: &[Value], rows: &mut Rows) -> Result<()> {
-        let mut data = self.data.write();
-        let old = self.picked(&data, filter, pick, args);
-        self.replace(&mut data, &old, set, args, rows)?;
+    pub(super) fn update(
+        &self,
+        (data, others): Change<'_>,
+        (filter, pick): (&Filter, Option<&Pick>),
+        set: &[Assign],
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let old = self.picked((data, others), filter, pick, args);
+        self.replace(data, &old, set, args, rows)?;
         self.outbox.append(rows.entries());
         Ok(())
     }
@@ -249,10 +284,16 @@ impl Table {
     }
 
     /// Adds the first values of `args` as a record, or changes the one that has the same keys.
-    pub(super) fn upsert(&self, keys: &[usize], guard: &Filter, set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
+    pub(super) fn upsert(
+        &self,
+        (data, others): Change<'_>,
+        keys: &[usize],
+        (guard, set): (&Filter, &[Assign]),
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
         let fields = self.entity.fields.len();
         let values = args.get(..fields).ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
-        let mut data = self.data.write();
         let new: Record = values.to_vec().into();
         // What a unique keeps apart: deleted records and those of other tenants are nobody to change.
         let unique = self.entity.uniques.iter().find(|u| u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f)));
@@ -261,38 +302,38 @@ impl Table {
             None => keys.iter().all(|k| !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()),
         };
         if let Some(old) = data.records.values().find(same).cloned() {
-            if matches(guard, &old[..], args) {
-                self.replace(&mut data, &[old], set, args, rows)?;
+            if self.sight(data, others).matches(guard, &old, args) {
+                self.replace(data, &[old], set, args, rows)?;
                 self.outbox.append(rows.entries());
             }
             return Ok(());
         }
         let mut values = values.to_vec();
         if values[self.entity.primary].is_null() {
-            values[self.entity.primary] = self.next_key(&data)?;
+            values[self.entity.primary] = self.next_key(data)?;
         }
         let record: Record = values.into();
-        self.check_free(&data, &record)?;
-        self.link(&mut data, &record);
+        self.check_free(data, &record)?;
+        self.link(data, &record);
         rows.push(&record[..]);
         rows.created = true;
         self.outbox.append(rows.entries());
         Ok(())
     }
 
-    pub(super) fn delete(&self, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
-        let mut data = self.data.write();
-        let gone = self.picked(&data, filter, pick, args);
+    pub(super) fn delete(&self, (data, others): Change<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+        let gone = self.picked((data, others), filter, pick, args);
         for record in gone {
-            self.unlink(&mut data, &record);
+            self.unlink(data, &record);
             rows.push(&record[..]);
         }
         self.outbox.append(rows.entries());
     }
 
     /// The records that match, or the first of them in an order.
-    fn picked(&self, data: &Data, filter: &Filter, pick: Option<&Pick>, args: &[Value]) -> Vec<Record> {
-        let mut found: Vec<Record> = self.candidates(data, filter, args).filter(|r| matches(filter, &r[..], args)).cloned().collect();
+    fn picked(&self, (data, others): View<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value]) -> Vec<Record> {
+        let sight = self.sight(data, others);
+        let mut found: Vec<Record> = self.candidates(data, filter, args).filter(|r| sight.matches(filter, r, args)).cloned().collect();
         if let Some(pick) = pick {
             found.sort_by(|a, b| order_by(&pick.order, a, b));
             found.truncate(pick.limit as usize);
@@ -375,7 +416,7 @@ fn pinned<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&
     match filter {
         Filter::All(list) => list.iter().find_map(|f| pinned(f, primary, args)),
         Filter::Cond { field, op: Op::Eq, value: Operand::One(source) } if *field == primary => fixed(source, args),
-        Filter::Any(_) | Filter::Cond { .. } | Filter::Item { .. } => None,
+        Filter::Any(_) | Filter::Cond { .. } | Filter::Item { .. } | Filter::Linked(_) | Filter::Given(_) => None,
     }
 }
 

@@ -6,9 +6,9 @@ use tokio::sync::OwnedRwLockWriteGuard;
 
 use super::outbox::Queue;
 use super::table::{Saved, Table};
-use super::{Memory, table_of};
+use super::{Memory, native_of, reads};
 use crate::resource::BoxFuture;
-use crate::store::{Plan, Rows, Statement, Transaction};
+use crate::store::{Rows, Statement, Transaction};
 use crate::{Result, Value};
 
 /// A transaction that nobody else can see into.
@@ -29,17 +29,8 @@ impl Alone {
 impl Transaction for Alone {
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
-            let table = table_of(statement)?;
-            let writes = !matches!(
-                statement.plan,
-                Plan::Select { .. }
-                    | Plan::Related { .. }
-                    | Plan::Exists { .. }
-                    | Plan::Hold { .. }
-                    | Plan::Lock { .. }
-                    | Plan::Aggregate { .. }
-            );
-            if writes && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
+            let table = &native_of(statement)?.table;
+            if !reads(&statement.plan) && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
                 self.before.push((Arc::clone(table), table.save()));
             }
             Memory::answer(statement, args, rows)

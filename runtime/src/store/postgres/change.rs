@@ -78,9 +78,9 @@ impl Renderer<'_> {
     /// What stands before, within and at the end of an update that writes a number over other records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?))) else { return Ok(None) };
-        let own = std::mem::replace(&mut self.entity, figure.source);
-        let select = self.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1);
-        self.entity = own;
+        let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
+            r.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1)
+        });
         let with = format!("WITH {FIGURE}({FIGURE}) AS MATERIALIZED ({}) ", select?);
         let (kind, (least, most)) = (self.kind(field), &figure.within);
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), kind.clone());

@@ -6,7 +6,7 @@
 use tokio_postgres::types::Type;
 
 use crate::entity::{EntityDesc, Kind, SoftDelete};
-use crate::filter::{Filter, Op, Operand, Source};
+use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::layout::{self, StoredIndex};
 use crate::store::{Plan, Statement};
 use crate::{Error, Result, Value};
@@ -44,7 +44,7 @@ pub(super) struct Rendered {
 /// # Errors
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) -> Result<Rendered> {
-    let mut r = Renderer { entity, nulls, before: 0, binds: Vec::new(), decisive: Vec::new() };
+    let mut r = Renderer::new(entity, nulls, 0);
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting) = match plan {
@@ -82,7 +82,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
 /// # Errors
 /// When the filter holds an argument.
 pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
-    let mut r = Renderer { entity, nulls: &[], before, binds: Vec::new(), decisive: Vec::new() };
+    let mut r = Renderer::new(entity, &[], before);
     Ok((r.filter(filter)?, r.binds))
 }
 
@@ -173,6 +173,10 @@ pub(super) fn literal(text: &str) -> String {
 
 pub(super) struct Renderer<'a> {
     pub(super) entity: &'static EntityDesc,
+    /// What its table is called where its columns stand.
+    scope: String,
+    /// How many other tables have been named.
+    links: usize,
     nulls: &'a [usize],
     /// How many parameters there are before its own.
     before: usize,
@@ -180,7 +184,35 @@ pub(super) struct Renderer<'a> {
     decisive: Vec<usize>,
 }
 
+impl<'a> Renderer<'a> {
+    fn new(entity: &'static EntityDesc, nulls: &'a [usize], before: usize) -> Self {
+        Self { entity, scope: quote(entity.storage_name), links: 0, nulls, before, binds: Vec::new(), decisive: Vec::new() }
+    }
+}
+
 impl Renderer<'_> {
+    /// Renders a part over the columns of another table, by the name it has there.
+    pub(super) fn over<T>(&mut self, entity: &'static EntityDesc, scope: String, part: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = (std::mem::replace(&mut self.entity, entity), std::mem::replace(&mut self.scope, scope));
+        let rendered = part(self);
+        (self.entity, self.scope) = outer;
+        rendered
+    }
+
+    /// Whether a record of another table belongs to this one.
+    fn linked(&mut self, linked: &Linked) -> Result<String> {
+        let own = self.column(linked.field)?;
+        self.links += 1;
+        let (table, alias) = (quote(linked.of.storage_name), quote(&format!("linchpin {}", self.links)));
+        self.over(linked.of, alias.clone(), |r| {
+            Ok(format!(
+                "EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {} = {own} AND {})",
+                r.column(linked.at)?,
+                r.filter(&linked.filter)?
+            ))
+        })
+    }
+
     pub(super) fn columns(&self) -> String {
         let table = quote(self.entity.storage_name);
         self.entity.fields.iter().map(|f| format!("{table}.{}", quote(f.column))).collect::<Vec<_>>().join(", ")
@@ -193,7 +225,7 @@ impl Renderer<'_> {
 
     /// A column of the stored record; with its table, since an upsert knows the proposed record's as well.
     pub(super) fn column(&self, field: usize) -> Result<String> {
-        Ok(format!("{}.{}", quote(self.entity.storage_name), self.name(field)?))
+        Ok(format!("{}.{}", self.scope, self.name(field)?))
     }
 
     pub(super) fn kind(&self, field: usize) -> Type {
@@ -237,6 +269,14 @@ impl Renderer<'_> {
         }
     }
 
+    /// Whether a source has no value in the calls of this text.
+    fn lacks(&mut self, source: &Source) -> bool {
+        match source {
+            Source::Arg { index, .. } => self.slot_is_null(*index),
+            source => self.is_null(source),
+        }
+    }
+
     pub(super) fn filter(&mut self, filter: &Filter) -> Result<String> {
         match filter {
             Filter::All(list) if list.is_empty() => Ok("TRUE".to_owned()),
@@ -254,12 +294,15 @@ impl Renderer<'_> {
                 );
                 Ok(if *held { there } else { format!("NOT {there}") })
             }
+            Filter::Linked(linked) => self.linked(linked),
+            // A text of its own for calls without the value.
+            Filter::Given(source) => Ok(if self.lacks(source) { "FALSE" } else { "TRUE" }.to_owned()),
         }
     }
 
     /// The condition of live records, with the table named.
     fn live(&self) -> String {
-        live(self.entity).map_or_else(|| "TRUE".to_owned(), |text| format!("{}.{text}", quote(self.entity.storage_name)))
+        live(self.entity).map_or_else(|| "TRUE".to_owned(), |text| format!("{}.{text}", self.scope))
     }
 
     fn join(&mut self, list: &[Filter], with: &str) -> Result<String> {

@@ -52,9 +52,9 @@ impl Renderer {
     /// What stands before, within and at the end of an update that writes a number over other records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some(figure) = set.iter().find_map(|a| a.value.figure()) else { return Ok(None) };
-        let own = std::mem::replace(&mut self.entity, figure.source);
-        let select = self.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1);
-        self.entity = own;
+        let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
+            r.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1)
+        });
         let with = format!("WITH {FIGURE}({FIGURE}) AS ({}) ", select?);
         let (least, most) = &figure.within;
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), Form::Plain);

@@ -4,7 +4,7 @@ use super::aggregate;
 use super::schema::index_name;
 use super::short::Tries;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
-use crate::filter::{Filter, Op, Operand, Source};
+use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::Plan;
 use crate::store::access::{self, Reach, Way};
 use crate::store::layout::{self, StoredIndex};
@@ -60,7 +60,7 @@ pub(super) enum Form {
 /// # Errors
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
-    let mut r = Renderer { entity, mark: '?', before: 0, binds: Vec::new() };
+    let mut r = Renderer::new(entity, '?', 0);
     let mut own = None;
     let table = quote(entity.storage_name);
     let columns = r.columns();
@@ -133,7 +133,7 @@ pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
 /// # Errors
 /// When the filter holds an argument.
 pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
-    let mut r = Renderer { entity, mark: '$', before, binds: Vec::new() };
+    let mut r = Renderer::new(entity, '$', before);
     Ok((r.filter(filter)?, r.binds))
 }
 
@@ -175,6 +175,10 @@ pub(super) fn member(key: &str) -> String {
 
 pub(super) struct Renderer {
     pub(super) entity: &'static EntityDesc,
+    /// What its table is called where its columns stand.
+    scope: String,
+    /// How many other tables have been named.
+    links: usize,
     /// What numbers of parameters stand behind.
     mark: char,
     /// How many parameters there are before its own.
@@ -183,6 +187,30 @@ pub(super) struct Renderer {
 }
 
 impl Renderer {
+    fn new(entity: &'static EntityDesc, mark: char, before: usize) -> Self {
+        Self { entity, scope: quote(entity.storage_name), links: 0, mark, before, binds: Vec::new() }
+    }
+
+    /// Renders a part over the columns of another table, by the name it has there.
+    pub(super) fn over<T>(&mut self, entity: &'static EntityDesc, scope: String, part: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = (std::mem::replace(&mut self.entity, entity), std::mem::replace(&mut self.scope, scope));
+        let rendered = part(self);
+        (self.entity, self.scope) = outer;
+        rendered
+    }
+
+    /// Whether a record of another table belongs to this one: looked up for each row, by its key, so that a page reads no more of the
+    /// other table than it has rows.
+    fn linked(&mut self, linked: &Linked) -> Result<String> {
+        let own = format!("{}.{}", self.scope, self.column(linked.field)?);
+        self.links += 1;
+        let (table, alias) = (quote(linked.of.storage_name), quote(&format!("linchpin {}", self.links)));
+        self.over(linked.of, alias.clone(), |r| {
+            let at = r.column(linked.at)?;
+            Ok(format!("EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {alias}.{at} = {own} AND {})", r.filter(&linked.filter)?))
+        })
+    }
+
     pub(super) fn columns(&self) -> String {
         self.entity.fields.iter().map(|f| quote(f.column)).collect::<Vec<_>>().join(", ")
     }
@@ -220,6 +248,8 @@ impl Renderer {
                     format!("EXISTS (SELECT 1 FROM json_each(COALESCE({column}, '[]')) WHERE json_extract(value, {member}) = {value})");
                 Ok(if *held { there } else { format!("NOT {there}") })
             }
+            Filter::Linked(linked) => self.linked(linked),
+            Filter::Given(source) => Ok(format!("{} IS NOT NULL", self.source(source, Form::Plain)?)),
         }
     }
 

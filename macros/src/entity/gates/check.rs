@@ -1,0 +1,88 @@
+//! The rules of X3 (contract §14), as far as the declaration alone decides.
+
+use super::{Gate, LINKS, condition};
+use crate::diagnostics::Diagnostics;
+use crate::entity::check::{kind_text, type_text};
+use crate::entity::{EntityModel, Kind};
+use crate::options;
+
+/// Checks the gates and conditions of an entity.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    let gates = &model.gates;
+    for (i, gate) in gates.gates.iter().enumerate() {
+        key(model, gate, d);
+        if gate.is_tree(model) {
+            tree(model, gate, d);
+            if gates.gates[..i].iter().any(|other| other.field != gate.field && other.is_tree(model)) {
+                d.error(&gate.key, format!("records of `{}` are in a tree already", model.name)).help("keep one of the gates");
+            }
+        } else {
+            onto(model, gate, d);
+        }
+        if gates.gates[..i].iter().any(|other| other.field == gate.field) {
+            d.error(&gate.key, format!("field `{}` is in two gates", model.fields[gate.field].name)).help("keep one of them");
+        }
+        if model.stores.iter().any(|store| store == "redis") {
+            d.error(&gate.word, "a gate looks at a second record in one statement, which `redis` does not")
+                .help("take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo do");
+        }
+    }
+    if let Some(expr) = &gates.visible {
+        condition(model, expr, "visible", d);
+    }
+    for (i, action) in gates.actions.iter().enumerate() {
+        condition(model, &action.filter, "action", d);
+        if gates.actions[..i].iter().any(|other| other.name.value() == action.name.value()) {
+            d.error(&action.name, format!("action `{}` is declared twice", action.name.value())).help("join its conditions by `||`");
+        }
+    }
+}
+
+fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+    let field = &model.fields[gate.field];
+    if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
+        d.error(&gate.key, format!("key `{}` is {}, ids are string or integer", field.name, kind_text(field)))
+            .help("a field of the other key's type");
+    } else if field.generated {
+        d.error(&gate.key, format!("`{}` counts versions: it is no key", field.name)).help("a field of its own");
+    }
+}
+
+/// A gate onto another entity.
+fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+    let (field, shown) = (&model.fields[gate.field], gate.shown());
+    if field.optional {
+        d.error(&gate.key, format!("a record without `{}` would be seen by nobody: a gate onto `{shown}` needs its key", field.name))
+            .help(format!("`pub {}: {}`", field.name, type_text(&field.inner)));
+    }
+    if let Some(depth) = &gate.depth {
+        d.error(depth, format!("`{shown}` is another entity: `depth` is for trees")).help("leave `depth` out");
+    }
+}
+
+/// A gate onto the entity itself.
+fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
+    let (field, entity) = (&model.fields[gate.field], &model.name);
+    match &gate.depth {
+        None => {
+            d.error(&gate.target, format!("records of `{entity}` are seen through others of `{entity}`: how deep is not said"))
+                .help(format!("`depth = 3`: the most records above one, at most {LINKS}"));
+        }
+        Some(depth) => match options::as_int(depth) {
+            Some(Ok(n)) if (1..=LINKS).contains(&n) => {}
+            Some(_) => d.error(depth, format!("depth is not within 1..={LINKS}")).help("`depth = 3`"),
+            None => d.error(depth, "depth needs a whole number").help("`depth = 3`"),
+        },
+    }
+    if !field.optional {
+        d.error(&gate.key, format!("a tree has roots, and `{}` is required", field.name)).help(format!(
+            "`pub {}: Option<{}>`",
+            field.name,
+            type_text(&field.inner)
+        ));
+    }
+    if !field.immutable() {
+        d.error(&gate.key, format!("records of `{entity}` could be moved below themselves: `{}` is not immutable", field.name))
+            .help("`#[field(immutable)]`");
+    }
+}

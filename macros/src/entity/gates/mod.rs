@@ -1,0 +1,213 @@
+//! Who sees a record by conditions and through other records: `visible(..)`, `gate(..)` and `action(..)`, from their syntax to the
+//! descriptor.
+
+mod check;
+mod tokens;
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, LitStr, Path, Token};
+
+use super::field::Field;
+use super::model::EntityModel;
+use crate::diagnostics::Diagnostics;
+use crate::expr::{Filter, Resolved, Scope};
+use crate::options::{self, Opt};
+
+pub(crate) use check::check;
+pub(crate) use tokens::{assertions, descriptor};
+
+/// Most links from a record to one that decides whether it is seen.
+pub(crate) const LINKS: i64 = 8;
+
+/// The options as written.
+#[derive(Debug, Default)]
+pub(crate) struct GatesArgs {
+    gates: Vec<GateArgs>,
+    visible: Option<Expr>,
+    actions: Vec<Action>,
+}
+
+/// `gate(container_id -> Container, "read", depth = 3)`.
+#[derive(Debug)]
+struct GateArgs {
+    /// The word.
+    word: Ident,
+    field: Ident,
+    target: Path,
+    action: Option<LitStr>,
+    depth: Option<Expr>,
+}
+
+/// `action("read", is_private == false)`.
+#[derive(Debug)]
+pub(crate) struct Action {
+    name: LitStr,
+    filter: Expr,
+}
+
+/// What decides who sees a record, beside its own deletion, expiry, tenant and scopes.
+#[derive(Debug, Default)]
+pub(crate) struct Gates {
+    gates: Vec<Gate>,
+    visible: Option<Expr>,
+    actions: Vec<Action>,
+}
+
+/// A gate, resolved against the fields of the entity.
+#[derive(Debug)]
+struct Gate {
+    word: Ident,
+    /// As written.
+    key: Ident,
+    field: usize,
+    target: Path,
+    action: Option<LitStr>,
+    depth: Option<Expr>,
+}
+
+/// `container_id -> Container`, and what follows.
+struct Head {
+    field: Ident,
+    target: Path,
+    action: Option<LitStr>,
+    rest: TokenStream,
+}
+
+impl Parse for Head {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let field = input.call(Ident::parse_any)?;
+        input.parse::<Token![->]>()?;
+        let target = input.call(Path::parse_mod_style)?;
+        let mut action = None;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if input.peek(LitStr) {
+                action = Some(input.parse()?);
+                if !input.is_empty() {
+                    input.parse::<Token![,]>()?;
+                }
+            }
+        }
+        Ok(Self { field, target, action, rest: input.parse()? })
+    }
+}
+
+impl Parse for Action {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name = input.parse()?;
+        input.parse::<Token![,]>()?;
+        let filter = input.parse()?;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+        Ok(Self { name, filter })
+    }
+}
+
+impl GatesArgs {
+    pub(crate) fn read(gates: &[Opt], visible: Option<&Opt>, actions: &[Opt], d: &mut Diagnostics) -> Self {
+        Self {
+            gates: gates.iter().filter_map(|opt| gate(opt, d)).collect(),
+            visible: visible.and_then(|opt| self::visible(opt, d)),
+            actions: actions.iter().filter_map(|opt| action(opt, d)).collect(),
+        }
+    }
+}
+
+fn gate(opt: &Opt, d: &mut Diagnostics) -> Option<GateArgs> {
+    const EXAMPLE: &str = "gate(container_id -> Container)";
+    let list = opt.list(EXAMPLE, d)?;
+    let Head { field, target, action, rest } = match syn::parse2::<Head>(list) {
+        Ok(head) => head,
+        Err(error) => {
+            // An end of input has no token: the word is where something is missing.
+            d.error(&opt.key, format!("`gate` leads from a field to an entity: {error}")).help(format!("`{EXAMPLE}`"));
+            return None;
+        }
+    };
+    let mut depth = None;
+    let options = options::parse(rest, d);
+    options::repeated(&options, &[], d);
+    for option in &options {
+        if option.name() == "depth" {
+            depth = option.expr("depth = 3", d).cloned();
+        } else {
+            let name = option.name();
+            d.error(&option.key, format!("unknown gate option `{name}`")).suggest(&name, ["depth"]);
+        }
+    }
+    Some(GateArgs { word: opt.key.clone(), field, target, action, depth })
+}
+
+fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
+    const EXAMPLE: &str = "visible(status == Status::Published)";
+    let mut all = options::each::<Expr>(opt.list(EXAMPLE, d)?, d).into_iter();
+    let first = all.next();
+    match (&first, all.next()) {
+        (None, _) => d.error(&opt.key, "`visible` says nothing").help(format!("`{EXAMPLE}`")),
+        (Some(_), Some(second)) => d.error(&second, "`visible` takes one condition").help("join conditions by `&&` or `||`"),
+        (Some(_), None) => return first,
+    };
+    None
+}
+
+fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
+    const EXAMPLE: &str = "action(\"read\", is_private == false)";
+    let action = match syn::parse2::<Action>(opt.list(EXAMPLE, d)?) {
+        Ok(action) => action,
+        Err(error) => {
+            d.error(&opt.key, format!("`action` is a name and a condition: {error}")).help(format!("`{EXAMPLE}`"));
+            return None;
+        }
+    };
+    if action.name.value().trim().is_empty() {
+        d.error(&action.name, "the action has no name").help(format!("`{EXAMPLE}`"));
+        return None;
+    }
+    Some(action)
+}
+
+impl Gates {
+    /// Resolves what is written; what cannot be is reported and left out.
+    pub(crate) fn resolve(args: GatesArgs, fields: &[Field], d: &mut Diagnostics) -> Self {
+        let gates = args.gates.into_iter().filter_map(|GateArgs { word, field: key, target, action, depth }| {
+            let name = key.unraw().to_string();
+            let found = fields.iter().position(|f| f.name == name);
+            if found.is_none() {
+                d.error(&key, format!("unknown field `{name}` in gate")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
+            }
+            Some(Gate { word, key, field: found?, target, action, depth })
+        });
+        Self { gates: gates.collect(), visible: args.visible, actions: args.actions }
+    }
+}
+
+impl Gate {
+    /// Whether the gate leads to the entity itself, by the name it has where it is declared.
+    fn is_tree(&self, model: &EntityModel) -> bool {
+        self.target.is_ident(&model.ident) || self.target.is_ident("Self")
+    }
+
+    /// The other entity in words.
+    fn shown(&self) -> String {
+        self.target.to_token_stream().to_string().replace(' ', "")
+    }
+}
+
+/// A condition of the entity itself: over its fields, the context, the call's instant and literals. With it come the checks that only
+/// rustc can make.
+fn condition(model: &EntityModel, expr: &Expr, what: &str, d: &mut Diagnostics) -> Option<(Resolved, Vec<TokenStream>)> {
+    let filter = Filter::parse(expr, d)?;
+    let entity = Path::from(model.ident.clone());
+    let mut scope = Scope::new(model, &entity, &[], d);
+    let resolved = scope.filter(&filter, &[]);
+    let (params, asserts) = (std::mem::take(&mut scope.params), std::mem::take(&mut scope.asserts));
+    for param in params.iter() {
+        let message = format!("`{what}` holds for every call: it takes no parameter `{}`", param.name);
+        d.error(&param.ident, message).help("`ctx(..)`, `now()`, or a literal");
+    }
+    resolved.filter(|_| params.iter().next().is_none()).map(|resolved| (resolved, asserts))
+}

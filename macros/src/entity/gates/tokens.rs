@@ -1,0 +1,82 @@
+//! Gates and conditions as members of the descriptor, and what only types decide. `__lp` is in scope.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+
+use super::{Gate, condition};
+use crate::diagnostics::Diagnostics;
+use crate::entity::check;
+use crate::entity::{EntityModel, Kind};
+use crate::expr::{Resolved, at, index};
+
+/// `visible: .., gates: .., actions: ..`, as far as they are declared.
+pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
+    if model.inert {
+        return None;
+    }
+    let of = &model.gates;
+    let visible = of.visible.as_ref().and_then(|expr| resolved(model, expr)).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
+    let gates = (!of.gates.is_empty()).then(|| {
+        let gates = of.gates.iter().map(|gate| {
+            let (field, target) = (index(gate.field), target(model, gate));
+            let action = gate.action.as_ref().map(|action| quote!(.action(#action)));
+            let depth = gate.depth.as_ref().map(|depth| quote!(.depth(#depth)));
+            quote!(__lp::Gate::new(#field, #target) #action #depth)
+        });
+        quote!(gates: &[#(#gates),*],)
+    });
+    let actions = (!of.actions.is_empty()).then(|| {
+        let actions = of.actions.iter().filter_map(|action| {
+            let (name, (filter, _)) = (&action.name, resolved(model, &action.filter)?);
+            Some(quote!(__lp::Action { name: #name, filter: #filter }))
+        });
+        quote!(actions: &[#(#actions),*],)
+    });
+    Some(quote!(#visible #gates #actions))
+}
+
+/// The other entity's descriptor. It is part of this one, so that rustc sees every circle; a tree is the one that is meant.
+fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
+    let target = &gate.target;
+    if gate.is_tree(model) { quote!(&DESC) } else { at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream()) }
+}
+
+/// A condition that has been checked.
+fn resolved(model: &EntityModel, expr: &syn::Expr) -> Option<(Resolved, Vec<TokenStream>)> {
+    let mut ignored = Diagnostics::new();
+    let resolved = condition(model, expr, "", &mut ignored);
+    ignored.ignore();
+    resolved
+}
+
+/// That keys have the type of the other side's ids, that actions are there, and that links end.
+pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
+    let (mut out, of) = (TokenStream::new(), &model.gates);
+    for gate in &of.gates {
+        let (field, span, shown) = (&model.fields[gate.field], gate.key.span(), gate.shown());
+        let (module, ident, target) = (&model.generated.module, &field.ident, target(model, gate));
+        let marker = at(quote!(#module::#ident), &gate.key.to_token_stream());
+        let (key, is) = (&field.name, if field.kind == Kind::Other { "another type".to_owned() } else { check::kind_text(field) });
+        let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
+        let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
+        out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
+        if let Some(action) = &gate.action {
+            let name = action.value();
+            let message = format!("linchpin: `{shown}` declares no action `{name}`\nhelp: on `{shown}`, `action(\"{name}\", ..)`");
+            out.extend(quote_spanned!(action.span()=> const _: () = __lp::expect_action(#target, #action, #message);));
+        }
+    }
+    if let Some(gate) = of.gates.first() {
+        let name = &model.name;
+        let message = format!(
+            "linchpin: records of `{name}` are seen through more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
+             depth"
+        );
+        out.extend(quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);));
+    }
+    for expr in of.visible.iter().chain(of.actions.iter().map(|action| &action.filter)) {
+        let asserts = resolved(model, expr).map(|(_, asserts)| asserts).unwrap_or_default();
+        out.extend(asserts);
+    }
+    out
+}
