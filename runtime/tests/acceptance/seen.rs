@@ -211,7 +211,7 @@ async fn ext_03_tree(s: &Server) {
     let folders = s.running().adapter::<Folder>().unwrap();
     assert!(folders.get(&Cx::system("test"), "c").await.unwrap().is_some());
     let leaves = s.running().adapter::<Leaf>().unwrap();
-    assert_eq!(leaves.list(&Cx::system("test"), Default::default()).await.unwrap().items.len(), 4);
+    assert_eq!(leaves.list(&Cx::system("test"), linchpin::entity::ListQuery::default()).await.unwrap().items.len(), 4);
 }
 
 /// Who may see a parent may not write to it for that.

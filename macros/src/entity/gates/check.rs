@@ -9,17 +9,17 @@ use crate::options;
 /// Checks the gates and conditions of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     let gates = &model.gates;
-    for (i, gate) in gates.gates.iter().enumerate() {
+    for (i, gate) in gates.all.iter().enumerate() {
         key(model, gate, d);
         if gate.is_tree(model) {
             tree(model, gate, d);
-            if gates.gates[..i].iter().any(|other| other.field != gate.field && other.is_tree(model)) {
+            if gates.all[..i].iter().any(|other| other.field != gate.field && other.is_tree(model)) {
                 d.error(&gate.key, format!("records of `{}` are in a tree already", model.name)).help("keep one of the gates");
             }
         } else {
             onto(model, gate, d);
         }
-        if gates.gates[..i].iter().any(|other| other.field == gate.field) {
+        if gates.all[..i].iter().any(|other| other.field == gate.field) {
             d.error(&gate.key, format!("field `{}` is in two gates", model.fields[gate.field].name)).help("keep one of them");
         }
         if model.stores.iter().any(|store| store == "redis") {

@@ -51,7 +51,7 @@ pub(crate) struct Action {
 /// What decides who sees a record, beside its own deletion, expiry, tenant and scopes.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
-    gates: Vec<Gate>,
+    all: Vec<Gate>,
     visible: Option<Expr>,
     actions: Vec<Action>,
 }
@@ -150,7 +150,7 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
         (None, _) => d.error(&opt.key, "`visible` says nothing").help(format!("`{EXAMPLE}`")),
         (Some(_), Some(second)) => d.error(&second, "`visible` takes one condition").help("join conditions by `&&` or `||`"),
         (Some(_), None) => return first,
-    };
+    }
     None
 }
 
@@ -181,7 +181,7 @@ impl Gates {
             }
             Some(Gate { word, key, field: found?, target, action, depth })
         });
-        Self { gates: gates.collect(), visible: args.visible, actions: args.actions }
+        Self { all: gates.collect(), visible: args.visible, actions: args.actions }
     }
 }
 

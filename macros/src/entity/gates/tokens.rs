@@ -16,8 +16,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     }
     let of = &model.gates;
     let visible = of.visible.as_ref().and_then(|expr| resolved(model, expr)).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
-    let gates = (!of.gates.is_empty()).then(|| {
-        let gates = of.gates.iter().map(|gate| {
+    let gates = (!of.all.is_empty()).then(|| {
+        let gates = of.all.iter().map(|gate| {
             let (field, target) = (index(gate.field), target(model, gate));
             let action = gate.action.as_ref().map(|action| quote!(.action(#action)));
             let depth = gate.depth.as_ref().map(|depth| quote!(.depth(#depth)));
@@ -52,7 +52,7 @@ fn resolved(model: &EntityModel, expr: &syn::Expr) -> Option<(Resolved, Vec<Toke
 /// That keys have the type of the other side's ids, that actions are there, and that links end.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let (mut out, of) = (TokenStream::new(), &model.gates);
-    for gate in &of.gates {
+    for gate in &of.all {
         let (field, span, shown) = (&model.fields[gate.field], gate.key.span(), gate.shown());
         let (module, ident, target) = (&model.generated.module, &field.ident, target(model, gate));
         let marker = at(quote!(#module::#ident), &gate.key.to_token_stream());
@@ -66,7 +66,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             out.extend(quote_spanned!(action.span()=> const _: () = __lp::expect_action(#target, #action, #message);));
         }
     }
-    if let Some(gate) = of.gates.first() {
+    if let Some(gate) = of.all.first() {
         let name = &model.name;
         let message = format!(
             "linchpin: records of `{name}` are seen through more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
