@@ -83,7 +83,7 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     }
     for gate in desc.gates {
         let field = desc.fields.get(gate.field).map_or("", |field| field.name);
-        need("transaction", format!("gate `{field}` at {}", at(desc.at)));
+        need("transaction", format!("gate `{field}` at {}", desc.at));
     }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));

@@ -90,7 +90,7 @@ fn unlisted(packages: &[&'static Package]) -> Vec<String> {
     let missing = missing.filter(|(_, gate)| !listed(gate.target.storage_name));
     missing
         .map(|(desc, gate)| {
-            let (field, at) = (desc.fields.get(gate.field).map_or("", |field| field.name), format!("{}:{}", desc.at.file, desc.at.line));
+            let (field, at) = (desc.fields.get(gate.field).map_or("", |field| field.name), desc.at);
             let (entity, target) = (desc.name, gate.target.name);
             format!("gate `{field}` of `{entity}` ({at}) leads to `{target}`, which is in no package of this app")
         })
