@@ -84,7 +84,17 @@ pub(crate) struct OneTime {
     #[field(range = 0..)]
     pub(crate) sends_left: i64,
     pub(crate) created_at: Timestamp,
+    /// Which one of its process it is: tells those of one millisecond apart.
+    #[field(immutable)]
+    pub(crate) nth: i64,
     pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl OneTime {
+    /// What is greater of a newer one. Two processes that give some out in the same millisecond agree on one of them by its id.
+    pub(crate) fn order(&self) -> (Timestamp, i64, &str) {
+        (self.created_at, self.nth, &self.id)
+    }
 }
 
 /// Takes a token: of many who present it, one gets it, and nobody after its time.

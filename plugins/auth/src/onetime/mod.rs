@@ -6,6 +6,7 @@
 pub(crate) mod entity;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,6 +24,9 @@ use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch};
 
 /// How long a token can be that is worth looking up: ours have 43 characters.
 const LONGEST: usize = 64;
+
+/// How many tokens this process has given out.
+static GIVEN: AtomicI64 = AtomicI64::new(0);
 
 /// Gives out tokens and takes them back.
 #[derive(Clone, Debug)]
@@ -87,7 +91,8 @@ impl OneTimes {
         let created_at = cx.now();
         let expires_at = Some(later(created_at, terms.lifetime));
         let (user_id, tries_left, sends_left) = (user.to_owned(), terms.tries, terms.sends);
-        let record = OneTimeCreate { id, purpose, user_id, sealed, tries_left, sends_left, created_at, expires_at };
+        let nth = GIVEN.fetch_add(1, Ordering::Relaxed);
+        let record = OneTimeCreate { id, purpose, user_id, sealed, tries_left, sends_left, created_at, nth, expires_at };
         let kept = self.records.create(cx, record).await?;
         if terms.only_newest {
             self.keep_newest(cx, purpose, user).await?;
@@ -99,7 +104,7 @@ impl OneTimes {
     /// all agree on which is the newest.
     async fn keep_newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<()> {
         let mut given = self.given(cx, purpose, user).await?;
-        given.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
+        given.sort_by(|a, b| b.order().cmp(&a.order()));
         for earlier in given.into_iter().skip(1) {
             self.remove(cx, &earlier).await?;
         }
@@ -112,7 +117,7 @@ impl OneTimes {
     /// When the store cannot tell.
     pub(crate) async fn newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Option<OneTime>> {
         let given = self.given(cx, purpose, user).await?.into_iter().filter(|one| one.expires_at.is_some_and(|end| cx.now() < end));
-        Ok(given.max_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id))))
+        Ok(given.max_by(|a, b| a.order().cmp(&b.order())))
     }
 
     async fn given(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Vec<OneTime>> {

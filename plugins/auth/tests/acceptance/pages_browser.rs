@@ -57,6 +57,10 @@ async fn a_person_with_a_script() {
     browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.picture("security").await;
+    // The mail once more, by somebody who has lost the first.
+    browser.submit("form[action$='/verify/resend']", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=sent", "{}", browser.seen().await);
+    link(&post, "verify_email", 2).await;
     // The link in the mail: its token is taken out of the address before anything else.
     browser.open(&link(&post, "verify_email", 1).await).await;
     assert_eq!(browser.run("location.hash").await, "");

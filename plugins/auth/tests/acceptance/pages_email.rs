@@ -8,7 +8,7 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 use crate::visitor::{Visitor, hidden, text};
 
-cases!(another_address, an_address_in_use, what_is_mailed_proves_nothing_here, kept_by_mail);
+cases!(another_address, an_address_in_use, what_is_mailed_proves_nothing_here, the_mail_once_more, kept_by_mail);
 
 fn verifying(auth: Auth) -> Auth {
     auth.configure(|config| {
@@ -111,6 +111,30 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
     let secret = hidden(&page, "secret").unwrap();
     assert_eq!(ada.fill("/security", "/factors/app/verify", &[("code", &code_at(&app, &secret, 0))]).await.status, 303);
     assert!(text(&ada.get("/confirm?returnTo=/auth/ui/email").await).contains("From your authenticator app, or a recovery code."));
+}
+
+/// Who lost the mail asks for another, signed in or not; what a stranger asks for is answered alike, whoever has an account.
+async fn the_mail_once_more(store: Store) {
+    let post = Post::default();
+    let app = changing(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@x.test").await;
+    post.token("verify_email", 1).await;
+    assert!(text(&ada.get("/security").await).contains("Send confirmation mail"));
+    assert_eq!(ada.fill("/security", "/verify/resend", &[]).await.header("location"), "/auth/ui/security?done=sent");
+    assert!(text(&ada.get("/security?done=sent").await).contains("on its way"));
+    post.token("verify_email", 2).await;
+    let mut anybody = Visitor::new(&app);
+    for email in ["nobody@x.test", "ada@x.test"] {
+        let asked = anybody.fill("/verify", "/verify/resend", &[("email", email)]).await;
+        assert_eq!(asked.header("location"), "/auth/ui/verify?done=sent", "{}", text(&asked));
+    }
+    let newest = post.token("verify_email", 3).await;
+    assert_eq!(ada.fill("/verify", "/verify", &[("token", &newest)]).await.header("location"), "/auth/ui/security?done=verified");
+    let page = text(&ada.get("/security").await);
+    assert!(page.contains("Confirmed") && !page.contains("Send confirmation mail"), "{page}");
+    let odd = anybody.fill("/verify", "/verify/resend", &[("email", "x")]).await;
+    assert!(odd.status == 400 && text(&odd).contains("No mail?"), "{}", text(&odd));
 }
 
 async fn kept_by_mail(store: Store) {
