@@ -98,6 +98,7 @@ impl ParamSpec {
     }
 
     /// Whether its conditions are dropped when a call leaves it out.
+    #[cfg(feature = "server")]
     pub(crate) fn may_miss(&self) -> bool {
         !self.required && self.default.is_none()
     }
