@@ -90,15 +90,23 @@ impl Core {
                 {
                     return Err(refuse(crate::error::INVALID_TOKEN));
                 }
-                let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
-                let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
-                self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
-                self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id)).await?;
-                self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
+                self.call_off(cx, client, user).await
             })
             .await;
         self.checks.forget(&user.id);
         cancelled
+    }
+
+    /// Calls a deletion off, as part of the caller's transaction, and tells the owner.
+    ///
+    /// # Errors
+    /// 409 when the account was changed since it was read.
+    pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+        let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
+        let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+        self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
+        self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id)).await?;
+        self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
     }
 
     /// Removes accounts whose deletion is due; how many. What fails is left for the next time.

@@ -141,6 +141,11 @@ impl Core {
                 // Last: they are changes of the account like any other.
                 if undone {
                     self.drop_since(cx, client, &user.id, found.created_at).await?;
+                    // Whoever is to be deleted cannot ask for another address: this was asked for since, and told to the other one.
+                    let back = self.users.get(cx, user.id.as_str()).await?.ok_or_else(Error::not_found)?;
+                    if back.deletion_due_at.is_some() {
+                        self.call_off(cx, client, &back).await?;
+                    }
                     self.users.new_epoch(cx, user.id.as_str()).await?;
                 }
                 Ok(())

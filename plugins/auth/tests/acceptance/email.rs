@@ -24,6 +24,7 @@ cases!(
     auth_45_nor_does_a_way_back_of_the_thief,
     auth_45_what_was_added_goes_as_well,
     auth_45_codes_and_trust_of_since_go_as_well,
+    auth_45_undone_though_it_was_to_be_deleted,
     auth_45_passkeys_that_were_added_go_as_well,
     auth_45_providers_that_were_added_go_as_well,
     auth_45_by_user_name
@@ -312,6 +313,24 @@ async fn auth_45_codes_and_trust_of_since_go_as_well(store: Store) {
     assert_eq!(back.status, 200, "{back:?}");
     let methods = app.get(&back.signed_in().token, "/auth/mfa/methods").await.json();
     assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!(["totp"]), &json!(0)));
+}
+
+/// The mail about a deletion went to the other address.
+async fn auth_45_undone_though_it_was_to_be_deleted(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let undo = post.token("email_changed", 1).await;
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    app.advance(1).await;
+    assert_eq!(app.send(&thief, "DELETE", "/auth/me", json!({ "password": GOOD })).await.status, 202);
+    done(&verify(&app, &undo).await);
+    assert_eq!(post.all("deletion_cancelled", 1).await[0].to, "ada@x.test");
+    let ada = app.login("ada@x.test").await;
+    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+    app.advance(2 * 604_800).await;
+    assert_eq!(login(&app, "ada@x.test").await, 200);
 }
 
 /// A passkey of before stays, one of since goes.
