@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 use super::endpoint::{Action, Endpoint};
-use crate::entity::{DefaultDesc, FieldType, Kind, ScopeFrom};
+use crate::entity::{DefaultDesc, EntityDesc, FieldType, Kind, ScopeFrom};
 use crate::filter::CtxPath;
 use crate::resource::BoxFuture;
 use crate::validate::MAX_INTEGER;
@@ -141,14 +141,21 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
         DefaultDesc::Ctx(path) => Some(path),
         _ => None,
     });
-    let seen = desc.into_iter().flat_map(crate::resource::gate::context);
-    let mut out: Vec<ContextDesc> = scopes.chain(defaults).chain(seen).filter_map(named).collect();
+    let mut out: Vec<ContextDesc> = scopes.chain(defaults).filter_map(named).chain(desc.into_iter().flat_map(seen_by)).collect();
     if let Action::Operation(spec, _) = endpoint.action {
         out.extend_from_slice(spec.context);
+        let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
+        let entities = parts.iter().flat_map(|part| [Some(part.entity), part.through.map(|through| through.entity)]).flatten();
+        out.extend(entities.flat_map(seen_by));
     }
     out.sort_by_key(|desc| desc.name);
     out.dedup();
     out
+}
+
+/// The provided values that decide who sees records of an entity by its conditions and gates.
+pub(crate) fn seen_by(desc: &'static EntityDesc) -> impl Iterator<Item = ContextDesc> {
+    crate::resource::gate::context(desc).into_iter().filter_map(named)
 }
 
 /// A value beside the actor's.

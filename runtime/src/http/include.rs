@@ -197,7 +197,8 @@ impl Level {
     /// Whether some of them are not for everybody.
     pub(super) fn is_closed(&self) -> bool {
         let closed = |gate: &Gate| gate.check.is_some() || gate.before.is_some() || gate.gates.is_some();
-        self.relations.iter().any(|planned| closed(&planned.gate) || planned.inner.is_closed())
+        let varies = |table: &Table| super::context::seen_by(table.desc).next().is_some();
+        self.relations.iter().any(|planned| closed(&planned.gate) || varies(&planned.table) || planned.inner.is_closed())
     }
 
     fn position(&self, wire: &str) -> Option<(usize, &Planned)> {

@@ -48,12 +48,9 @@ pub(super) struct Denied(pub(super) Arc<Error>);
 struct Refused;
 
 /// These routes behind the providers of values of the context: what one refuses reaches no handler, whether or not it takes a [`Cx`].
-/// A path that none of them has, and what a router does with it, stays as it is.
+/// That holds for fallbacks of routers within as well; what nobody answers stays 404.
 pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
-    if !routes.has_routes() {
-        return routes;
-    }
-    routes.route_layer(from_fn(|request: Request<Body>, next: Next| async move {
+    routes.layer(from_fn(|request: Request<Body>, next: Next| async move {
         match (request.extensions().get::<Refused>(), request.extensions().get::<Denied>()) {
             (Some(Refused), Some(Denied(error))) => Err(super::extract::copy(error)),
             _ => Ok(next.run(request).await),
@@ -143,16 +140,17 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         request.extensions_mut().insert(app.adapters.clone());
         let (mut parts, body) = request.into_parts();
         let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
-        match (dispatch::actor(app, &parts, id, from).await, guards) {
-            (Ok(actor), guards) => {
+        // Whether the app lives must not wait for what a provider waits for.
+        let providers = app.context.as_ref().filter(|_| !is_own(parts.uri.path()));
+        match dispatch::actor(app, &parts, id, from).await {
+            Ok(actor) => {
                 let cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
                 if let Some(guards) = guards {
                     guards.admit(&cx, Some(parts.uri.path()))?;
                 }
-                let known = match &app.context {
-                    // Whether the app lives must not wait for what a provider waits for.
-                    Some(context) if !is_own(parts.uri.path()) => context.known(&parts, cx).await,
-                    _ => Ok(cx),
+                let known = match providers {
+                    Some(providers) => providers.known(&parts, cx).await,
+                    None => Ok(cx),
                 };
                 match known {
                     Ok(cx) => drop(parts.extensions.insert(cx)),
@@ -162,9 +160,17 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                     }
                 }
             }
-            (Err(error), Some(_)) => return Err(error),
-            // Said to a handler that asks who calls: public ones do not.
-            (Err(error), None) => drop(parts.extensions.insert(Denied(Arc::new(error)))),
+            Err(error) if guards.is_some() => return Err(error),
+            // Said to a handler that asks who calls: public ones do not. Whom a provider refuses it refuses with a bad credential, too.
+            Err(error) => {
+                parts.extensions.insert(Denied(Arc::new(error)));
+                let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared()).called_from(from);
+                if let Some(providers) = providers
+                    && providers.known(&parts, nobody).await.is_err()
+                {
+                    parts.extensions.insert(Refused);
+                }
+            }
         }
         let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
         if guards.is_some() && !answer.headers().contains_key(CACHE_CONTROL) {

@@ -250,7 +250,8 @@ mod run {
     /// The least and the greatest number that a field holds; nothing for a field that asks for more than that.
     fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
         let of = desc.fields.get(field)?;
-        let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field);
+        let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field)
+            || desc.gates.iter().any(|gate| gate.field == field);
         if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
             return None;
         }

@@ -56,13 +56,15 @@ impl RouteGuard {
     }
 }
 
-/// The routes as which an `include` shows records of another entity.
+/// The routes as which records of another entity are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Included {
     /// One record, as `get` shows it.
     Get,
     /// Many, as `list` shows them.
     List,
+    /// One that another record is about to name, as `get` shows it to whoever may change something.
+    Hold,
 }
 
 impl Included {
@@ -78,14 +80,16 @@ impl Included {
         match self {
             Self::Get => "include get",
             Self::List => "include list",
+            Self::Hold => "hold",
         }
     }
 
-    /// The route whose guard holds.
-    fn named(name: &str) -> Option<&'static str> {
+    /// The route whose guard holds, and whether it is read for its own sake.
+    fn named(name: &str) -> Option<(&'static str, bool)> {
         match name {
-            "include get" => Some("get"),
-            "include list" => Some("list"),
+            "include get" => Some(("get", true)),
+            "include list" => Some(("list", true)),
+            "hold" => Some(("get", false)),
             _ => None,
         }
     }
@@ -111,7 +115,7 @@ impl Guard {
         // The parents of a path say where a record is, not who may see it: one that is found by its key needs none.
         let included = Included::named(route);
         let needs = |i: &usize| included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_));
-        let (route, reads) = included.map_or((route, reads), |route| (route, true));
+        let (route, reads) = included.unwrap_or((route, reads));
         let holds = |i: &usize| !unscoped && needs(i) && self.desc.scope[*i].holds_on(route);
         RouteGuard {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),

@@ -94,7 +94,7 @@ impl Table {
     /// Whether a key names a visible record, which then stays until the transaction of `cx` has ended.
     async fn hold(&self, cx: &Cx, key: Value) -> Result<bool> {
         let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0) };
-        let statement = self.shape(Included::Get.name(), b"h", hold)?;
+        let statement = self.shape(Included::Hold.name(), b"h", hold)?;
         // What limits the records that name it is no matter here.
         Ok(self.statements().execute(&cx.unlimited(), &statement, vec![key], Rows::count()).await?.count > 0)
     }
@@ -105,7 +105,7 @@ impl Table {
         let (mut args, mut shape) = (vec![key], b"hg".to_vec());
         let filter = lift(gate::admits(gate, asks, |path| cx.value(path)), cx.now(), &mut args, &mut shape);
         let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0).and(filter) };
-        let statement = self.shape(Included::Get.name(), &shape, hold)?;
+        let statement = self.shape(Included::Hold.name(), &shape, hold)?;
         Ok(self.statements().execute(&cx.unlimited(), &statement, args, Rows::count()).await?.count > 0)
     }
 

@@ -150,6 +150,7 @@ impl Plugin for Surroundings {
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             cx.route("/silence", linchpin::axum::routing::get(|| async {}));
+            cx.nest("/files", linchpin::axum::Router::new().fallback(|| async { "a file" }));
             cx.route("/language", linchpin::axum::routing::get(|cx: Cx| async move { cx.context(locale).unwrap_or_default() }));
             Ok(())
         })
@@ -270,7 +271,13 @@ async fn refused(s: &Server) {
         let refused = s.raw("GET", path, &[("x-locale", "bad")], "").await;
         assert_eq!((refused.code(), refused.json()["error"].as_str()), ((404, "not_found"), Some("no such language")), "{path}");
     }
-    assert_eq!(s.raw("GET", "/silence", &[("x-locale", "de")], "").await.status, 200);
+    for path in ["/silence", "/files/a"] {
+        assert_eq!(s.raw("GET", path, &[("x-locale", "bad"), ("authorization", "Bearer x")], "").await.status, 401, "{path}");
+        assert_eq!(s.raw("GET", path, &[("x-locale", "bad")], "").await.status, 404, "{path}");
+        // Who asks for nothing that a credential gives is answered with a bad one as well.
+        assert_eq!(s.raw("GET", path, &[("x-locale", "de"), ("authorization", "Bearer x")], "").await.status, 200, "{path}");
+        assert_eq!(s.raw("GET", path, &[("x-locale", "de")], "").await.status, 200, "{path}");
+    }
     assert_eq!(s.raw("GET", "/nowhere", &[("x-locale", "bad")], "").await.code(), (404, "not_found"));
     assert_eq!(s.raw("GET", "/health/live", &[("x-locale", "bad")], "").await.status, 200);
     assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
