@@ -5,10 +5,11 @@ use linchpin::{Adapters, Code, Command, Error, Result};
 use crate::secret::SecretText;
 use crate::service::{Account, AuthService, NewUser};
 
-const USER: &str = "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin]";
+const USER: &str = "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin] [--existing]";
 const TOKEN: &str = "prints a token of an account, which is made if need be: IDENTIFIER [--role R]…; in development only";
 const REKEY: &str = "writes stored secrets anew under the newest key";
 const STDIN: &str = "--password-stdin";
+const EXISTING: &str = "--existing";
 
 pub(crate) fn all() -> Vec<Command> {
     vec![Command::over("user", USER, user), Command::over("token", TOKEN, token), Command::over("rekey", REKEY, rekey)]
@@ -21,16 +22,19 @@ struct Asked {
     roles: Vec<String>,
     /// Whether a password stands on standard input.
     reads_password: bool,
+    /// Whether an account that is there is known to be the one that is meant.
+    existing: bool,
 }
 
 impl Asked {
     /// Reads the arguments behind a command's name.
-    fn read(command: &str, takes_password: bool, arguments: &[String]) -> Result<Self> {
+    fn read(command: &str, makes: bool, arguments: &[String]) -> Result<Self> {
         let usage = |what: String| {
-            let password = if takes_password { format!(" [{STDIN}]") } else { String::new() };
-            said(format!("{what}\nusage: {command} IDENTIFIER [--role R]…{password}"))
+            let more = if makes { format!(" [{STDIN}] [{EXISTING}]") } else { String::new() };
+            said(format!("{what}\nusage: {command} IDENTIFIER [--role R]…{more}"))
         };
-        let (mut identifier, mut roles, mut reads_password) = (None, Vec::new(), false);
+        // What is for trying out asks nobody twice.
+        let (mut identifier, mut roles, mut reads_password, mut existing) = (None, Vec::new(), false, !makes);
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -40,14 +44,15 @@ impl Asked {
                         roles.push(role.clone());
                     }
                 }
-                STDIN if takes_password => reads_password = true,
+                STDIN if makes => reads_password = true,
+                EXISTING if makes => existing = true,
                 option if option.starts_with('-') => return Err(usage(format!("unknown option `{option}`"))),
                 name if identifier.is_none() => identifier = Some(name.to_owned()),
                 more => return Err(usage(format!("one account at a time: `{more}` is a second one"))),
             }
         }
         let identifier = identifier.ok_or_else(|| usage("whose account?".to_owned()))?;
-        Ok(Self { identifier, roles, reads_password })
+        Ok(Self { identifier, roles, reads_password, existing })
     }
 }
 
@@ -61,7 +66,7 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         Some(_) if asked.reads_password => {
             return Err(said(format!("{} has an account already; its password is its owner's to change", asked.identifier)));
         }
-        Some(account) => (with_roles(&service, account, &asked.roles).await?, None),
+        Some(account) => (with_roles(&service, account, &asked).await?, None),
         None => {
             let typed = if asked.reads_password { Some(from_stdin().await?) } else { None };
             let made = if typed.is_none() && service.has_passwords() { Some(service.fresh_password()?) } else { None };
@@ -83,7 +88,7 @@ async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         ));
     }
     let account = match service.account_by_identifier(&asked.identifier).await? {
-        Some(account) => with_roles(&service, account, &asked.roles).await?,
+        Some(account) => with_roles(&service, account, &asked).await?,
         None => make(&service, &asked, None).await?,
     };
     Ok(service.sign_in(&account.id).await?.expose().to_owned())
@@ -107,16 +112,24 @@ async fn make(service: &AuthService, asked: &Asked, password: Option<SecretText>
     service.create_user(new).await
 }
 
-/// The account with these roles beside those it has. One that is known by an address that nobody has proved gets none.
-async fn with_roles(service: &AuthService, account: Account, wanted: &[String]) -> Result<Account> {
+/// The account with these roles beside those it has. One that is known by an address that nobody has proved gets none, and one that is
+/// known by what nobody can prove only if it is said to be the one that is meant.
+async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> Result<Account> {
+    let wanted = &asked.roles;
     service.known_roles(wanted)?;
     let mut roles = account.roles.clone();
     roles.extend(wanted.iter().filter(|role| !account.roles.contains(role)).cloned());
     if roles == account.roles {
         return Ok(account);
     }
-    // Whoever was first to sign up with the address would get them.
-    if !service.is_known_to_be_its_owners(&account) {
+    // Whoever was first to sign up with it would get them.
+    if !service.knows_by_address() && !asked.existing {
+        return Err(said(format!(
+            "{} has an account already, which may be anybody's who came first; `{EXISTING}` gives it the roles, if it is the one that you mean",
+            account.identifier
+        )));
+    }
+    if service.knows_by_address() && account.email_verified_at.is_none() {
         return Err(said(format!(
             "{} has an account already, and nobody has proved its address: it may be anybody's who knows that address, so it gets no roles; \
              its owner follows the link of a mail first, or code of the app vouches for them by `AuthService::set_email_verified`",
@@ -151,9 +164,9 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             Asked::read("user", true, &arguments)
         };
-        let asked = read("--role admin a@x.test --password-stdin --role member --role admin").unwrap();
+        let asked = read("--role admin a@x.test --password-stdin --role member --existing --role admin").unwrap();
         let roles = vec!["admin".to_owned(), "member".to_owned()];
-        assert_eq!(asked, Asked { identifier: "a@x.test".to_owned(), roles, reads_password: true });
+        assert_eq!(asked, Asked { identifier: "a@x.test".to_owned(), roles, reads_password: true, existing: true });
         for (line, what) in [
             ("", "whose account?"),
             ("a b", "`b` is a second one"),
@@ -165,5 +178,20 @@ mod tests {
         }
         let error = Asked::read("token", false, &["a".to_owned(), STDIN.to_owned()]).unwrap_err();
         assert!(error.message().ends_with("usage: token IDENTIFIER [--role R]…"), "{}", error.message());
+    }
+
+    /// A name is whoever's who takes it first.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_name_that_is_taken_gets_no_roles_unasked() {
+        let config = linchpin::Config::new().signing_secret("a secret of at least thirty-two bytes").port(0).database("memory:");
+        let auth = crate::Auth::new().roles(["admin"]).configure(|config| config.auth.primary_field = crate::PrimaryField::Username);
+        let app = linchpin::App::new(config).plugin(auth).start().await.unwrap();
+        let run = async |line: &str| user(app.adapters().clone(), line.split(' ').map(str::to_owned).collect()).await;
+        assert!(run("root").await.unwrap().contains("roles: none"));
+        let refused = run("root --role admin").await.unwrap_err();
+        assert!(refused.message().contains("`--existing`"), "{refused:?}");
+        assert!(run("root").await.unwrap().ends_with("root (was there already)\nroles: none"));
+        assert!(run("root --role admin --existing").await.unwrap().ends_with("roles: admin"));
+        app.stop().await.unwrap();
     }
 }

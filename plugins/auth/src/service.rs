@@ -243,9 +243,9 @@ impl AuthService {
         self.core.production
     }
 
-    /// Whether what an account is known by is its owner's: an address is once it is proved, a name is whoever's it is.
-    pub(crate) fn is_known_to_be_its_owners(&self, account: &Account) -> bool {
-        self.core.config.auth.primary_field != PrimaryField::Email || account.email_verified_at.is_some()
+    /// Whether accounts are known by an address, which its owner can prove.
+    pub(crate) fn knows_by_address(&self) -> bool {
+        self.core.config.auth.primary_field == PrimaryField::Email
     }
 
     /// Whether accounts have passwords at all.
