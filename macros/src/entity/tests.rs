@@ -33,6 +33,11 @@ fn a_related_entity() {
 }
 
 #[test]
+fn a_gated_entity() {
+    expand("entity_gated", include_str!("../../tests/snapshot/entity_gated.rs"));
+}
+
+#[test]
 fn a_searched_entity() {
     expand("entity_searched", include_str!("../../tests/snapshot/entity_searched.rs"));
 }

@@ -7,6 +7,7 @@ use crate::Value;
 use crate::entity::{EntityDesc, Gate, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, Linked, Op, Operand, Source};
 use crate::store::layout;
+use crate::validate::MAX_INTEGER;
 
 use super::guard::Reach;
 
@@ -245,12 +246,12 @@ fn bind(filter: Filter, desc: &EntityDesc, place: &mut impl FnMut(CtxPath, Kind)
 fn fitting(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Integer, Value::Text(text)) => {
-            let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() < 1 << 53);
+            let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());
             number.map_or(Value::Null, Value::Int)
         }
         (Kind::String | Kind::Enum(_), Value::Int(number)) => Value::Text(number.to_string()),
         (Kind::String | Kind::Enum(_) | Kind::StringArray, Value::Text(text)) if !text.contains('\0') => Value::Text(text),
-        (Kind::Integer, value @ Value::Int(n)) if n.unsigned_abs() < 1 << 53 => value,
+        (Kind::Integer, value @ Value::Int(n)) if n.unsigned_abs() <= MAX_INTEGER.unsigned_abs() => value,
         (Kind::Number, Value::Int(number)) => Value::Float(number as f64),
         (Kind::Number, value @ Value::Float(n)) if n.is_finite() => value,
         (Kind::Boolean, value @ Value::Bool(_)) | (Kind::Date, value @ Value::Date(_)) => value,

@@ -20,7 +20,9 @@ use crate::cases;
 use crate::server::{Reply, Server};
 use crate::visibility_fixture::SEEN;
 
-cases!(&crate::visibility_fixture::SEEN => other_tenants_do_not_exist, other_owners_do_not_exist, records_of_tenants_do_not_exist_for_the_public);
+cases!(&crate::visibility_fixture::SEEN => 
+    other_tenants_do_not_exist, other_owners_do_not_exist, records_of_tenants_do_not_exist_for_the_public,
+    records_behind_gates_do_not_exist);
 
 /// Who asks, whose records are asked about, and below which paths.
 struct Sweep {
@@ -41,6 +43,19 @@ async fn other_owners_do_not_exist(s: &Server) {
 async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
     run(s, &Sweep { asking: String::new(), victim: s.token_in("bob", "t2"), paths: &["/sheets"] }, 1).await;
 }
+
+/// Nothing in the record says whose it is: what it names does.
+async fn records_behind_gates_do_not_exist(s: &Server) {
+    let sweep = Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: &["/slips"] };
+    for (token, vault) in [(&sweep.asking, OWN), (&sweep.victim, THEIRS)] {
+        assert_eq!(request(s, token, "POST", "/vaults", &[], Some(&json!({"id": vault}))).await.status, 201);
+    }
+    run(s, &sweep, 1).await;
+}
+
+/// What the records of the caller and of the victim name, where that decides who sees them.
+const OWN: &str = "vault-of-eve";
+const THEIRS: &str = "vault-of-bob";
 
 /// A record by wire name, as a client knows it: somebody's, or nobody's of the same shape.
 type Known = Map<String, Json>;
@@ -96,9 +111,17 @@ async fn victim(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc
     for (i, field) in desc.fields.iter().enumerate().filter(|(_, f)| f.creatable()) {
         body.insert(field.wire.to_owned(), sample(field, &format!("bobs{n}{i}{}", uniq())));
     }
+    name(desc, THEIRS, &mut body);
     let reply = request(s, &sweep.victim, "POST", base, &[], Some(&Json::Object(body))).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     reply.json().as_object().unwrap().clone()
+}
+
+/// Has a record name what it is seen through.
+fn name(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
+    for gate in desc.gates {
+        body.insert(desc.fields[gate.field].wire.to_owned(), json!(what));
+    }
 }
 
 /// Texts of one length that occur once.
@@ -188,6 +211,7 @@ async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc)
         let own = desc.fields.iter().filter(|f| f.creatable()).map(|f| (f.wire.to_owned(), sample(f, "own")));
         let mut own: Map<String, Json> = own.collect();
         own.insert("views".to_owned(), json!(5));
+        name(desc, OWN, &mut own);
         assert_eq!(request(s, &sweep.asking, "POST", base, &[], Some(&Json::Object(own))).await.status, 201);
     }
 }
@@ -197,6 +221,7 @@ fn is_theirs(desc: &EntityDesc, record: &[linchpin::Value]) -> bool {
     let (field, of) = match (desc.tenant, desc.scope.first()) {
         (Some(tenant), _) => (tenant.field, "t2"),
         (None, Some(scope)) => (scope.field, "bob"),
+        (None, None) if !desc.gates.is_empty() => (desc.gates[0].field, THEIRS),
         (None, None) => panic!("`{}` is everybody's", desc.name),
     };
     record[field] == linchpin::Value::Text(of.to_owned())

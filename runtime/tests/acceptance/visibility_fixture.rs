@@ -352,6 +352,54 @@ pub struct Visit {
     pub session_id: Option<String>,
 }
 
+/// What slips lie in: its owner's alone.
+#[entity(visible(owner_id == ctx(actor.id)))]
+#[derive(Clone, Debug)]
+pub struct Vault {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = ctx(actor.id))]
+    pub owner_id: String,
+}
+
+/// Says nothing of whose it is: that is a matter of what it lies in.
+#[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
+#[derive(Clone, Debug)]
+pub struct Slip {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(filterable)]
+    pub vault_id: String,
+    pub slug: String,
+    pub title: String,
+    #[field(default = 0)]
+    pub views: i64,
+    pub tags: Vec<String>,
+}
+
+#[operation(kind = "lookup", fields(title = param(title)), returns = "many")]
+pub const SLIPS_BY_TITLE: Operation<Slip>;
+#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one")]
+pub const SLIP_BY_SLUG: Operation<Slip>;
+#[operation(kind = "exists", fields(slug = param(slug)))]
+pub const SLIP_TAKEN: Operation<Slip>;
+#[operation(kind = "increment", field = views)]
+pub const SLIP_VIEW: Operation<Slip>;
+#[operation(kind = "field_update", set(vault_id))]
+pub const SLIP_MOVE: Operation<Slip>;
+#[operation(kind = "array_push", field = tags, value = input(tag))]
+pub const SLIP_TAG: Operation<Slip>;
+#[operation(kind = "aggregate", compute(n = count()), filter = (title == param(title)))]
+pub const SLIP_STATS: Operation<Slip>;
+#[operation(kind = "search", fields(title, slug))]
+pub const SLIP_FIND: Operation<Slip>;
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(views = 9))]
+pub const SLIP_MARK: Operation<Slip>;
+#[operation(kind = "batch", action = "delete", filter = (slug == param(slug)))]
+pub const SLIP_CLEAR: Operation<Slip>;
+#[operation(kind = "consume", filter = (title == param(title)), returns = "boolean")]
+pub const SLIP_TAKE: Operation<Slip>;
+
 pub static SEEN: Package = package!(
     name = "seen",
     entities = [
@@ -388,5 +436,22 @@ pub static SEEN: Package = package!(
         entity(Comment, [LIKE, SAYING]),
         entity(Article, []),
         entity(Visit, []),
+        entity(Vault, []),
+        entity(
+            Slip,
+            [
+                SLIPS_BY_TITLE,
+                SLIP_BY_SLUG,
+                SLIP_TAKEN,
+                SLIP_VIEW,
+                SLIP_MOVE,
+                SLIP_TAG,
+                SLIP_STATS,
+                SLIP_FIND,
+                SLIP_MARK,
+                SLIP_CLEAR,
+                SLIP_TAKE
+            ]
+        ),
     ],
 );

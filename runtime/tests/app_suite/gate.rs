@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linchpin::entity::{EntityDesc, SourceLine, UniqueDesc, VersionDesc};
+use linchpin::entity::{EntityDesc, Gate, SourceLine, UniqueDesc, VersionDesc};
 use linchpin::operation::{AssignSpec, Increment, OpSpec, Transition};
 use linchpin::store::{Plan, Reply, Rows, Statement, Store};
 use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
@@ -108,6 +108,42 @@ async fn cap_01_lists_every_gap_and_touches_nothing() {
     let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
     let found: Vec<_> = gaps.iter().map(|gap| (gap.entity, gap.missing.len())).collect();
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
+}
+
+static FILED: EntityDesc = EntityDesc {
+    name: "Filed",
+    storage_name: "filed",
+    path: "filed",
+    gates: &[Gate::new(1, &PLAIN)],
+    at: SourceLine { file: "src/filed.rs", line: 3 },
+    ..NOTE_BASE
+};
+static PLAIN: EntityDesc = EntityDesc { name: "Plain", storage_name: "plain", path: "plain", ..NOTE_BASE };
+
+/// EXT-03: what a statement cannot look through, and what it would lead to.
+#[tokio::test]
+async fn ext_03_a_gate_needs_a_store_that_looks_through_it_and_an_entity_behind_it() {
+    static BOTH: Package = package(
+        "filing",
+        &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }, EntityEntry { desc: &PLAIN, operations: &[], routes: &[] }],
+    );
+    static ALONE: Package = package("filing", &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }]);
+    let error = App::new(config()).plugin(JwtAuth::new()).package(&BOTH).store(Arc::new(Plain)).start().await.unwrap_err();
+    let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
+    let expected = format!(
+        "1 entity cannot run on its configured store\n\
+         \n\
+         entity `Filed` on store `redis`:\n  \
+           missing `transaction`\n    \
+             required by gate `text` at src/filed.rs:3\n    \
+             reason: standard key-value wiring reads, changes and writes in separate steps\n  \
+           help: use {stores}\n"
+    );
+    assert_eq!(error.message(), expected);
+    let said = crate::fixture::refused(App::new(config()).plugin(JwtAuth::new()).package(&ALONE).start().await);
+    let expected = "gate `text` of `Filed` (src/filed.rs:3) leads to `Plain`, which is in no package of this app";
+    assert!(said.contains(expected), "{said}");
+    assert!(App::new(config()).plugin(JwtAuth::new()).package(&BOTH).start().await.is_ok());
 }
 
 /// A store that is not compiled in lacks everything: that alone is said.

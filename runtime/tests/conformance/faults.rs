@@ -212,6 +212,24 @@ const LIES: &[(&str, Lie)] = &[
         }),
     ),
     (
+        "gates that are open",
+        Lie::Plan(|_, plan| {
+            in_filter(plan, |one| match one {
+                Filter::Linked(_) => Filter::TRUE,
+                one => one,
+            })
+        }),
+    ),
+    (
+        "nobody is somebody",
+        Lie::Plan(|_, plan| {
+            in_filter(plan, |one| match one {
+                Filter::Given(_) => Filter::TRUE,
+                one => one,
+            })
+        }),
+    ),
+    (
         "ties in the other direction",
         Lie::Plan(|_, plan| match plan {
             Plan::Select { filter, mut order, after, limit } => {

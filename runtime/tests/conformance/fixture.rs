@@ -9,6 +9,11 @@ use super::related::{
     REVIVE, SEND, SEND_ALL, SEND_PARCELS, SUBMIT, TITLED, TRASH, Thread, Ticket, VOID_PROJECT, WEIGH, WITHDRAW, WRITE,
 };
 
+use super::seen::{
+    BRANCHES, BY_SHELF, Branch, CATALOGUE, COUNT_VOLUMES, DISCARD, LEAF_THROUGH, LEND, LENT_ONES, Leaf, NAME_TAKEN, OPEN_VOLUME, POSTPONE,
+    REOPEN, SEAL, SHELVE, SHUT, STAMP_ALL, STEAL, Shelf, Volume, WORTH_READING,
+};
+
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
 pub enum State {
     Draft,
@@ -642,5 +647,12 @@ pub static ALL: Package = package!(
         entity(Thread, [MOVE_TO, OF_CONTAINER]),
         entity(Parcel, [WEIGH, HEAVIEST, SEND_PARCELS]),
         entity(Job, [CLAIM, LEASE]),
+        entity(Shelf, [REOPEN, SEAL, COUNT_VOLUMES]),
+        entity(
+            Volume,
+            [BY_SHELF, LEND, OPEN_VOLUME, SHELVE, CATALOGUE, STAMP_ALL, DISCARD, STEAL, LENT_ONES, NAME_TAKEN, LEAF_THROUGH, WORTH_READING]
+        ),
+        entity(Leaf, [POSTPONE]),
+        entity(Branch, [SHUT, BRANCHES]),
     ],
 );

@@ -32,6 +32,16 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
+    // And with all that they are seen through.
+    let mut at = 0;
+    while let Some(desc) = entities.get(at).copied() {
+        for gate in desc.gates {
+            if entities.iter().all(|known| known.storage_name != gate.target.storage_name) {
+                entities.push(gate.target);
+            }
+        }
+        at += 1;
+    }
     let mut out: Vec<Step> = Vec::new();
     for _ in 0..steps {
         let next = match out.last() {

@@ -21,6 +21,7 @@ mod large;
 mod pool;
 mod races;
 mod related;
+mod seen;
 mod sequence;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

@@ -4,7 +4,7 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::render::{Native, Runs, render};
 use super::{SqliteOptions, SqliteStore, bind, reader};
-use crate::entity::{EntityDesc, FieldDesc, Flags, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc};
+use crate::entity::{EntityDesc, FieldDesc, Flags, Gate, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::resource::guard::{Guard, Reach, arity};
 use crate::store::{After, Order, Plan, Rows, Store};
@@ -192,6 +192,62 @@ async fn a_page_costs_the_same_whatever_others_store() {
                 let whole =
                     |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY")) || d.contains("TEMP B-TREE");
                 assert!(!details.iter().any(whole), "{details:?}: {what}");
+            }
+        }
+    }
+}
+
+/// Records that are seen through others: of each one that is looked at, the other is found by its key.
+static THROUGH: [EntityDesc; 3] = [
+    EntityDesc { gates: &[Gate::new(OWNER, &GUARDED[4])], storage_name: "once", ttl: None, ..PLAIN },
+    EntityDesc { gates: &[Gate::new(OWNER, &THROUGH[0])], storage_name: "twice", ttl: None, ..PLAIN },
+    EntityDesc { gates: &[Gate::new(TENANT, &THROUGH[2]).depth(3)], storage_name: "tree", ttl: None, ..PLAIN },
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_are_seen_through_is_found_by_its_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path().join("g.db"))).expect("a store");
+    let entities: Vec<&'static EntityDesc> = THROUGH.iter().chain([&GUARDED[4]]).collect();
+    store.install(&entities).await.expect("tables");
+    store.close().await;
+    let connection = Connection::open(folder.path().join("g.db")).expect("the file");
+    reader::prepare(&connection).expect("functions");
+    for entity in &THROUGH {
+        let guard = Guard::new(entity).expect("it is guarded");
+        let route = guard.route("list", true, false);
+        let order = |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
+        let limit = Some(Source::Value(Value::Int(5)));
+        let by_key = Filter::eq_arg(ID, 0);
+        let plans = [
+            ("get", Plan::Select { filter: by_key.clone(), order: vec![], after: None, limit: None }, true),
+            ("lookup", Plan::Select { filter: Filter::eq_arg(SLUG, 0), order: vec![], after: None, limit: None }, true),
+            ("list", Plan::Select { filter: Filter::TRUE, order: order(TITLE, false), after: None, limit: limit.clone() }, false),
+            ("of one", Plan::Select { filter: Filter::eq_arg(TITLE, 0), order: order(ID, true), after: None, limit }, false),
+            ("update", Plan::Update { filter: by_key.clone(), set: vec![], pick: None }, false),
+            ("delete", Plan::Delete { filter: by_key, pick: None }, false),
+        ];
+        for (name, plan, inline) in plans {
+            let plan = match plan {
+                // Whatever is written: it is the condition that counts here.
+                Plan::Update { filter, pick, .. } => {
+                    let value = crate::store::AssignValue::Set(Source::Value(text("t")));
+                    Plan::Update { filter, set: vec![crate::store::Assign { field: TITLE, value }], pick }
+                }
+                plan => plan,
+            };
+            for reach in [Reach::Caller, Reach::NoTenant, Reach::Anonymous, Reach::System] {
+                let native = render(entity, &guard.plan(&plan, reach, &route, arity(entity, &plan))).expect("it renders");
+                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql);
+                assert_eq!(matches!(native.runs, Runs::Inline), inline, "{what}");
+                let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a plan");
+                let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
+                let whole = |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX")) || d.contains("TEMP B-TREE");
+                assert!(!details.iter().any(whole), "{details:?}: {what}");
+                let links = details.iter().filter(|d| d.contains("SEARCH linchpin ")).count();
+                let found = details.iter().filter(|d| d.contains("SEARCH linchpin ") && d.contains("(id=?)")).count();
+                let expected = [1, 2, 3][THROUGH.iter().position(|e| e.storage_name == entity.storage_name).unwrap_or_default()];
+                assert!(links == found && (links == expected || reach == Reach::Anonymous), "{details:?}: {what}");
             }
         }
     }

@@ -1,0 +1,19 @@
+/// An answer below a thread, seen as the thread is: published ones by everybody, others by their author.
+#[entity(
+    gate(thread_id -> Thread, "read"),
+    gate(parent_id -> Answer, depth = 2),
+    visible(status == Status::Published || author_id == ctx(actor.id)),
+    action("reply", locked == false),
+)]
+pub struct Answer {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub thread_id: String,
+    #[field(immutable)]
+    pub parent_id: Option<String>,
+    pub author_id: String,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    #[field(default = false)]
+    pub locked: bool,
+}

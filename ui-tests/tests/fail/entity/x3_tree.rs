@@ -1,0 +1,31 @@
+use linchpin::prelude::*;
+
+// Through itself, and nobody says how far.
+#[entity(gate(parent_id -> Folder))]
+pub struct Folder {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(immutable)]
+    pub parent_id: Option<String>,
+}
+
+// Without roots, and with records that may be moved below themselves.
+#[entity(gate(parent_id -> Self, depth = 9))]
+pub struct Page {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub parent_id: String,
+}
+
+// In two trees.
+#[entity(gate(parent_id -> Reply, depth = 0), gate(quoted_id -> Reply, depth = "2"))]
+pub struct Reply {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(immutable)]
+    pub parent_id: Option<String>,
+    #[field(immutable)]
+    pub quoted_id: Option<String>,
+}
+
+fn main() {}
