@@ -26,6 +26,36 @@ pub struct Answer {
     pub author_id: String,
 }
 
+/// A room is open, or its owner's alone.
+#[entity(visible(open || owner_id == ctx(actor.id)), action("write", closed == false), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Room {
+    #[field(primary)]
+    pub id: String,
+    pub open: bool,
+    #[field(default = false)]
+    pub closed: bool,
+    pub owner_id: String,
+}
+
+/// What is said in it is heard by those who see the room.
+#[entity(gate(room_id -> Room), index(room_id), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Message {
+    #[field(primary)]
+    pub id: String,
+    pub room_id: String,
+}
+
+/// And so is what is thought of that.
+#[entity(gate(message_id -> Message), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Reaction {
+    #[field(primary)]
+    pub id: String,
+    pub message_id: String,
+}
+
 /// Takes a tag away.
 #[operation(kind = "array_pull", field = tags, value = param(tag))]
 pub const UNTAG: Operation<Topic>;
@@ -88,5 +118,27 @@ async fn the_guide_does_what_it_says() -> Result<()> {
     assert!(answers.get(&cx, "3").await?.is_none());
     let answered = topics.answered_by(&cx, "alice").await?;
     assert_eq!(answered.iter().map(|topic| topic.id.as_str()).collect::<Vec<_>>(), ["t"]);
+    app.stop().await
+}
+
+static ROOMS: Package = package!(name = "rooms", entities = [entity(Room, []), entity(Message, []), entity(Reaction, [])]);
+
+#[tokio::test]
+async fn what_is_said_in_a_room_is_heard_by_those_who_see_it() -> Result<()> {
+    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = app.package(&ROOMS).start().await?;
+    let (rooms, messages, reactions) = (app.adapter::<Room>()?, app.adapter::<Message>()?, app.adapter::<Reaction>()?);
+    let (alice, bob) = (Cx::actor(Actor::user("alice")), Cx::actor(Actor::user("bob")));
+    let text = |text: &str| text.to_owned();
+    rooms.create(&alice, RoomCreate { id: text("r"), open: false, closed: None, owner_id: text("alice") }).await?;
+    let message = |id: &str| MessageCreate { id: text(id), room_id: text("r") };
+    messages.create(&alice, message("m")).await?;
+    reactions.create(&alice, ReactionCreate { id: text("x"), message_id: text("m") }).await?;
+
+    assert!(reactions.get(&alice, "x").await?.is_some() && reactions.get(&bob, "x").await?.is_none());
+    let refused = messages.create(&bob, message("n")).await.err().ok_or_else(Error::not_found)?;
+    assert_eq!((refused.details()[0].path.as_str(), refused.details()[0].code), ("roomId", "reference"));
+    rooms.update(&alice, "r", RoomPatch { open: Some(true), ..RoomPatch::default() }, None).await?;
+    assert!(reactions.get(&bob, "x").await?.is_some());
     app.stop().await
 }
