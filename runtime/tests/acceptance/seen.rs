@@ -66,6 +66,7 @@ async fn ext_03(s: &Server) {
         assert_eq!((ids(&page["items"]), &page["hasMore"], &page["nextCursor"]), (VISIBLE.to_vec(), &json!(false), &Json::Null));
         let stats = send(s, "GET", "/children/stats", who, Json::Null).await.json();
         assert_eq!(stats, json!({"n": 5, "views": 0}));
+        assert_eq!(send(s, "POST", "/children/tally", who, Json::Null).await.json(), "5");
         for hidden in ["c000", "c001"] {
             let answers = [
                 send(s, "GET", &format!("/children/{hidden}"), who, Json::Null).await,
@@ -86,6 +87,7 @@ async fn ext_03(s: &Server) {
     // Its owner sees what hangs on a closed parent.
     let own = send(s, "GET", "/children/stats", "o", Json::Null).await.json();
     assert_eq!(own["n"], 55);
+    assert_eq!(send(s, "POST", "/children/tally", "o", Json::Null).await.json(), "55");
     // And all is back when the parent is: nothing was rewritten.
     assert_eq!(send(s, "POST", "/parents/gone/restore", "o", Json::Null).await.status, 200);
     assert_eq!(s.get("/children/stats").await.json()["n"], 55);

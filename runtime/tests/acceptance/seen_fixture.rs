@@ -1,6 +1,7 @@
 //! Entities whose records are seen through others: gates, trees, conditions and actions.
 #![allow(missing_docs)] // a fixture; its fields are the cases'
 
+use linchpin::operation::{CustomCall, MemoryCall, SqlStore};
 use linchpin::prelude::*;
 
 /// What children hang on: open to everybody, or to its owner alone.
@@ -100,6 +101,21 @@ pub const ENSURE: Operation<Child>;
 #[operation(kind = "derive", source(Child, where = (title == param(title))), source(Child, where = (slug == param(title))), merge = "union")]
 pub const FEED: Operation<Child>;
 
+/// Statements of the user's, which name the guard: how many records are seen.
+#[operation(kind = "custom", http(method = "POST", path = "tally"), output = String, handler(memory = tally_memory, sqlite = tally, postgres = tally))]
+pub const TALLY: Operation<Child>;
+
+async fn tally_memory(call: MemoryCall<Child>) -> Result<String> {
+    Ok(call.visible().await?.len().to_string())
+}
+
+async fn tally<S: SqlStore>(call: CustomCall<Child, S>) -> Result<String> {
+    let seen = call.sql("SELECT count(*) AS n FROM {visible}").rows().await?;
+    let changed = call.sql("UPDATE {table} SET views = views WHERE {guard} AND views < $1").bind(1_i64).execute().await?;
+    let seen = seen[0].get::<i64>("n")?.to_string();
+    if seen == changed.to_string() { Ok(seen) } else { Err(Error::internal("the guard says one thing here, and another there")) }
+}
+
 /// Seen through a child, and so through its parent.
 #[entity(gate(child_id -> Child), index(child_id), belongs_to(child: Child, key = child_id), routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -159,7 +175,10 @@ pub static SEEN: Package = package!(
         entity(Parent, [RESTORE]),
         entity(
             Child,
-            [STATS, BY_SLUG, BY_TITLE, SLUG_TAKEN, FIND, PUBLISH, BUMP, RETITLE, MOVE, TAG, MEMBERS, SET_ALL, CLEAR, TAKE, ENSURE, FEED]
+            [
+                STATS, BY_SLUG, BY_TITLE, SLUG_TAKEN, FIND, PUBLISH, BUMP, RETITLE, MOVE, TAG, MEMBERS, SET_ALL, CLEAR, TAKE, ENSURE, FEED,
+                TALLY
+            ]
         ),
         entity(Remark, []),
         entity(Folder, []),
