@@ -99,9 +99,14 @@ async fn which(cx: Cx) -> String {
     format!("{:?} {:?}", cx.context(locale), cx.context(level))
 }
 
+#[route(entity = Greeting, method = "POST", path = "count", auth = "userAuth", idempotent)]
+async fn count(cx: Cx) -> String {
+    format!("{:?}", cx.context(locale))
+}
+
 pub static NOTICES: Package = package!(
     name = "notices",
-    entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Order, []), entity(Greeting, [HELLO, which])]
+    entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Order, []), entity(Greeting, [HELLO, which, count])]
 );
 
 struct Surroundings;
@@ -293,6 +298,15 @@ async fn repeated(s: &Server) {
     assert_eq!((again.status, again.json()), (201, first.json()));
     let elsewhere = call(s, &keyed("us"), "POST", "/orders", json!({"id": "b"})).await;
     assert_eq!((elsewhere.status, elsewhere.json()["region"].clone()), (201, json!("us")));
+    // What orders do not depend on makes no other call of it.
+    let french = [("x-locale", "fr"), ("x-region", "eu"), ("idempotency-key", "once")];
+    let again = call(s, &french, "POST", "/orders", body()).await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true".to_owned()));
+    // A function may have read it.
+    let counted = |tongue| [("x-locale", tongue), ("idempotency-key", "counted")];
+    assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.status, 200);
+    assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.header("idempotency-replayed"), "true");
+    assert_eq!(call(s, &counted("fr"), "POST", "/greetings/count", Json::Null).await.code(), (409, "idempotency_conflict"));
 }
 
 async fn public(s: &Server) {

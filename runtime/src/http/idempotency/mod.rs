@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
+use super::context;
 use super::dispatch;
 use super::endpoint::{Action, Endpoint};
 use super::guard::guarded;
@@ -72,6 +73,10 @@ pub(super) struct Gate {
     timeout: Duration,
     /// Whether what the call writes and its answer are committed together.
     together: bool,
+    /// The provided values of the context that what it does depends on, by name.
+    around: Box<[&'static str]>,
+    /// Whether code of the user's runs, which may read any of them.
+    code: bool,
 }
 
 /// How a call ended: its answer, and what is left to write down of it.
@@ -95,6 +100,8 @@ impl Gate {
         Self {
             route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
             together: claims.transacts && generated,
+            around: context::needed(endpoint).iter().map(|desc| desc.name).collect(),
+            code: !generated,
             claims,
             policy,
             timeout: endpoint.policy.timeout,
@@ -145,11 +152,19 @@ impl Gate {
         let mut of = Digested::new();
         of.part(self.route.as_bytes()).optional(actor.tenant_id.as_deref());
         of.part(known).part(kind.as_bytes()).part(caller.as_bytes()).part(key.as_bytes());
-        // What an answer depends on beside its caller: the same key in another workspace is another call.
-        for (name, value) in asked.cx.context_values() {
-            of.part(name.as_bytes()).part(format!("{value:?}").as_bytes());
-        }
         let mut what = Digested::new();
+        for (name, value) in asked.cx.context_values() {
+            // What it depends on beside its caller: the same key in another workspace is another call. From another language it is the
+            // same one, unless code may have read that; then it is refused, since a second effect would be worse.
+            let part = if self.around.contains(name) {
+                &mut of
+            } else if self.code {
+                &mut what
+            } else {
+                continue;
+            };
+            part.part(name.as_bytes()).part(format!("{value:?}").as_bytes());
+        }
         what.part(parts.method.as_str().as_bytes()).part(parts.uri.path().as_bytes()).optional(parts.uri.query());
         for name in [CONTENT_TYPE, IF_MATCH] {
             let values: Vec<&[u8]> = parts.headers.get_all(name).iter().map(axum::http::HeaderValue::as_bytes).collect();
