@@ -163,10 +163,16 @@ impl Checks {
         let number = self.numbers[user].load(Ordering::SeqCst);
         let now = self.env.clock.now();
         let cx = Cx::system("session check").at(now);
-        let Some((session, owner)) = self.live(&cx, &token).await? else { return Ok(None) };
-        let last_active = self.touching.lock().get(&session.handle).copied().unwrap_or(i64::MIN).max(session.last_active_at.millis());
+        let Some((mut session, mut owner)) = self.live(&cx, &token).await? else { return Ok(None) };
+        let mut last_active = self.last_active(&session);
         if self.is_idle(last_active, now) {
-            return Ok(None);
+            // What was being written down when the session was read is stored by now, and no longer being written.
+            let Some(again) = self.live(&cx, &token).await? else { return Ok(None) };
+            (session, owner) = again;
+            last_active = self.last_active(&session);
+            if self.is_idle(last_active, now) {
+                return Ok(None);
+            }
         }
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
@@ -183,6 +189,11 @@ impl Checks {
         });
         self.touched(&found, now);
         Ok(Some(found))
+    }
+
+    /// When a session was last used, as far as that is stored or about to be.
+    fn last_active(&self, session: &Session) -> i64 {
+        self.touching.lock().get(&session.handle).copied().unwrap_or(i64::MIN).max(session.last_active_at.millis())
     }
 
     /// The session of a token and its user, while both are good.
