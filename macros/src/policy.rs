@@ -75,7 +75,7 @@ pub(crate) const KEYS: &[&str] = &[
 ];
 
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &["method", "path", "base", "description", "paging"];
+pub(crate) const LATER: &[&str] = &["method", "path", "base", "description"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -99,6 +99,11 @@ impl Policy {
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
             "tags" => self.tags = tags(opt, d),
             "deprecated" => self.deprecated = opt.flag(d),
+            // A list takes it before it comes here.
+            "paging" => {
+                d.error(&opt.key, "pages by number are those of a list or a lookup")
+                    .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
+            }
             _ => return false,
         }
         true

@@ -4,7 +4,7 @@
 
 pub use crate::entity::{
     Action, Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, Gate,
-    IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Param, Relation, Rules, Scope, ScopeFrom,
+    IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Relation, Rules, Scope, ScopeFrom,
     SearchDesc, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
@@ -26,8 +26,8 @@ pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, mad
 pub use crate::operation::transition_choice::choose;
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
-    Increment, Lookup, Merge, Method, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition,
-    Upsert, Whole, assert_apart, assert_audited, assert_operation_audited, assert_unique, beginnings,
+    Increment, Lookup, Merge, Method, NamedSort, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg,
+    Transition, Upsert, Whole, assert_apart, assert_audited, assert_operation_audited, assert_unique, beginnings,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
 #[cfg(feature = "server")]
@@ -75,7 +75,7 @@ pub const fn entity(
     primary: usize,
     at: SourceLine,
 ) -> EntityDesc {
-    EntityDesc { primary, sort: asc(primary), at, ..EntityDesc::new(name, path, storage_name, fields) }
+    EntityDesc { primary, at, ..EntityDesc::new(name, path, storage_name, fields) }
 }
 
 /// The place of a declaration.

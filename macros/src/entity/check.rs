@@ -119,16 +119,37 @@ fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut 
     }
 }
 
-/// Rule 10 for the default sort.
+/// Rules 9 and 10 for the default sort; of several fields it needs an index, as named sorts do.
 fn sort(model: &EntityModel, d: &mut Diagnostics) {
-    let Some(place) = &model.sort else { return };
-    let field = &model.fields[place.field];
-    if !field.kind.is_scalar() {
-        d.error(&place.ident, format!("cannot sort by `{}` ({})", field.name, kind_text(field)));
-    } else if let Some(hidden) = hidden(field) {
-        d.error(&place.ident, format!("sort on {hidden} field `{}` would leak through cursors", field.name))
-            .help("sort by a readable field");
+    let before = d.len();
+    for (i, place) in model.sort.iter().enumerate() {
+        let field = &model.fields[place.field];
+        if !field.kind.is_scalar() {
+            d.error(&place.ident, format!("cannot sort by `{}` ({})", field.name, kind_text(field)));
+        } else if let Some(hidden) = hidden(field) {
+            d.error(&place.ident, format!("sort on {hidden} field `{}` would leak through cursors", field.name))
+                .help("sort by a readable field");
+        } else if model.sort[..i].iter().any(|p| p.field == place.field) {
+            d.error(&place.ident, format!("field `{}` repeated in sort", field.name)).help("name each field once");
+        }
     }
+    let keys: Vec<(usize, bool)> = model.sort.iter().map(|place| (place.field, place.desc)).collect();
+    let pinned = |field: usize| model.visibility.pins(field);
+    if let [first, _, ..] = &model.sort[..]
+        && d.len() == before
+        && !model.has_index_for(&keys, &pinned)
+    {
+        d.error(&first.ident, "a sort of several fields needs an index that has its keys").help(format!("`{}`", index_text(model, &keys)));
+    }
+}
+
+/// The index that has these keys.
+pub(crate) fn index_text(model: &EntityModel, keys: &[(usize, bool)]) -> String {
+    let key = |(field, desc): &(usize, bool)| {
+        let name = &model.fields[*field].name;
+        if *desc { format!("desc({name})") } else { name.clone() }
+    };
+    format!("index({})", keys.iter().map(key).collect::<Vec<_>>().join(", "))
 }
 
 /// Rule 14.

@@ -11,6 +11,8 @@ use crate::names;
 
 /// Query parameters of the list route (contract 5.2).
 const LIST_PARAMETERS: [&str; 5] = ["limit", "cursor", "sort", "sortDir", "include"];
+/// Those of a list whose pages have numbers, besides.
+const NUMBERED: [&str; 2] = ["page", "pageSize"];
 
 /// Checks names of the entity and its fields.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
@@ -91,7 +93,8 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
             let length = field.column.len();
             d.error(&field.ident, format!("column name is {length} bytes after mapping; at most 63")).help("`#[field(column = \"..\")]`");
         }
-        if model.filterable(index) && LIST_PARAMETERS.contains(&field.wire.as_str()) {
+        let taken: &[&str] = if model.numbered { &NUMBERED } else { &[] };
+        if model.filterable(index) && LIST_PARAMETERS.iter().chain(taken).any(|taken| *taken == field.wire) {
             let message = format!("field `{}` is a filter of the list route, which takes `{}` for itself", field.name, field.wire);
             d.error(&field.ident, message).help("rename the field; `#[field(column = \"..\")]` keeps its column");
         }

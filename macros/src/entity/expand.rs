@@ -191,11 +191,12 @@ fn descriptor(model: &EntityModel) -> TokenStream {
         });
         quote!(uniques: &[#(#uniques),*],)
     });
-    let sort = model.sort.as_ref().map(|place| {
-        let sort = sort_desc(place);
-        quote!(sort: #sort,)
+    let sort = (!model.sort.is_empty()).then(|| {
+        let keys = model.sort.iter().map(sort_desc);
+        quote!(sort: &[#(#keys),*],)
     });
     let pagination = pagination(model).map(|limits| quote!(pagination: #limits,));
+    let paging = model.numbered.then(|| quote!(paging: __lp::Paging::NUMBER,));
     let version = model.version.as_ref().map(|version| {
         let (field, required) = (Literal::usize_unsuffixed(version.field), version.required_on_write);
         quote!(version: __lp::Some(__lp::VersionDesc { field: #field, required_on_write: #required }),)
@@ -224,7 +225,7 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
-            #doc #namespace #indexes #uniques #sort #pagination #version #visibility #gates #relations #search
+            #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #search
             #check #defaults #routes #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };

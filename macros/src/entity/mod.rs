@@ -28,13 +28,13 @@ use quote::quote;
 use crate::diagnostics::Diagnostics;
 use crate::schema;
 
-pub(crate) use check::hidden;
+pub(crate) use check::{hidden, index_text};
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
 pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::run as field_enum;
 pub(crate) use model::EntityModel;
-pub(crate) use parse::{ROUTES, member};
+pub(crate) use parse::{Member, ROUTES, by_number, member, members};
 pub(crate) use parse_field::attribute_options;
 pub(crate) use visibility::{Route, public, reason, reported};
 

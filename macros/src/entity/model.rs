@@ -44,8 +44,10 @@ pub(crate) struct EntityModel {
     pub(crate) indexes: Vec<Index>,
     pub(crate) uniques: Vec<Unique>,
     /// The declared default sort; without one it is the primary key, ascending.
-    pub(crate) sort: Option<Place>,
+    pub(crate) sort: Vec<Place>,
     pub(crate) pagination: PaginationArgs,
+    /// Whether pages of the list are asked for by number.
+    pub(crate) numbered: bool,
     pub(crate) version: Option<Version>,
     /// A function `fn(&Post) -> Result<(), Problem>`.
     pub(crate) check: Option<Path>,
@@ -196,7 +198,7 @@ impl EntityModel {
             global: *global,
         });
         let uniques = uniques.collect();
-        let sort = args.sort.as_ref().and_then(|member| resolve(std::slice::from_ref(member), "sort", d).pop());
+        let sort = resolve(&args.sort, "sort", d);
         Some(Self {
             krate: args.krate.map_or_else(|| quote!(::linchpin), |path| quote!(#path)),
             path: args.path.as_ref().map_or_else(|| names::segment(&name), LitStr::value),
@@ -212,6 +214,7 @@ impl EntityModel {
             uniques,
             sort,
             pagination: args.pagination,
+            numbered: args.numbered,
             version,
             check: args.check,
             rename_from: args.rename_from,
@@ -266,9 +269,35 @@ impl EntityModel {
         self.fields.iter().map(|f| f.name.as_str())
     }
 
-    /// The default sort: declared, or the primary key ascending.
-    pub(crate) fn default_sort(&self) -> (usize, bool) {
-        self.sort.as_ref().map_or((self.primary.unwrap_or(0), false), |place| (place.field, place.desc))
+    /// The first field of the default sort: declared, or the primary key.
+    fn leads_sort(&self) -> usize {
+        self.sort.first().map_or(self.primary.unwrap_or(0), |place| place.field)
+    }
+
+    /// Whether records in this order lie next to each other in the primary key or a declared index, forwards or backwards. The
+    /// index may begin with fields that are `pinned` to one value.
+    pub(crate) fn has_index_for(&self, keys: &[(usize, bool)], pinned: &dyn Fn(usize) -> bool) -> bool {
+        let primary = self.primary.unwrap_or(0);
+        // Both end with the primary key, in the direction of what stands before it.
+        let whole = |keys: &[(usize, bool)]| {
+            let mut keys = keys.to_vec();
+            match keys.iter().position(|(field, _)| *field == primary) {
+                Some(at) => keys.truncate(at + 1),
+                None => keys.push((primary, keys.last().is_some_and(|(_, desc)| *desc))),
+            }
+            keys
+        };
+        let wanted = whole(keys);
+        let same = |index: &[(usize, bool)]| {
+            let turned = index.first().zip(wanted.first()).is_some_and(|(a, b)| a.1 != b.1);
+            index.iter().map(|(field, desc)| (*field, *desc != turned)).eq(wanted.iter().copied())
+        };
+        wanted.len() == 1
+            || self.indexes.iter().any(|index| {
+                let index = whole(&index.places.iter().map(|place| (place.field, place.desc)).collect::<Vec<_>>());
+                let before = index.len().checked_sub(wanted.len());
+                before.is_some_and(|before| index[..before].iter().all(|(field, _)| pinned(*field)) && same(&index[before..]))
+            })
     }
 
     /// Whether these fields pin one record: they cover the primary key or a whole unique.
@@ -294,7 +323,7 @@ impl EntityModel {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
             || self.indexes.iter().filter_map(|i| i.places.first()).any(|p| p.field == index)
-            || self.default_sort().0 == index;
+            || self.leads_sort() == index;
         field.readable() && field.kind.is_scalar() && (automatic || field.has(Flag::Sortable))
     }
 }

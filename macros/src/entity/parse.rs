@@ -56,8 +56,10 @@ pub(crate) struct EntityArgs {
     pub(crate) storage_name: Option<LitStr>,
     pub(crate) indexes: Vec<IndexArgs>,
     pub(crate) uniques: Vec<UniqueArgs>,
-    pub(crate) sort: Option<Member>,
+    pub(crate) sort: Vec<Member>,
     pub(crate) pagination: PaginationArgs,
+    /// `list(paging = "page")` in `routes(..)`.
+    pub(crate) numbered: bool,
     pub(crate) version: Option<VersionArgs>,
     pub(crate) check: Option<Path>,
     pub(crate) rename_from: Option<LitStr>,
@@ -158,7 +160,7 @@ impl EntityArgs {
             storage_name: keys.storage_name.and_then(|opt| opt.text("storage_name = \"posts\"", d)),
             indexes: keys.index.into_iter().filter_map(|opt| index(opt, d)).collect(),
             uniques: keys.unique.into_iter().filter_map(|opt| unique(opt, d)).collect(),
-            sort: keys.sort.and_then(|opt| sort(&opt, d)),
+            sort: keys.sort.map(|opt| sort(&opt, d)).unwrap_or_default(),
             pagination: keys.pagination.map(|opt| pagination(&opt, d)).unwrap_or_default(),
             version: keys.version.map(|opt| version(opt, d)),
             check: keys.check.and_then(|opt| opt.path("check = dates_in_order", d)),
@@ -185,7 +187,9 @@ impl EntityArgs {
                 let keys = options::parse(list, d);
                 options::repeated(&keys, &[], d);
                 for key in &keys {
-                    if !self.routes[route].option(key, d) {
+                    if name == "list" && key.name() == "paging" {
+                        self.numbered = by_number(key, "paging = \"page\"", d);
+                    } else if !self.routes[route].option(key, d) {
                         options::unknown(key, "route", policy::KEYS, policy::LATER, d);
                     }
                 }
@@ -232,7 +236,7 @@ fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
     Some(UniqueArgs { key: opt.key, global: members.len() < count, members })
 }
 
-fn members(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Vec<Member> {
+pub(crate) fn members(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Vec<Member> {
     if list.is_empty() {
         d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{}(created_at)`", opt.key));
     }
@@ -260,12 +264,21 @@ pub(crate) fn member(expr: &Expr, d: &mut Diagnostics) -> Option<Member> {
     None
 }
 
-fn sort(opt: &Opt, d: &mut Diagnostics) -> Option<Member> {
-    if let OptValue::List(_) = opt.value {
-        d.error(&opt.key, "a default sort over several fields is not supported yet").help("`sort = desc(created_at)`");
-        return None;
+/// `sort = desc(created_at)` or `sort(desc(pinned), desc(created_at))`.
+fn sort(opt: &Opt, d: &mut Diagnostics) -> Vec<Member> {
+    match &opt.value {
+        OptValue::List(list) => members(opt, list.clone(), d),
+        _ => opt.expr("sort = desc(created_at)", d).and_then(|expr| member(expr, d)).into_iter().collect(),
     }
-    member(opt.expr("sort = desc(created_at)", d)?, d)
+}
+
+/// The one way of asking for pages that is written out.
+pub(crate) fn by_number(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
+    let Some(text) = opt.text(example, d) else { return false };
+    if text.value() != "page" {
+        d.error(&text, format!("unknown way \"{}\" to ask for pages", text.value())).help(format!("`{example}`"));
+    }
+    true
 }
 
 /// The keys of `pagination(..)`.

@@ -40,6 +40,8 @@ fn a_gated_entity() {
 #[test]
 fn a_searched_entity() {
     expand("entity_searched", include_str!("../../tests/snapshot/entity_searched.rs"));
+    // Listed by number, in an order of several fields.
+    expand("entity_listed", include_str!("../../tests/snapshot/entity_listed.rs"));
 }
 
 /// Four mistakes, four errors, and everything that others refer to is there.
@@ -115,7 +117,8 @@ fn the_model_resolves_names_and_types() {
     let optional: Vec<&str> = model.fields.iter().filter(|f| f.optional).map(|f| f.name.as_str()).collect();
     assert_eq!(optional, ["author_id", "type"]);
     assert_eq!(model.fields[2].wire, "authorId");
-    assert_eq!((model.primary, model.default_sort()), (Some(0), (3, true)));
+    let sort: Vec<_> = model.sort.iter().map(|place| (place.field, place.desc)).collect();
+    assert_eq!((model.primary, sort), (Some(0), vec![(3, true)]));
     assert!(model.pins_one(&[1]) && model.pins_one(&[0, 3]) && !model.pins_one(&[2, 3]));
     assert!(model.filterable(1) && model.filterable(2) && !model.filterable(5) && !model.filterable(7));
     assert!(model.sortable(2) && model.sortable(3) && !model.sortable(1));
@@ -170,7 +173,7 @@ fn odd_input_is_answered() {
         "#[entity(index())] struct A { #[field(primary)] id: String }",
         "#[entity(unique(global))] struct A { #[field(primary)] id: String, x: i64, }",
         "#[entity(index(1, \"a\", f(x), up(id), desc(id, id)))] struct A { #[field(primary)] id: String }",
-        "#[entity(sort(desc(id)))] struct A { #[field(primary)] id: String }",
+        "#[entity(sort())] struct A { #[field(primary)] id: String }",
         "#[entity(routes(list, get = 1, auth = 7, roles = \"a\", roles = []))] struct A { #[field(primary)] id: String }",
         "#[entity(routes(timeout = \"99999999999999999999s\", max_body = 5))] struct A { #[field(primary)] id: String }",
         "#[entity(version = 3)] struct A { #[field(primary)] id: String, }",

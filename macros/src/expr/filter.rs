@@ -117,6 +117,15 @@ impl Filter {
         }
     }
 
+    /// The fields that have one value in all records that match.
+    pub(crate) fn pinned(&self) -> Vec<&Ident> {
+        match self {
+            Self::All(list) => list.iter().flat_map(Self::pinned).collect(),
+            Self::Cond { field, op: Op::Eq, operand: Operand::One(_) | Operand::Bool(_), .. } => vec![field],
+            Self::Any(_) | Self::Cond { .. } => Vec::new(),
+        }
+    }
+
     fn flag(field: &Ident, value: bool) -> Self {
         Self::Cond { field: field.clone(), op: Op::Eq, at: field.to_token_stream(), operand: Operand::Bool(value) }
     }

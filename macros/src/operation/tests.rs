@@ -62,6 +62,9 @@ fn a_policy() {
 fn a_lookup() {
     check("op_lookup", include_str!("../../tests/snapshot/op_lookup.rs"));
     check("op_lookup_full", include_str!("../../tests/snapshot/op_lookup_full.rs"));
+    let sorts = include_str!("../../tests/snapshot/op_lookup_sorts.rs");
+    let indexed = quote!(index(owner_id, desc(views), desc(created_at)), index(owner_id, title), routes(auth = none));
+    snapshot::assert("op_lookup_sorts", sorts, &expand_on(indexed, NOTE, sorts));
 }
 
 #[test]

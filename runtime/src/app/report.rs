@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value as Json, json};
 
 use crate::Package;
-use crate::entity::{EntityDesc, ScopeFrom};
+use crate::entity::{EntityDesc, Paging, ScopeFrom};
 use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
@@ -34,6 +34,10 @@ pub(super) struct Line {
     events: Vec<String>,
     /// The most statements of a call; `None` where code of the user decides.
     statements: Option<usize>,
+    /// `limit` or `page` for what answers pages, by what they are asked for.
+    paging: Option<&'static str>,
+    /// The names of its orders, the first without one.
+    sorts: Vec<&'static str>,
     /// What it answers once.
     once: Vec<&'static str>,
     /// What `include` may name; each path costs a statement more.
@@ -78,6 +82,11 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
             statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
+            paging: endpoint.pages().then(|| if endpoint.paging() == Paging::Limit { "limit" } else { "page" }),
+            sorts: match endpoint.action {
+                Action::Operation(spec, _) => spec.kind.sorts().iter().map(|sort| sort.name).collect(),
+                _ => Vec::new(),
+            },
             once: endpoint.policy.once.iter().map(|field| field.wire).collect(),
             include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
             at: endpoint.at.to_string(),
@@ -265,7 +274,7 @@ pub(super) fn json(lines: &[Line]) -> String {
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
             "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
             "middleware": line.middleware, "audit": line.audit, "context": line.context, "scope": line.scope, "unscoped": line.unscoped,
-            "events": line.events, "statements": line.statements, "include": line.include,
+            "events": line.events, "statements": line.statements, "paging": line.paging, "sorts": line.sorts, "include": line.include,
             "once": line.once, "source": line.at,
         })
     });

@@ -1,6 +1,6 @@
 //! How expansions write descriptors: const methods, one per option.
 
-use super::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Rules, SortDesc, SourceLine};
+use super::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
 use crate::Value;
 use crate::http::PolicyDesc;
 
@@ -19,8 +19,9 @@ impl EntityDesc {
             primary: 0,
             indexes: &[],
             uniques: &[],
-            sort: SortDesc { field: 0, desc: false },
+            sort: &[],
             pagination: Pagination::DEFAULT,
+            paging: Paging::Limit,
             version: None,
             soft_delete: None,
             ttl: None,

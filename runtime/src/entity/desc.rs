@@ -2,7 +2,7 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::{Action, Gate, Kind, Relation, Scope, SoftDelete, Tenant, Ttl};
+use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Tenant, Ttl};
 use crate::filter::{CtxPath, FilterSpec};
 use crate::http::PolicyDesc;
 use crate::store::Row;
@@ -34,10 +34,12 @@ pub struct EntityDesc {
     pub indexes: &'static [IndexDesc],
     /// Uniques besides the primary key.
     pub uniques: &'static [UniqueDesc],
-    /// The default sort; the primary key breaks ties in the same direction.
-    pub sort: SortDesc,
+    /// The default sort, without fields the primary key's; that breaks ties, in the direction of the last field.
+    pub sort: &'static [SortDesc],
     /// Page sizes.
     pub pagination: Pagination,
+    /// How pages of its list are asked for.
+    pub paging: Paging,
     /// Optimistic concurrency.
     pub version: Option<VersionDesc>,
     /// How deleted records are marked; without it they are removed.

@@ -3,7 +3,7 @@
 mod build;
 mod desc;
 mod field;
-mod page;
+pub(crate) mod page;
 mod relation;
 mod typed;
 mod visibility;
@@ -13,7 +13,7 @@ pub use desc::{
     UniqueDesc, VersionDesc,
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
-pub use page::{Direction, ListQuery, Page, PageArgs, Upserted};
+pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
 pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use typed::{Entity, Input, Param};
 pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

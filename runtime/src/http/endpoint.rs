@@ -8,8 +8,8 @@ use super::path;
 use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
-use crate::entity::{Entity, FieldDesc, FieldType, PageArgs, SourceLine};
-use crate::operation::{Method, OpSpec, Place, RouteSpec, Seg, Sql};
+use crate::entity::{Entity, FieldDesc, FieldType, PageArgs, Paging, SourceLine};
+use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg, Sql};
 use crate::package::{EntityEntry, Package};
 use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
 use crate::{Cx, Error, Result, Value};
@@ -73,6 +73,24 @@ impl Endpoint {
     /// Whether anybody may call it, so that its answers may be cached by others.
     pub(crate) fn is_public(&self) -> bool {
         self.policy.is_public() && self.guards.is_empty()
+    }
+
+    /// Whether it answers pages.
+    pub(crate) fn pages(&self) -> bool {
+        match self.action {
+            Action::List => true,
+            Action::Operation(spec, _) => spec.kind.returns() == Answer::Page,
+            _ => false,
+        }
+    }
+
+    /// How its pages are asked for.
+    pub(crate) fn paging(&self) -> Paging {
+        match (self.action, &self.table) {
+            (Action::List, Some(table)) => table.paging(),
+            (Action::Operation(spec, _), Some(table)) => spec.kind.paging().within(table.desc.pagination.max_limit),
+            _ => Paging::Limit,
+        }
     }
 
     /// Whether `include` shows further records beside its own: it reads records of its entity.

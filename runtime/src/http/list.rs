@@ -1,8 +1,9 @@
 //! The query of a list route: page, sort and filters.
 
 use super::include::{self, Level, Wanted};
+use super::operation::PageKey;
 use super::query::{self, Pair};
-use crate::entity::{Direction, EntityDesc, Flags, Kind, PageArgs};
+use crate::entity::{Direction, EntityDesc, Flags, Kind, PageArgs, Paging};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::resource::ListRequest;
 use crate::validate::list_value;
@@ -86,6 +87,7 @@ impl Operator {
 #[derive(Clone, Copy)]
 enum Key {
     Limit,
+    Number,
     Cursor,
     Sort,
     SortDir,
@@ -101,7 +103,8 @@ impl ListParams {
             entity,
             filterable: fields(&|i| readable(i) && entity.fields[i].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))),
             sortable: fields(&|i| {
-                readable(i) && (entity.fields[i].flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) || i == entity.sort.field)
+                let leads = entity.sort.first().is_some_and(|first| first.field == i);
+                readable(i) && (entity.fields[i].flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) || leads)
             }),
         }
     }
@@ -118,7 +121,8 @@ impl ListParams {
         let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(p, include)).collect();
         let known = || {
             let fields = self.filterable.iter().map(|i| self.entity.fields[*i].wire);
-            fields.chain(["limit", "cursor", "sort", "sortDir"]).chain((!include.is_empty()).then_some(include::NAME))
+            let page = PageKey::of_list(self.entity).into_iter().map(|(name, _)| name);
+            fields.chain(page).chain(["sort", "sortDir"]).chain((!include.is_empty()).then_some(include::NAME))
         };
         query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key), known)?;
         let mut reading = Reading::default();
@@ -131,11 +135,18 @@ impl ListParams {
         Ok((reading.finish(self)?, wanted))
     }
 
+    /// Whether pages are asked for by number.
+    fn numbered(&self) -> bool {
+        self.entity.paging != Paging::Limit
+    }
+
     fn key(&self, pair: &Pair<'_>, include: &Level) -> Option<Key> {
         let key = &*pair.key;
         Some(match key {
             include::NAME if !include.is_empty() => include.knows(pair).then_some(Key::Include)?,
-            "limit" => Key::Limit,
+            "limit" if !self.numbered() => Key::Limit,
+            "pageSize" if self.numbered() => Key::Limit,
+            "page" if self.numbered() => Key::Number,
             "cursor" => Key::Cursor,
             "sort" => Key::Sort,
             "sortDir" => Key::SortDir,
@@ -161,6 +172,7 @@ impl ListParams {
         }
         match key {
             Key::Limit => reading.page.limit = query::limit(pair, &mut reading.problems),
+            Key::Number => reading.page.page = query::limit(pair, &mut reading.problems),
             Key::Cursor => reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned),
             Key::Sort => {
                 let Some(text) = query::text(pair, &mut reading.problems) else { return };
@@ -260,6 +272,12 @@ impl Reading {
             let operand = Operand::One(Source::Value(list_value(&values)));
             self.conditions.push((field, operator, Filter::cond(field, operator.op(), operand)));
         }
+        if params.numbered() {
+            // A page by its number may be beyond what numbers reach, or have a cursor besides.
+            let paging = params.entity.paging.within(params.entity.pagination.max_limit);
+            let refused = paging.resolve(&self.page, None).err();
+            self.problems.extend(refused.map(|(name, code, message)| Problem::new(query::path(name), code, message)));
+        }
         if !self.problems.is_empty() {
             return Err(crate::Error::validation(self.problems));
         }
@@ -268,7 +286,7 @@ impl Reading {
         let filter = (!self.conditions.is_empty()).then(|| Filter::All(self.conditions.into_iter().map(|(.., f)| f).collect()));
         let sort = match (self.sort, self.direction) {
             (Some(field), direction) => Some((field, direction.unwrap_or(Direction::Asc))),
-            (None, Some(direction)) => Some((params.entity.sort.field, direction)),
+            (None, Some(direction)) => Some((params.entity.sort.first().map_or(params.entity.primary, |first| first.field), direction)),
             (None, None) => None,
         };
         Ok(ListRequest { page: self.page, sort, filter, deleted: false })

@@ -102,6 +102,8 @@ pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 #[cfg(feature = "server")]
 pub(crate) use once::Once;
 #[cfg(feature = "server")]
+pub(crate) use operation::PageKey;
+#[cfg(feature = "server")]
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]
 pub use plugged::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput};

@@ -9,8 +9,8 @@ use super::mounted::Target;
 use super::query::{self, Pair};
 use super::router::Params;
 use super::{input, path};
-use crate::entity::{FieldDesc, Kind, PageArgs};
-use crate::operation::{Answer, Method, OpSpec, ParamSpec, Place, Whole};
+use crate::entity::{EntityDesc, FieldDesc, Kind, PageArgs, Paging};
+use crate::operation::{Answer, Method, NamedSort, OpSpec, ParamSpec, Place, Whole};
 use crate::resource::{Executor, Table};
 use crate::validate::{Body, Json, list_value, read_param_members, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
@@ -27,10 +27,10 @@ pub(super) struct OperationPlan {
     pub(super) guarded: bool,
     /// One per parameter.
     sources: Box<[Carrier]>,
-    /// Where `limit` stands, when the answer has one.
-    limit: Option<Carrier>,
-    /// Where `cursor` stands, when the answer is a page.
-    cursor: Option<Carrier>,
+    /// What says which page, by the names of its route.
+    pages: Box<[(&'static str, PageKey)]>,
+    /// Where those stand.
+    carrier: Carrier,
     /// Where new records are found, for kinds that create some.
     pub(super) births: Option<Births>,
 }
@@ -95,8 +95,8 @@ impl OperationPlan {
             guarded: method != Method::Get && spec.kind.by_id(),
             sources,
             births: None,
-            limit: matches!(answer, Answer::Page | Answer::List).then_some(carrier),
-            cursor: (answer == Answer::Page).then_some(carrier),
+            pages: PageKey::of(spec),
+            carrier,
             spec,
         })
     }
@@ -122,8 +122,7 @@ impl OperationPlan {
         let known = |pair: &Pair<'_>| self.key(&pair.key).is_some() || (includes(pair) && include.knows(pair));
         let names = || {
             let params = self.spec.params.iter().zip(&self.sources).filter(|(_, source)| **source == Carrier::Query).map(|(p, _)| p.name);
-            let pages = [(self.limit, "limit"), (self.cursor, "cursor")];
-            params.chain(pages.into_iter().filter(|(carrier, _)| *carrier == Some(Carrier::Query)).map(|(_, name)| name))
+            params.chain(self.pages_in(Carrier::Query).iter().map(|(name, _)| *name))
         };
         query::refuse_unknown(pairs.iter().filter(|p| !known(p)).map(|p| &*p.key), names)?;
         match self.whole() {
@@ -165,6 +164,7 @@ impl OperationPlan {
             }
             self.pair(table, pair, &mut read, &mut problems);
         }
+        self.bounds(table, &read.page, &mut problems);
         if !problems.is_empty() {
             self.required(&read.args, &mut problems);
             return Err(Error::validation(problems));
@@ -176,7 +176,7 @@ impl OperationPlan {
     /// Whether anything is read from the body.
     pub(super) fn takes_body(&self) -> bool {
         let of_body = |carrier: &Carrier| matches!(carrier, Carrier::Body | Carrier::Whole(_));
-        self.sources.iter().chain(&self.limit).chain(&self.cursor).any(of_body)
+        self.sources.iter().any(of_body) || !self.pages_in(Carrier::Body).is_empty()
     }
 
     /// The parameter that is the whole body.
@@ -192,21 +192,21 @@ impl OperationPlan {
         let own = problems.len();
         read.args = read_param_members(table.desc, self.spec.params, body, cx.now(), problems);
         let is_param = |name: &str| self.spec.params.iter().any(|p| p.place == Place::Body && p.name == name);
-        let page = [("limit", self.limit), ("cursor", self.cursor)];
-        for (name, _) in page.into_iter().filter(|(name, carrier)| *carrier == Some(Carrier::Body) && !is_param(name)) {
+        for (name, key) in self.pages_in(Carrier::Body).iter().filter(|(name, _)| !is_param(name)) {
             let Some(value) = body.get(name) else { continue };
             // The reader of parameters does not know this member.
-            if let Some(at) = problems[own..].iter().position(|p| p.path == name && p.code == "unknown_field") {
+            if let Some(at) = problems[own..].iter().position(|p| p.path == *name && p.code == "unknown_field") {
                 problems.remove(own + at);
             }
-            match (name, value) {
-                ("limit", Json::Number(text)) => match query::positive(text) {
-                    Ok(limit) => read.page.limit = Some(limit),
-                    Err((code, message)) => problems.push(Problem::new(name, code, message)),
+            match (key, value) {
+                (PageKey::Limit | PageKey::Number, Json::Number(text)) => match query::positive(text) {
+                    Ok(number) => *key.number(&mut read.page) = Some(number),
+                    Err((code, message)) => problems.push(Problem::new(*name, code, message)),
                 },
-                ("cursor", Json::Text(text)) => read.page.cursor = Some(text.clone().into_owned()),
-                ("limit", _) => problems.push(Problem::new(name, "type", "must be a whole number")),
-                _ => problems.push(Problem::new(name, "type", "must be text")),
+                (PageKey::Cursor, Json::Text(text)) => read.page.cursor = Some(text.clone().into_owned()),
+                (PageKey::Sort, Json::Text(text)) => self.sort(text, name, read, problems),
+                (PageKey::Limit | PageKey::Number, _) => problems.push(Problem::new(*name, "type", "must be a whole number")),
+                (PageKey::Cursor | PageKey::Sort, _) => problems.push(Problem::new(*name, "type", "must be text")),
             }
         }
     }
@@ -220,10 +220,33 @@ impl OperationPlan {
         if let Some(index) = key.strip_suffix("[null]").and_then(in_query) {
             return Some(Key::Null(index));
         }
-        match key {
-            "limit" if self.limit == Some(Carrier::Query) => Some(Key::Limit),
-            "cursor" if self.cursor == Some(Carrier::Query) => Some(Key::Cursor),
-            _ => None,
+        self.pages_in(Carrier::Query).iter().find(|(name, _)| *name == key).map(|(_, key)| Key::Page(*key))
+    }
+
+    /// What says which page, if this carries it.
+    fn pages_in(&self, carrier: Carrier) -> &[(&'static str, PageKey)] {
+        if self.carrier == carrier { &self.pages } else { &[] }
+    }
+
+    /// Takes the name of an order.
+    fn sort(&self, name: &str, path: &str, read: &mut OperationInput, problems: &mut Vec<Problem>) {
+        let sorts = self.spec.kind.sorts();
+        if sorts.iter().any(|sort| sort.name == name) {
+            read.page.sort = Some(name.to_owned());
+        } else {
+            problems.push(Problem::new(path, "enum", NamedSort::one_of(sorts)));
+        }
+    }
+
+    /// Reports a page beyond what numbers reach, or one that has a number and a cursor.
+    fn bounds(&self, table: &Table, page: &PageArgs, problems: &mut Vec<Problem>) {
+        let paging = self.spec.kind.paging().within(table.desc.pagination.max_limit);
+        if paging == Paging::Limit {
+            return;
+        }
+        if let Err((name, code, message)) = paging.resolve(&PageArgs { sort: None, ..page.clone() }, None) {
+            let path = if self.carrier == Carrier::Query { query::path(name) } else { name.to_owned() };
+            problems.push(Problem::new(path, code, message));
         }
     }
 
@@ -234,8 +257,13 @@ impl OperationPlan {
 
     fn pair(&self, table: &Table, pair: &Pair<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
         match self.key(&pair.key) {
-            Some(Key::Limit) => read.page.limit = query::limit(pair, problems),
-            Some(Key::Cursor) => read.page.cursor = query::text(pair, problems).map(str::to_owned),
+            Some(Key::Page(key @ (PageKey::Limit | PageKey::Number))) => *key.number(&mut read.page) = query::limit(pair, problems),
+            Some(Key::Page(PageKey::Cursor)) => read.page.cursor = query::text(pair, problems).map(str::to_owned),
+            Some(Key::Page(PageKey::Sort)) => {
+                if let Some(name) = query::text(pair, problems) {
+                    self.sort(name, &pair.path(), read, problems);
+                }
+            }
             Some(Key::Null(index)) => match query::boolean(pair, problems) {
                 Some(true) if !self.spec.params[index].nullable => {
                     problems.push(Problem::new(pair.path(), "null_not_allowed", "must not be null"));
@@ -295,8 +323,47 @@ impl OperationPlan {
 
 /// A declared key of the query.
 enum Key {
-    Limit,
-    Cursor,
+    Page(PageKey),
     Value(usize),
     Null(usize),
+}
+
+/// What says which page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageKey {
+    /// How many records.
+    Limit,
+    Cursor,
+    Number,
+    Sort,
+}
+
+impl PageKey {
+    /// The names by which requests of a list say which page they want; its orders are another matter.
+    pub(crate) fn of_list(desc: &EntityDesc) -> Vec<(&'static str, Self)> {
+        match desc.paging {
+            Paging::Limit => vec![("limit", Self::Limit), ("cursor", Self::Cursor)],
+            Paging::Number { .. } => vec![("page", Self::Number), ("pageSize", Self::Limit), ("cursor", Self::Cursor)],
+        }
+    }
+
+    /// The names by which calls of an operation say which page they want; none when they get no page.
+    pub(crate) fn of(spec: &OpSpec) -> Box<[(&'static str, Self)]> {
+        let numbered = spec.kind.paging() != Paging::Limit;
+        let limit = if numbered { ("pageSize", Self::Limit) } else { ("limit", Self::Limit) };
+        match spec.kind.returns() {
+            Answer::Page => {
+                let number = numbered.then_some(("page", Self::Number));
+                let sort = (!spec.kind.sorts().is_empty()).then_some(("sort", Self::Sort));
+                number.into_iter().chain([limit, ("cursor", Self::Cursor)]).chain(sort).collect()
+            }
+            Answer::List => Box::new([limit]),
+            _ => Box::default(),
+        }
+    }
+
+    /// The number that it gives.
+    fn number(self, page: &mut PageArgs) -> &mut Option<u32> {
+        if self == Self::Number { &mut page.page } else { &mut page.limit }
+    }
 }

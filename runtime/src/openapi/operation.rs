@@ -8,7 +8,7 @@ use super::schema::{self, Object, describe};
 use super::{Components, errors, gates, narrowed, parameters, plugged, reference, related, repeat};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
-use crate::http::{Action, AuthDesc, Endpoint, PathGuard};
+use crate::http::{Action, AuthDesc, Endpoint, PageKey, PathGuard};
 use crate::operation::{Answer, Method, OpSpec, Place, Whole};
 
 /// A route, and how the document spells the parameters of its path.
@@ -182,12 +182,10 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
         }
     }
     // A lookup redefined as POST pages by its body.
-    let in_body = !matches!(endpoint.method, Method::Get | Method::Delete);
-    if in_body && matches!(spec.kind.returns(), Answer::Page | Answer::List) {
-        object.properties.insert("limit".to_owned(), json!({ "type": "integer", "minimum": 1 }));
-    }
-    if in_body && spec.kind.returns() == Answer::Page {
-        object.properties.insert("cursor".to_owned(), json!({ "type": "string", "maxLength": 2048 }));
+    if !matches!(endpoint.method, Method::Get | Method::Delete) {
+        for (name, key) in PageKey::of(spec) {
+            object.properties.insert(name.to_owned(), parameters::page_schema(endpoint, key));
+        }
     }
     if object.properties.is_empty() {
         return None;

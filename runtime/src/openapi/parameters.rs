@@ -4,8 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::operation::Parts;
 use super::schema;
-use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, ScopeFrom};
-use crate::http::{Action, Endpoint};
+use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, Paging, ScopeFrom, SortDesc};
+use crate::http::{Action, Endpoint, PageKey};
 use crate::operation::{Answer, Method, ParamSpec, Place};
 
 /// Every parameter of a route.
@@ -18,7 +18,8 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     let Some(table) = &endpoint.table else { return out };
     match endpoint.action {
         Action::List => {
-            out.extend(page(table.desc, table.desc.pagination.max_limit, Some(table.desc.pagination.default_limit)));
+            let keys = PageKey::of_list(table.desc);
+            out.extend(keys.iter().map(|(name, key)| page(endpoint, name, *key, Some(table.desc.pagination.default_limit))));
             out.extend(sort(table.desc));
             let filterable = table.desc.fields.iter().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)));
             out.extend(filterable.filter(|f| f.readable()).flat_map(filters));
@@ -31,12 +32,8 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
                 }
             }
             let in_query = matches!(endpoint.method, Method::Get | Method::Delete);
-            let own = match spec.kind.returns() {
-                Answer::Page if in_query => 2,
-                Answer::List if in_query => 1,
-                _ => 0,
-            };
-            out.extend(page(table.desc, table.desc.pagination.max_limit, None).into_iter().take(own));
+            let keys = if in_query { PageKey::of(spec) } else { Box::default() };
+            out.extend(keys.iter().map(|(name, key)| page(endpoint, name, *key, None)));
         }
         _ => {}
     }
@@ -101,30 +98,57 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     out
 }
 
-/// `limit` and `cursor`.
-fn page(desc: &EntityDesc, max: u32, default: Option<u32>) -> [Json; 2] {
-    let mut limit = json!({ "type": "integer", "minimum": 1 });
-    let default = default.or_else(|| (!desc.pagination.unbounded_lookup).then_some(desc.pagination.default_limit));
-    if let Some(default) = default {
-        limit["default"] = json!(default);
+/// What says which page, in the query. `default` is the limit without one.
+fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> Json {
+    let mut schema = page_schema(endpoint, key);
+    let pagination = endpoint.table.as_ref().map(|table| table.desc.pagination);
+    let unbounded = pagination.filter(|pagination| !pagination.unbounded_lookup).map(|pagination| pagination.default_limit);
+    let description = match (key, endpoint.paging()) {
+        (PageKey::Limit, Paging::Number { most }) => format!("Records of a page; more than {most} are never given."),
+        (PageKey::Limit, Paging::Limit) => {
+            if let Some(default) = default.or(unbounded) {
+                schema["default"] = json!(default);
+            }
+            format!("Most records wanted; more than {} are never given.", pagination.map_or(0, |pagination| pagination.max_limit))
+        }
+        (PageKey::Cursor, _) => "`nextCursor` of the page before.".to_owned(),
+        (PageKey::Number, _) => "The number of the page, not together with `cursor`; `page` times `pageSize` is 10000 at most.".to_owned(),
+        (PageKey::Sort, _) => "The order of the records.".to_owned(),
+    };
+    json!({ "name": name, "in": "query", "schema": schema, "description": description })
+}
+
+/// The values of what says which page.
+pub(super) fn page_schema(endpoint: &Endpoint, key: PageKey) -> Json {
+    match (key, endpoint.paging(), endpoint.action) {
+        (PageKey::Cursor, ..) => json!({ "type": "string", "maxLength": 2048 }),
+        (PageKey::Number, ..) => json!({ "type": "integer", "minimum": 1, "default": 1 }),
+        (PageKey::Limit, Paging::Number { most }, _) => {
+            json!({ "type": "integer", "minimum": 1, "default": Paging::SIZE.min(most) })
+        }
+        (PageKey::Sort, _, Action::Operation(spec, _)) => {
+            let names: Vec<&str> = spec.kind.sorts().iter().map(|sort| sort.name).collect();
+            json!({ "type": "string", "enum": names, "default": names.first() })
+        }
+        _ => json!({ "type": "integer", "minimum": 1 }),
     }
-    let description = format!("Most records wanted; more than {max} are never given.");
-    [
-        json!({ "name": "limit", "in": "query", "schema": limit, "description": description }),
-        json!({ "name": "cursor", "in": "query", "schema": { "type": "string", "maxLength": 2048 }, "description": "`nextCursor` of the page before." }),
-    ]
 }
 
 /// `sort` and `sortDir`.
 fn sort(desc: &EntityDesc) -> [Json; 2] {
     let sortable = |f: &&FieldDesc| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) && f.readable();
-    let default = desc.fields.get(desc.sort.field).map(|f| f.wire);
     let mut fields: Vec<&str> = desc.fields.iter().filter(sortable).map(|f| f.wire).collect();
-    if let Some(default) = default.filter(|d| !fields.contains(d)) {
-        fields.push(default);
+    let mut keys = Vec::new();
+    let by_key = [SortDesc { field: desc.primary, desc: false }];
+    let sort: &[SortDesc] = if desc.sort.is_empty() { &by_key } else { desc.sort };
+    for key in sort {
+        let Some(field) = desc.fields.get(key.field) else { continue };
+        keys.push(format!("{} {}", field.wire, if key.desc { "desc" } else { "asc" }));
+        if keys.len() == 1 && !fields.contains(&field.wire) {
+            fields.push(field.wire);
+        }
     }
-    let direction = if desc.sort.desc { "desc" } else { "asc" };
-    let described = format!("Without it: {} {direction}.", default.unwrap_or("id"));
+    let described = format!("Without it: {}.", keys.join(", "));
     [
         json!({ "name": "sort", "in": "query", "schema": { "type": "string", "enum": fields }, "description": described }),
         json!({ "name": "sortDir", "in": "query", "schema": { "type": "string", "enum": ["asc", "desc"] } }),

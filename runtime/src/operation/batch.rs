@@ -127,8 +127,7 @@ mod run {
     impl Run {
         pub(super) fn new(kind: &'static Batch, spec: &'static OpSpec, table: &Table) -> Result<Self> {
             let filter = Filter::from(&kind.filter);
-            let sort = kind.sort.unwrap_or(table.desc.sort);
-            let order = table.order(sort.field, sort.desc);
+            let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
             let write = if kind.delete {
                 Write::remove(spec, table, filter.clone())?
             } else {

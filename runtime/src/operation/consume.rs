@@ -93,7 +93,7 @@ mod run {
             }
             let mut slots = Slots::default();
             let bound = slots.filter(table.desc, filter.clone());
-            let pick = Some(Pick::first(table.order(table.desc.sort.field, table.desc.sort.desc)));
+            let pick = Some(Pick::first(table.order(table.desc.sort)));
             let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
             Ok(Self { kind, spec, filter, statement, slots })
         }

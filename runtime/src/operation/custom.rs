@@ -222,6 +222,7 @@ pub(crate) mod call;
 mod run {
     use super::call::{Erased, Made};
     use super::{Custom, Handler};
+    use crate::entity::SortDesc;
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::{OpSpec, Place, bind};
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
@@ -267,7 +268,7 @@ mod run {
             let plan = || {
                 let slot = Source::Arg { index: 0, nullable: false };
                 let filter = Filter::cond(primary, Op::In, Operand::One(slot));
-                Plan::Select { filter, order: table.order(primary, false), after: None, limit: None }
+                Plan::Select { filter, order: table.order(&[SortDesc { field: primary, desc: false }]), after: None, limit: None }
             };
             let statement = table.shape(self.spec.name, b"custom keys", plan)?;
             let mut rows = table.execute(call.cx, &statement, vec![list_value(&keys)], table.rows(&Form::Records)).await?;

@@ -1,7 +1,7 @@
 //! `lookup`: finds one record or a page by declared fields.
 
-use super::{Answer, AssignSpec, Kind};
-use crate::entity::SortDesc;
+use super::{Answer, AssignSpec, Kind, NamedSort};
+use crate::entity::{Paging, SortDesc};
 use crate::filter::FilterSpec;
 
 /// Options of a lookup.
@@ -17,6 +17,10 @@ pub struct Lookup {
     pub paginate: bool,
     /// Replaces the default sort.
     pub sort: Option<SortDesc>,
+    /// Orders to choose from by name, in place of one.
+    pub sorts: &'static [NamedSort],
+    /// How pages are asked for.
+    pub paging: Paging,
     /// Cap on `limit`, in records.
     pub limit: Option<u32>,
     /// Finds deleted records, and no others.
@@ -27,7 +31,17 @@ pub struct Lookup {
 impl Lookup {
     /// A lookup of one record.
     pub const fn new(fields: &'static [AssignSpec]) -> Self {
-        Self { fields, filter: None, many: false, paginate: false, sort: None, limit: None, deleted: false }
+        Self {
+            fields,
+            filter: None,
+            many: false,
+            paginate: false,
+            sort: None,
+            sorts: &[],
+            paging: Paging::Limit,
+            limit: None,
+            deleted: false,
+        }
     }
 
     /// With a further filter.
@@ -52,6 +66,18 @@ impl Lookup {
     #[must_use]
     pub const fn sort(self, sort: SortDesc) -> Self {
         Self { sort: Some(sort), ..self }
+    }
+
+    /// With orders to choose from.
+    #[must_use]
+    pub const fn sorts(self, sorts: &'static [NamedSort]) -> Self {
+        Self { sorts, ..self }
+    }
+
+    /// Answers pages by number.
+    #[must_use]
+    pub const fn numbered(self) -> Self {
+        Self { paging: Paging::NUMBER, ..self }
     }
 
     /// Of deleted records.
@@ -88,6 +114,14 @@ impl Kind for Lookup {
         self.deleted
     }
 
+    fn paging(&self) -> Paging {
+        self.limit.map_or(self.paging, |cap| self.paging.within(cap))
+    }
+
+    fn sorts(&self) -> &'static [NamedSort] {
+        self.sorts
+    }
+
     fn returns(&self) -> Answer {
         if self.many { Answer::Page } else { Answer::RecordOrNull }
     }
@@ -111,10 +145,11 @@ mod run {
     use super::Lookup;
     use crate::Result;
     use crate::Value;
+    use crate::entity::page::Refused;
     use crate::filter::{Filter, Source};
-    use crate::operation::OpSpec;
     use crate::operation::bind::{self, Slots};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
+    use crate::operation::{Kind, NamedSort, OpSpec};
+    use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, Prepared, Table, refused};
     use crate::store::{Order, Plan};
 
     pub(super) struct Run {
@@ -122,6 +157,8 @@ mod run {
         spec: &'static OpSpec,
         filter: Filter,
         order: Vec<Order>,
+        /// Of each named sort.
+        orders: Vec<Vec<Order>>,
         /// `returns = "one"` with every parameter given: the statement is ready.
         one: Option<(Prepared, Slots)>,
     }
@@ -132,8 +169,8 @@ mod run {
             if let Some(further) = &kind.filter {
                 filter = filter.and(further.into());
             }
-            let sort = kind.sort.unwrap_or(table.desc.sort);
-            let order = table.order(sort.field, sort.desc);
+            let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
+            let orders = kind.sorts.iter().map(|sort| table.order(sort.keys)).collect();
             let one = if kind.many {
                 None
             } else {
@@ -147,7 +184,7 @@ mod run {
                 let plan = Plan::Select { filter: bound, order, after: None, limit };
                 Some((table.prepare(spec.name, plan)?, slots))
             };
-            Ok(Self { kind, spec, filter, order, one })
+            Ok(Self { kind, spec, filter, order, orders, one })
         }
 
         async fn one(&self, table: &Table, call: &Call<'_>, statement: &Prepared, slots: &Slots) -> Result<Outcome> {
@@ -160,17 +197,31 @@ mod run {
         }
 
         async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            let pagination = &table.desc.pagination;
-            let limit = match call.page.limit {
-                Some(limit) => Some(self.kind.limit.map_or(limit, |cap| limit.min(cap))),
-                None if self.kind.paginate || !pagination.unbounded_lookup => {
-                    Some(self.kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
-                }
-                None => self.kind.limit,
+            let (kind, pagination) = (self.kind, &table.desc.pagination);
+            let mut asked = call.page.clone();
+            let sort = if kind.sorts.is_empty() { None } else { Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?) };
+            if let Some(cap) = kind.limit {
+                asked.limit = asked.limit.map(|limit| limit.min(cap));
+            }
+            let omitted = if kind.paginate || !pagination.unbounded_lookup {
+                Some(kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
+            } else {
+                kind.limit
             };
+            let page = kind.paging().within(pagination.max_limit).resolve(&asked, omitted).map_err(refused)?;
             let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
-            table.page(call.cx, self.spec.name, filter, self.order.clone(), limit, call.page.cursor.as_deref(), call.form).await
+            let (sort, order) = match sort {
+                Some(at) => (Some(kind.sorts[at].name), self.orders[at].clone()),
+                None => (None, self.order.clone()),
+            };
+            table.page(call.cx, Ask { route: self.spec.name, sort, filter, order, page }, call.form).await
         }
+    }
+
+    /// Which of some orders a call chooses.
+    fn chosen(sorts: &[NamedSort], name: Option<&str>) -> std::result::Result<usize, Refused> {
+        let Some(name) = name else { return Ok(0) };
+        sorts.iter().position(|sort| sort.name == name).ok_or_else(|| ("sort", "enum", NamedSort::one_of(sorts)))
     }
 
     impl Executor for Run {

@@ -64,7 +64,7 @@ pub use increment::Increment;
 pub use lookup::Lookup;
 pub use restore::Restore;
 pub use search::Search;
-pub use spec::{Answer, AssignSpec, Kind, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
+pub use spec::{Answer, AssignSpec, Kind, Method, NamedSort, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
 pub use transition::Transition;
 #[cfg(feature = "server")]
 pub(crate) use transition::choice as transition_choice;

@@ -88,11 +88,11 @@ impl Kind for Search {
 #[cfg(feature = "server")]
 mod run {
     use super::Search;
-    use crate::entity::SearchDesc;
+    use crate::entity::{Paging, SearchDesc};
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, param_path};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, SearchRequest, Table};
+    use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, SearchRequest, Table, refused};
     use crate::store::Order;
     use crate::{Code, Error, Problem, Result, Value};
 
@@ -109,7 +109,7 @@ mod run {
     impl Run {
         pub(super) fn new(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Self {
             let further = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
-            Self { kind, spec, further, order: table.order(table.desc.sort.field, table.desc.sort.desc) }
+            Self { kind, spec, further, order: table.order(table.desc.sort) }
         }
 
         /// What is searched for, without the blanks around it.
@@ -162,8 +162,9 @@ mod run {
         async fn in_store(&self, table: &Table, call: &Call<'_>, text: &str, filter: Filter) -> Result<Outcome> {
             let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.to_owned()))));
             let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
-            let (limit, cursor) = (Some(self.limit(table, call)), call.page.cursor.as_deref());
-            table.page(call.cx, self.spec.name, found.and(filter), self.order.clone(), limit, cursor, call.form).await
+            let page = Paging::Limit.resolve(&call.page, Some(self.limit(table, call))).map_err(refused)?;
+            let ask = Ask { route: self.spec.name, sort: None, filter: found.and(filter), order: self.order.clone(), page };
+            table.page(call.cx, ask, call.form).await
         }
 
         async fn by_provider(&self, table: &Table, call: &Call<'_>, search: &SearchDesc, text: &str, filter: Filter) -> Result<Outcome> {

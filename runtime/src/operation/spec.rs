@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::ContextDesc;
-use crate::entity::{Entity, EntityDesc, FieldDesc, SourceLine};
+use crate::entity::{Entity, EntityDesc, FieldDesc, Paging, SortDesc, SourceLine};
 use crate::filter::{FilterSpec, SourceSpec};
 use crate::http::PolicyDesc;
 
@@ -321,6 +321,16 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// How its pages are asked for, if it answers any.
+    fn paging(&self) -> Paging {
+        Paging::Limit
+    }
+
+    /// The orders that a call chooses from by name; the first holds without a name.
+    fn sorts(&self) -> &'static [NamedSort] {
+        &[]
+    }
+
     /// Whether the search provider of its entity answers it, where there is one.
     fn uses_provider(&self) -> bool {
         false
@@ -362,6 +372,29 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// When the store refuses a statement of it.
     #[cfg(feature = "server")]
     fn plan(&'static self, spec: &'static OpSpec, table: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>>;
+}
+
+/// An order that calls choose by its name.
+#[derive(Debug)]
+pub struct NamedSort {
+    /// As calls write it.
+    pub name: &'static str,
+    /// Its fields; the primary key breaks ties in the direction of the last.
+    pub keys: &'static [SortDesc],
+}
+
+#[doc(hidden)]
+impl NamedSort {
+    /// An order of this name.
+    pub const fn new(name: &'static str, keys: &'static [SortDesc]) -> Self {
+        Self { name, keys }
+    }
+
+    /// What is told to a call that names another.
+    #[cfg(feature = "server")]
+    pub(crate) fn one_of(sorts: &[Self]) -> String {
+        format!("must be one of {}", sorts.iter().map(|sort| sort.name).collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// The shape of a successful answer.

@@ -125,7 +125,7 @@ impl Table {
         let mut args = Vec::new();
         let mut shape = vec![b'e'];
         let filter = lift(filter, cx.now(), &mut args, &mut shape);
-        let order = self.order(self.desc.sort.field, self.desc.sort.desc);
+        let order = self.order(self.desc.sort);
         args.push(Value::Int(i64::from(most) + 1));
         let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
         let statement = self.shape("list", &shape, || Plan::Select { filter, order, after: None, limit })?;

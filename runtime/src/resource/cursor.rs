@@ -21,6 +21,15 @@ const TAG: usize = 16;
 /// Longest cursor accepted, in characters.
 const MAX: usize = 2048;
 
+/// What a cursor holds.
+#[derive(Debug, PartialEq)]
+pub struct Opened {
+    /// What the first page has fixed.
+    pub fixed: Vec<Value>,
+    /// Where the page before ended.
+    pub position: Position,
+}
+
 /// Where a page ended.
 #[derive(Debug, PartialEq)]
 pub enum Position {
@@ -45,12 +54,12 @@ impl CursorKey {
         Self { keys }
     }
 
-    /// Signs a position; the last value is the record's key. `context` is everything that must be equal for the cursor to be
-    /// used again.
-    pub fn seal(&self, values: &[Value], context: &[u8]) -> String {
-        let whole = self.sealed(VERSION, values, context);
-        match values.last() {
-            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, std::slice::from_ref(key), context),
+    /// Signs a position; its last value is the record's key. `fixed` are values that later pages take from here, `context` is
+    /// everything that must be equal for the cursor to be used again.
+    pub fn seal(&self, fixed: &[Value], position: &[Value], context: &[u8]) -> String {
+        let whole = self.sealed(VERSION, &[fixed, position].concat(), context);
+        match position.last() {
+            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, &[fixed, std::slice::from_ref(key)].concat(), context),
             _ => whole,
         }
     }
@@ -66,11 +75,11 @@ impl CursorKey {
         base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(body)
     }
 
-    /// Reads a position of `count` values back.
+    /// Reads back so many fixed values and a position of so many.
     ///
     /// # Errors
     /// `invalid_cursor` when it is forged, truncated, or was made for another context.
-    pub fn open(&self, cursor: &str, count: usize, context: &[u8]) -> Result<Position> {
+    pub fn open(&self, cursor: &str, (fixed, count): (usize, usize), context: &[u8]) -> Result<Opened> {
         use base64::Engine;
         let invalid = || Error::new(Code::InvalidCursor, "The cursor does not fit this request");
         if cursor.len() > MAX {
@@ -84,15 +93,18 @@ impl CursorKey {
             tag.len() == TAG && expected.iter().zip(tag).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
         });
         let (version, mut rest) = body.split_first().filter(|_| good).ok_or_else(invalid)?;
-        let mut values = Vec::with_capacity(count);
+        let mut values = Vec::with_capacity(fixed + count);
         while !rest.is_empty() {
             values.push(decode(&mut rest).ok_or_else(invalid)?);
         }
-        match *version {
-            VERSION if values.len() == count => Ok(Position::Values(values)),
-            BY_KEY if values.len() == 1 => values.pop().map(Position::Key).ok_or_else(invalid),
-            _ => Err(invalid()),
-        }
+        let rest = if values.len() >= fixed { values.split_off(fixed) } else { return Err(invalid()) };
+        let position = match (*version, <[Value; 1]>::try_from(rest)) {
+            (BY_KEY, Ok([key])) => Position::Key(key),
+            (VERSION, Ok(one)) if count == 1 => Position::Values(Vec::from(one)),
+            (VERSION, Err(values)) if values.len() == count => Position::Values(values),
+            _ => return Err(invalid()),
+        };
+        Ok(Opened { fixed: values, position })
     }
 }
 
@@ -188,18 +200,18 @@ mod tests {
             Value::Float(0.5),
             Value::Bool(true),
         ];
-        let cursor = key.seal(&values, b"posts");
-        assert_eq!(key.open(&cursor, 6, b"posts").ok(), Some(Position::Values(values.to_vec())));
-        assert!(key.open(&cursor, 6, b"users").is_err());
-        assert!(key.open(&cursor, 5, b"posts").is_err());
-        assert!(key.open("", 0, b"posts").is_err());
+        let cursor = key.seal(&[], &values, b"posts");
+        assert_eq!(key.open(&cursor, (0, 6), b"posts").ok().map(|o| o.position), Some(Position::Values(values.to_vec())));
+        assert!(key.open(&cursor, (0, 6), b"users").is_err());
+        assert!(key.open(&cursor, (0, 5), b"posts").is_err());
+        assert!(key.open("", (0, 0), b"posts").is_err());
         for i in 0..cursor.len() {
             let mut forged = cursor.clone().into_bytes();
             forged[i] = if forged[i] == b'A' { b'B' } else { b'A' };
             let forged = String::from_utf8(forged).unwrap_or_default();
             // The last character holds bits that base64 ignores only when they are zero, which the decoder insists on.
-            assert!(key.open(&forged, 6, b"posts").is_err(), "{i}");
-            assert!(key.open(&cursor[..i], 6, b"posts").is_err());
+            assert!(key.open(&forged, (0, 6), b"posts").is_err(), "{i}");
+            assert!(key.open(&cursor[..i], (0, 6), b"posts").is_err());
         }
     }
 
@@ -207,18 +219,31 @@ mod tests {
     fn long_values_are_looked_up() {
         let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
         let values = [Value::Text("x".repeat(5000)), Value::Text("id".into())];
-        let cursor = key.seal(&values, b"posts");
+        let cursor = key.seal(&[], &values, b"posts");
         assert!(cursor.len() <= MAX);
-        assert_eq!(key.open(&cursor, 2, b"posts").ok(), Some(Position::Key(Value::Text("id".into()))));
-        assert!(key.open(&cursor, 2, b"users").is_err());
+        assert_eq!(key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position), Some(Position::Key(Value::Text("id".into()))));
+        assert!(key.open(&cursor, (0, 2), b"users").is_err());
+    }
+
+    #[test]
+    fn fixed_values_travel_with_any_position() {
+        let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
+        let fixed = [Value::Date(Timestamp::from_millis(7))];
+        for text in ["x".to_owned(), "x".repeat(5000)] {
+            let cursor = key.seal(&fixed, &[Value::Text(text), Value::Int(3)], b"posts");
+            let opened = key.open(&cursor, (1, 2), b"posts").ok();
+            assert_eq!(opened.map(|opened| opened.fixed), Some(fixed.to_vec()));
+            assert!(key.open(&cursor, (0, 2), b"posts").is_err());
+        }
+        assert!(key.open(&key.seal(&[], &[Value::Int(3)], b""), (2, 0), b"").is_err());
     }
 
     #[test]
     fn earlier_secrets_verify() {
         let old = CursorKey::derive(&["old-old-old-old-old-old-old-old-"]);
         let both = CursorKey::derive(&["new-new-new-new-new-new-new-new-", "old-old-old-old-old-old-old-old-"]);
-        let cursor = old.seal(&[Value::Int(1)], b"");
-        assert!(both.open(&cursor, 1, b"").is_ok());
-        assert!(old.open(&both.seal(&[Value::Int(1)], b""), 1, b"").is_err());
+        let cursor = old.seal(&[], &[Value::Int(1)], b"");
+        assert!(both.open(&cursor, (0, 1), b"").is_ok());
+        assert!(old.open(&both.seal(&[], &[Value::Int(1)], b""), (0, 1), b"").is_err());
     }
 }

@@ -8,7 +8,7 @@ use super::gate::{Asks, Behind};
 use super::touch::touch;
 use crate::entity::{EntityDesc, Kind, Link, Relation, ScopeFrom, SoftDelete};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Plan, layout};
+use crate::store::{After, Assign, AssignValue, Plan, layout};
 use crate::validate::MAX_INTEGER;
 use crate::{Cx, Error, Problem, Result, Value};
 
@@ -482,8 +482,12 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
         Plan::Select { filter, after, limit, .. } => {
             filter.sources(&mut note);
             limit.iter().for_each(&mut note);
-            let keys = after.iter().flat_map(|after| &after.keys).flatten();
-            keys.for_each(|index| note(&Source::Arg { index: *index, nullable: false }));
+            let slots: Vec<usize> = match after {
+                None => Vec::new(),
+                Some(After::Keys(keys)) => keys.iter().flatten().copied().collect(),
+                Some(After::Count(slot)) => vec![*slot],
+            };
+            slots.into_iter().for_each(|index| note(&Source::Arg { index, nullable: false }));
         }
         Plan::Related { filter, values, limit, .. } => {
             filter.sources(&mut note);

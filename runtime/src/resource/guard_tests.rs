@@ -52,7 +52,7 @@ static MARKED: [FieldDesc; 9] = {
 const PLAIN: EntityDesc = EntityDesc {
     uniques: &[UniqueDesc { fields: &[SLUG], global: false }, UniqueDesc { fields: &[SERIAL], global: true }],
     indexes: &[IndexDesc { fields: &[SortDesc { field: TITLE, desc: true }] }],
-    sort: SortDesc { field: TITLE, desc: false },
+    sort: &[SortDesc { field: TITLE, desc: false }],
     ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
 };
 const OWNED: &[Scope] = &[Scope::new(OWNER, ScopeFrom::Ctx(CtxPath::ActorId))];
@@ -298,7 +298,7 @@ async fn stored(table: &Table) -> Vec<Box<[Value]>> {
 async fn listed(table: &Table, cx: &Cx) -> Result<Vec<Value>> {
     let (mut keys, mut cursor) = (Vec::new(), None);
     loop {
-        let request = ListRequest { page: PageArgs { limit: Some(2), cursor }, ..ListRequest::default() };
+        let request = ListRequest { page: PageArgs { limit: Some(2), cursor, ..PageArgs::default() }, ..ListRequest::default() };
         let Outcome::Page { rows, next_cursor } = table.list(cx, request, &Form::Records).await? else { panic!("a page") };
         keys.extend(rows.records.iter().map(|r| r[ID].clone()));
         match next_cursor {

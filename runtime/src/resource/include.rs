@@ -240,9 +240,7 @@ fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>)
     match relation.link {
         Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
         // That the field is there has been checked at compile time, and for descriptors made by hand at start-up.
-        Link::HasMany { key, max } => {
-            (field_of(table, key).unwrap_or(table.desc.primary), table.order(table.desc.sort.field, table.desc.sort.desc), Some(max))
-        }
+        Link::HasMany { key, max } => (field_of(table, key).unwrap_or(table.desc.primary), table.order(table.desc.sort), Some(max)),
     }
 }
 

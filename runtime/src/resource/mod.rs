@@ -36,6 +36,7 @@ pub use draft::Draft;
 pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use page::ListRequest;
+pub(crate) use page::{Ask, refused};
 pub(crate) use provided::SearchRequest;
 pub use statement::Prepared;
 pub(crate) use table::Borrowed;

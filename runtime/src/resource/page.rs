@@ -2,7 +2,8 @@
 
 use super::cursor::{Position, encode};
 use super::{Form, Outcome, Table};
-use crate::entity::{Direction, PageArgs};
+use crate::entity::page::Refused;
+use crate::entity::{Direction, PageArgs, Paging, SortDesc};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::{After, Order, Plan, Row, Rows};
 use crate::{Code, Cx, Error, Problem, Result, Timestamp, Value};
@@ -27,52 +28,72 @@ impl Table {
     /// `invalid_cursor`; `validation_failed` for a limit of 0.
     pub async fn list(&self, cx: &Cx, request: ListRequest, form: &Form) -> Result<Outcome> {
         let order = match request.sort {
-            Some((field, direction)) => self.order(field, direction == Direction::Desc),
-            None => self.order(self.desc.sort.field, self.desc.sort.desc),
+            Some((field, direction)) => self.sorted(field, direction == Direction::Desc),
+            None => self.order(self.desc.sort),
         };
         let filter = request.filter.unwrap_or(Filter::TRUE);
         refuse_nul(&filter)?;
         let deleted = if request.deleted { Some(cx.including_deleted()?) } else { None };
         let cx = deleted.as_ref().unwrap_or(cx);
-        let limit = Some(request.page.limit.unwrap_or(self.desc.pagination.default_limit));
-        self.page(cx, "list", filter, order, limit, request.page.cursor.as_deref(), form).await
+        let page = self.paging().resolve(&request.page, Some(self.desc.pagination.default_limit)).map_err(refused)?;
+        self.page(cx, Ask { route: "list", sort: None, filter, order, page }, form).await
     }
 
-    /// A sort by one field with the primary key as tie-break.
-    pub fn order(&self, field: usize, desc: bool) -> Vec<Order> {
-        let mut order = vec![Order { field, desc }];
-        if field != self.desc.primary {
-            order.push(Order { field: self.desc.primary, desc });
+    /// How pages of its list are asked for.
+    pub(crate) fn paging(&self) -> Paging {
+        self.desc.paging.within(self.desc.pagination.max_limit)
+    }
+
+    /// A sort with the primary key as tie-break, in the direction of the last field.
+    pub fn order(&self, sort: &[SortDesc]) -> Vec<Order> {
+        let mut order: Vec<Order> = sort.iter().map(|key| Order { field: key.field, desc: key.desc }).collect();
+        // Behind the key nothing is left to put in order.
+        match order.iter().position(|key| key.field == self.desc.primary) {
+            Some(at) => order.truncate(at + 1),
+            None => order.push(Order { field: self.desc.primary, desc: sort.last().is_some_and(|last| last.desc) }),
         }
         order
     }
 
+    /// The order by the fields of the default sort when they begin with this field, turned round as a whole if need be; else by the
+    /// field alone.
+    fn sorted(&self, field: usize, desc: bool) -> Vec<Order> {
+        let default = self.desc.sort;
+        match default.first() {
+            Some(first) if first.field == field => {
+                let turned = first.desc != desc;
+                self.order(&default.iter().map(|key| SortDesc { desc: key.desc != turned, ..*key }).collect::<Vec<_>>())
+            }
+            _ => self.order(&[SortDesc { field, desc }]),
+        }
+    }
+
     /// A page of records: the one place where limits, cursors and shapes of selects meet.
     ///
-    /// `route` names the caller in cursors, so that none travels between routes. `limit` `None` is unbounded.
-    ///
     /// # Errors
-    /// `invalid_cursor`; `validation_failed` for a limit of 0.
-    #[allow(clippy::too_many_arguments)] // a page has this many parts; a struct for one private caller each would hide them
-    pub async fn page(
-        &self,
-        cx: &Cx,
-        route: &'static str,
-        filter: Filter,
-        order: Vec<Order>,
-        limit: Option<u32>,
-        cursor: Option<&str>,
-        form: &Form,
-    ) -> Result<Outcome> {
-        if limit == Some(0) {
-            return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
-        }
-        let limit = limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let Asked { filter, mut args, mut shape, context } = self.asked(cx, route, filter, &order)?;
-        let after = match cursor {
-            None => None,
-            Some(cursor) => {
-                let values = match self.cursors().open(cursor, order.len(), &context)? {
+    /// `invalid_cursor`.
+    pub(crate) async fn page(&self, cx: &Cx, ask: Ask, form: &Form) -> Result<Outcome> {
+        let Ask { route, sort, filter, order, page } = ask;
+        let limit = page.limit.map(|l| l.min(self.desc.pagination.max_limit));
+        let Asked { filter, mut args, mut shape, context } = self.asked(cx, (route, sort), filter, &order)?;
+        // What a named sort compares with the clock stays as it was on the first page, so that a walk has one window.
+        let clock = Value::Date(cx.now());
+        let fixes = sort.is_some() && args.contains(&clock);
+        let mut fixed: Vec<Value> = fixes.then(|| clock.clone()).into_iter().collect();
+        let after = match (&page.cursor, page.page) {
+            (None, None | Some(0 | 1)) => None,
+            (None, Some(number)) => {
+                shape.push(b'o');
+                args.push(Value::Int(i64::from(number - 1) * i64::from(limit.unwrap_or_default())));
+                Some(After::Count(args.len() - 1))
+            }
+            (Some(cursor), _) => {
+                let opened = self.cursors().open(cursor, (fixed.len(), order.len()), &context)?;
+                for value in args.iter_mut().filter(|value| fixes && **value == clock) {
+                    value.clone_from(&opened.fixed[0]);
+                }
+                fixed = opened.fixed;
+                let values = match opened.position {
                     Position::Values(values) => values,
                     Position::Key(key) => self.position_of(cx, route, key, &order).await?,
                 };
@@ -86,7 +107,7 @@ impl Table {
                         })
                     })
                     .collect();
-                Some(After { keys })
+                Some(After::Keys(keys))
             }
         };
         let keys: Vec<usize> = order.iter().map(|o| o.field).collect();
@@ -101,7 +122,7 @@ impl Table {
             rows = rows.limit(limit as usize, keys);
         }
         let rows = self.execute(cx, &statement, args, rows).rows().await?;
-        let next_cursor = rows.more.then(|| self.cursors().seal(&rows.last, &context));
+        let next_cursor = rows.more.then(|| self.cursors().seal(&fixed, &rows.last, &context));
         Ok(Outcome::Page { rows, next_cursor })
     }
 
@@ -116,12 +137,16 @@ impl Table {
     }
 
     /// A statement of a page before its position and limit.
-    fn asked(&self, cx: &Cx, route: &'static str, filter: Filter, order: &[Order]) -> Result<Asked> {
+    fn asked(&self, cx: &Cx, (route, sort): (&'static str, Option<&'static str>), filter: Filter, order: &[Order]) -> Result<Asked> {
         let mut context = Vec::with_capacity(128);
         context.extend_from_slice(self.desc.storage_name.as_bytes());
         context.push(0);
         context.extend_from_slice(route.as_bytes());
         context.push(0);
+        if let Some(sort) = sort {
+            context.extend_from_slice(sort.as_bytes());
+            context.push(1);
+        }
         self.fingerprint(cx, route, &mut context)?;
         let mut args = Vec::new();
         let mut shape = vec![b's'];
@@ -142,7 +167,7 @@ impl Table {
     /// # Errors
     /// As [`Table::page`].
     pub(super) fn seal(&self, cx: &Cx, route: &'static str, filter: Filter, order: &[Order], position: &[Value]) -> Result<String> {
-        Ok(self.cursors().seal(position, &self.asked(cx, route, filter, order)?.context))
+        Ok(self.cursors().seal(&[], position, &self.asked(cx, (route, None), filter, order)?.context))
     }
 
     /// The first record that matches a filter with fixed values, in an order.
@@ -160,6 +185,24 @@ impl Table {
         let statement = self.shape(route, &shape, || Plan::Select { filter, order, after: None, limit })?;
         self.execute(cx, &statement, args, self.rows(form)).rows().await
     }
+}
+
+/// A page as a route asks for it, within the bounds of the route.
+pub(crate) struct Ask {
+    /// Names the caller in cursors, so that none travels between routes.
+    pub(crate) route: &'static str,
+    /// The sort that was chosen by its name: none travels between them either.
+    pub(crate) sort: Option<&'static str>,
+    /// With fixed values.
+    pub(crate) filter: Filter,
+    pub(crate) order: Vec<Order>,
+    /// Without a limit it is unbounded.
+    pub(crate) page: PageArgs,
+}
+
+/// A page that is refused, as a caller over HTTP would have to write it.
+pub(crate) fn refused((name, code, message): Refused) -> Error {
+    Error::invalid(Problem::new(format!("query:{name}"), code, message))
 }
 
 /// What a page asks for, its values lifted out.

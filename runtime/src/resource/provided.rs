@@ -61,7 +61,7 @@ impl Table {
         let limit = Value::Int(i64::from(limit));
         let shape = if after.is_some() { &b"next behind"[..] } else { b"next" };
         let args: Vec<Value> = [limit].into_iter().chain(after).collect();
-        let after = (args.len() > 1).then(|| After { keys: vec![Some(1)] });
+        let after = (args.len() > 1).then(|| After::Keys(vec![Some(1)]));
         let plan = || Plan::Select {
             filter: Filter::TRUE,
             order: vec![Order { field: self.desc.primary, desc: false }],
@@ -128,7 +128,7 @@ impl Table {
             tracing::warn!(entity = self.desc.name, looked, "a search has ended behind hits that its caller cannot see");
         }
         // The cursor names a record that the caller has seen, never one that was dropped.
-        let seal = |Hit { id, score }: Hit| self.cursors().seal(&[Value::Float(score), Value::Text(id)], &context);
+        let seal = |Hit { id, score }: Hit| self.cursors().seal(&[], &[Value::Float(score), Value::Text(id)], &context);
         let next_cursor = last.filter(|_| page.more).map(seal);
         Ok(Outcome::Page { rows: page, next_cursor })
     }
@@ -180,7 +180,7 @@ impl Table {
     fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
         // Only what was sealed is opened, and nothing else is sealed for this context. Keys are short.
         let wrong = || Error::internal("a cursor of a search holds something else");
-        let Position::Values(values) = self.cursors().open(cursor, 2, context)? else { return Err(wrong()) };
+        let Position::Values(values) = self.cursors().open(cursor, (0, 2), context)?.position else { return Err(wrong()) };
         match &values[..] {
             [Value::Float(score), Value::Text(id)] => Ok(Hit { id: id.clone(), score: *score }),
             _ => Err(wrong()),

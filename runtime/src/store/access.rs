@@ -6,10 +6,10 @@
 
 use crate::entity::EntityDesc;
 use crate::filter::{Filter, Op, Operand, Source};
-#[cfg(feature = "postgres")]
-use crate::store::Plan;
+use crate::store::Order;
 use crate::store::layout::{self, StoredIndex};
-use crate::store::{After, Order};
+#[cfg(feature = "postgres")]
+use crate::store::{After, Plan};
 use crate::{Error, Result, Value};
 
 /// How many rows a read looks at.
@@ -115,15 +115,8 @@ pub(super) fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
     pinned.min(order.len().saturating_sub(1))
 }
 
-/// Whether pages of an order can be read as stretches of an index: one direction, and no nulls behind the first key.
-pub(super) fn streams(entity: &EntityDesc, order: &[Order], after: &[Option<usize>]) -> bool {
-    let Some((first, rest)) = order.split_first() else { return false };
-    rest.iter().all(|o| o.desc == first.desc && entity.fields.get(o.field).is_some_and(|f| !f.optional))
-        && after.iter().skip(1).all(Option::is_some)
-}
-
-/// How far a read of these facts in this order reaches.
-pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after: Option<&After>) -> Reach {
+/// How far a read of these facts in this order reaches, wherever in the order it begins.
+pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order]) -> Reach {
     let all = conjuncts(filter);
     let live = all.iter().any(|f| layout::is_live(entity, f));
     // What has expired is gone within a minute: no index has to know.
@@ -138,9 +131,6 @@ pub(super) fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order], after
     }
     let settled = settled(&facts, order);
     let order = &order[settled..];
-    if after.is_some_and(|after| !streams(entity, order, after.keys.get(settled..).unwrap_or_default())) {
-        return Reach::Scan;
-    }
     paths(entity).find(|path| path.covers(&facts, live, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
 }
 
@@ -255,18 +245,20 @@ pub(super) enum Span {
 impl Span {
     pub(super) fn of(entity: &EntityDesc, plan: &Plan) -> Self {
         match plan {
-            Plan::Select { filter, order, after, limit } => match (reach(entity, filter, order, after.as_ref()), limit) {
+            Plan::Select { filter, order, after, limit } => match (reach(entity, filter, order), limit) {
                 (Reach::One, _) => Self::One,
+                // What it passes over, it reads.
+                _ if matches!(after, Some(After::Count(_))) => Self::Any,
                 (Reach::Page(_), Some(limit)) => Self::Limited(limit.clone()),
                 _ => Self::Any,
             },
             Plan::Related { filter, field, values, order, limit } => {
-                match reach(entity, &filter.clone().and(Filter::eq_arg(*field, *values)), order, None) {
+                match reach(entity, &filter.clone().and(Filter::eq_arg(*field, *values)), order) {
                     Reach::Scan => Self::Any,
                     Reach::One | Reach::Page(_) => Self::Keyed { values: *values, limit: limit.clone() },
                 }
             }
-            Plan::Exists { filter } | Plan::Hold { filter } => match reach(entity, filter, &[], None) {
+            Plan::Exists { filter } | Plan::Hold { filter } => match reach(entity, filter, &[]) {
                 Reach::Scan => Self::Any,
                 Reach::One | Reach::Page(_) => Self::One,
             },

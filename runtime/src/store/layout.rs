@@ -34,6 +34,8 @@ impl StoredIndex {
 pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     let mut all = uniques(entity);
     let live = entity.soft_delete.is_some();
+    let by_key = [SortDesc { field: entity.primary, desc: false }];
+    let sort: &[SortDesc] = if entity.sort.is_empty() { &by_key } else { entity.sort };
     let prefix = prefix(entity);
     let keyed = |declared: &[SortDesc]| {
         let mut keys: Vec<SortDesc> = prefix.iter().map(|field| SortDesc { field: *field, desc: false }).collect();
@@ -54,7 +56,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
         }
     }
     // The list in its default order, which the key alone does not serve any more.
-    let list = (live || !prefix.is_empty()).then(|| keyed(&[entity.sort]));
+    let list = (live || !prefix.is_empty()).then(|| keyed(sort));
     // What belongs to a record, in its default order: for `include`, for the filter by a relation's key, and for what happens to
     // it when the record is deleted, whoever sees it.
     let mut related = Vec::new();
@@ -65,8 +67,8 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             continue;
         }
         let ascending = SortDesc { field: key, desc: false };
-        let sorted: &[SortDesc] = if entity.sort.field == key { &[ascending] } else { &[ascending, entity.sort] };
-        related.push((keyed(sorted), key));
+        let others = sort.iter().filter(|k| k.field != key).copied();
+        related.push((keyed(&std::iter::once(ascending).chain(others).collect::<Vec<_>>()), key));
         if relation.enforced().is_some() && !prefix.is_empty() && !prefix.contains(&key) {
             let keys = vec![ascending, SortDesc { field: entity.primary, desc: false }];
             related.push((StoredIndex { unique: false, keys, named: 1, live, null: None }, key));
@@ -218,7 +220,7 @@ mod tests {
     const PLAIN: EntityDesc = EntityDesc {
         uniques: &[UniqueDesc { fields: &[3], global: false }, UniqueDesc { fields: &[4], global: true }],
         indexes: &[IndexDesc { fields: &[SortDesc { field: 4, desc: true }] }],
-        sort: SortDesc { field: 4, desc: true },
+        sort: &[SortDesc { field: 4, desc: true }],
         ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
     };
 
@@ -251,13 +253,14 @@ mod tests {
         ];
         assert_eq!(shape(&guarded), expected);
         // Nor does the direction matter.
-        let up = EntityDesc { sort: SortDesc { field: 4, desc: false }, ..guarded };
+        let up = EntityDesc { sort: &[SortDesc { field: 4, desc: false }], ..guarded };
         assert_eq!(shape(&up), expected);
     }
 
     #[test]
     fn the_list_of_a_soft_delete_entity_does_not_walk_over_deleted_records() {
-        let marked = EntityDesc { soft_delete: Some(SoftDelete::At(5)), sort: SortDesc { field: 0, desc: false }, uniques: &[], ..PLAIN };
+        let marked =
+            EntityDesc { soft_delete: Some(SoftDelete::At(5)), sort: &[SortDesc { field: 0, desc: false }], uniques: &[], ..PLAIN };
         assert_eq!(shape(&marked), [(false, vec![4, 0], true, None), (false, vec![0], true, None)]);
     }
 

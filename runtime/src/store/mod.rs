@@ -11,6 +11,8 @@ mod capabilities;
 mod conformance;
 #[cfg(feature = "server")]
 pub(crate) mod driver;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod keyset;
 pub mod layout;
 #[cfg(feature = "server")]
 mod outbox;

@@ -125,13 +125,13 @@ pub struct Order {
     pub desc: bool,
 }
 
-/// A keyset position: the values of the order's fields in the last record seen, all keys in one direction.
-///
-/// `keys[i]` is the argument slot of `order[i]`, or `None` when that value was null.
+/// Where a page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct After {
-    /// One per key of the order.
-    pub keys: Vec<Option<usize>>,
+pub enum After {
+    /// Behind the record with these values of the order's fields: the argument slot of each, or `None` when the value was null.
+    Keys(Vec<Option<usize>>),
+    /// Behind so many records: the argument slot of an `Int`.
+    Count(usize),
 }
 
 /// A write to one field.

@@ -48,8 +48,6 @@ const LATER: &[(&str, &str)] = &[
     ("ext_02", "X2, computed fields: community"),
     ("ext_03", "X3, gates: community"),
     ("ext_06", "X10, counters: community"),
-    ("ext_10", "X7, named sorts: community"),
-    ("ext_12", "X22, lists by page number: webhooks"),
 ];
 
 /// Cases of the compiler: id, file below `ui-tests/tests/fail`, part of its message.

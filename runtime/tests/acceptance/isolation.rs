@@ -185,7 +185,7 @@ async fn everything(s: &Server, desc: &'static EntityDesc) -> Vec<Box<[linchpin:
     let table = s.running().adapters().table(desc.storage_name).unwrap();
     let (mut all, mut cursor) = (Vec::new(), None);
     loop {
-        let page = PageArgs { limit: Some(200), cursor };
+        let page = PageArgs { limit: Some(200), cursor, ..PageArgs::default() };
         let request = ListRequest { page, deleted: true, ..ListRequest::default() };
         let outcome = table.list(&Cx::system("look").at(s.now()), request, &Form::Records).await.unwrap();
         let Outcome::Page { rows, next_cursor } = outcome else { panic!("a page") };

@@ -27,7 +27,7 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     primary: 0,
     indexes: &[],
     uniques: &[],
-    sort: SortDesc { field: 0, desc: false },
+    sort: &[SortDesc { field: 0, desc: false }],
     pagination: Pagination::DEFAULT,
     version: None,
     check: None,

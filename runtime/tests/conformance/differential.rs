@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use linchpin::entity::{Entity, EntityDesc, ScopeFrom};
+use linchpin::entity::{Entity, EntityDesc, Paging, ScopeFrom};
 use linchpin::http::{Action, Endpoint};
 use linchpin::store::Store;
 use linchpin::store::memory::Memory;
@@ -224,7 +224,8 @@ fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
     let mut out = Vec::new();
     for parent in parents {
         let path: Vec<String> = parent.iter().copied().chain([desc.path]).map(str::to_owned).collect();
-        let query = vec![("limit".to_owned(), "200".to_owned())];
+        let limit = if desc.paging == Paging::Limit { ("limit", "200") } else { ("pageSize", "100") };
+        let query = vec![(limit.0.to_owned(), limit.1.to_owned())];
         let call = Call { method: "GET".to_owned(), path, query, ..Call::default() };
         out.extend((0..if by_actor { ACTORS.len() } else { 1 }).map(|actor| (actor, call.clone())));
     }

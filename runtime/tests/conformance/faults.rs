@@ -9,7 +9,7 @@ use linchpin::filter::{Filter, Op, Source};
 use linchpin::http::Claims;
 use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Assign, AssignValue, Outbox, Plan, Reply, Rows, Statement, Store, Transaction, Truncate};
+use linchpin::store::{After, Assign, AssignValue, Order, Outbox, Plan, Reply, Rows, Statement, Store, Transaction, Truncate};
 use linchpin::{Code, Result, Timestamp, Value};
 
 use super::differential::differences;
@@ -233,7 +233,7 @@ const LIES: &[(&str, Lie)] = &[
         "ties in the other direction",
         Lie::Plan(|_, plan| match plan {
             Plan::Select { filter, mut order, after, limit } => {
-                if let [_, tie] = &mut order[..] {
+                if let [_, .., tie] = &mut order[..] {
                     tie.desc = !tie.desc;
                 }
                 Plan::Select { filter, order, after, limit }
@@ -480,6 +480,23 @@ const LIES: &[(&str, Lie)] = &[
         }),
     ),
     (
+        "numbers that mean nothing",
+        Lie::Plan(|_, plan| match plan {
+            Plan::Select { filter, order, after: Some(After::Count(_)), limit } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+    ),
+    (
+        "one direction for all",
+        Lie::Plan(|_, plan| match plan {
+            Plan::Select { filter, order, after, limit } => {
+                let desc = order.first().is_some_and(|first| first.desc);
+                Plan::Select { filter, order: order.into_iter().map(|o| Order { desc, ..o }).collect(), after, limit }
+            }
+            plan => plan,
+        }),
+    ),
+    (
         "nothing is ever the last page",
         Lie::Rows(|statement, rows| {
             rows.map(|mut rows| {
@@ -496,7 +513,7 @@ const LIES: &[(&str, Lie)] = &[
 fn every_lie_is_found() {
     let mut missed = Vec::new();
     for (name, lie) in LIES {
-        let outcome = differences(400, 7, &[], 1, || (Arc::new(Liar(Memory::new(), *lie)) as Arc<dyn Store>, ()));
+        let outcome = differences(1000, 7, &[], 1, || (Arc::new(Liar(Memory::new(), *lie)) as Arc<dyn Store>, ()));
         let Err(found) = outcome else {
             missed.push(*name);
             continue;

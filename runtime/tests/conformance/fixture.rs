@@ -3,6 +3,7 @@
 
 use linchpin::prelude::*;
 
+use super::listed::{TOPIC_PAGES, TOPICS_OF, Topic};
 use super::related::{
     ADD_FIVE, CLAIM, CLEAR, CLOSE_PROJECT, Case, DISMISS, Desk, FINISH, Finding, HAND_OVER, HEAVIEST, Job, LEASE, LOST, MEMOS_OF, MOVE_TO,
     Memo, Node, OF_CONTAINER, ORDER, Order, PEOPLE_NAMED, Paper, Parcel, Person, Project, READ, READERS, REASSIGN, RELEASE, RETITLE,
@@ -654,5 +655,6 @@ pub static ALL: Package = package!(
         ),
         entity(Leaf, [POSTPONE]),
         entity(Branch, [SHUT, BRANCHES]),
+        entity(Topic, [TOPICS_OF, TOPIC_PAGES]),
     ],
 );

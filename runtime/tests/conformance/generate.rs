@@ -1,10 +1,10 @@
 //! Random steps, made from the routes that are mounted and the parameters they declare: a route added later takes part without
 //! anyone remembering.
 
-use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Link, Relation};
+use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Link, Paging, Relation};
 use linchpin::filter::Filter;
 use linchpin::http::{Action, Endpoint};
-use linchpin::operation::{Answer, OpSpec, ParamSpec, Place, Whole};
+use linchpin::operation::{Answer, NamedSort, OpSpec, ParamSpec, Place, Whole};
 use serde_json::{Map, Value as Json, json};
 
 use super::act;
@@ -297,18 +297,28 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
     if r.percent(35) {
         call.query.push(("sortDir".to_owned(), (*r.one(&["asc", "desc", "desc", "up"])).to_owned()));
     }
-    pages(r, call);
+    call.query.extend(pages(r, desc.paging, &[]));
 }
 
-/// Limit and cursor.
-fn pages(r: &mut Random, call: &mut Call) {
+/// Which page: limit and cursor, number and size, the name of an order.
+fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, String)> {
+    let numbered = paging != Paging::Limit;
+    let mut out = Vec::new();
+    let mut say = |name: &str, value: &str| out.push((name.to_owned(), value.to_owned()));
     if r.percent(60) {
         let limit = if r.percent(5) { *r.one(&["0", "-1", "x", "100000"]) } else { *r.one(&["1", "2", "2", "3", "5"]) };
-        call.query.push(("limit".to_owned(), limit.to_owned()));
+        say(if numbered { "pageSize" } else { "limit" }, limit);
+    }
+    if numbered && r.percent(50) {
+        say("page", if r.percent(5) { *r.one(&["0", "x", "10001"]) } else { *r.one(&["1", "2", "2", "3"]) });
+    }
+    if !sorts.is_empty() && r.percent(70) {
+        say("sort", if r.percent(5) { "nothing" } else { r.one(sorts).name });
     }
     if r.percent(4) {
-        call.query.push(("cursor".to_owned(), "<cursor>".to_owned()));
+        say("cursor", "<cursor>");
     }
+    out
 }
 
 /// A value as a query or a path holds it; `None` for null and what cannot stand there.
@@ -364,10 +374,16 @@ fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'stati
     if spec.kind.name() == "search" && spec.params.iter().all(|p| p.name != "q") && r.percent(98) {
         call.query.push(("q".to_owned(), text(r)));
     }
-    if !matches!(call.method.as_str(), "GET") && (whole.is_some() || !members.is_empty() || r.percent(20)) {
+    let by_body = !matches!(call.method.as_str(), "GET");
+    if by_body && spec.kind.paging() != Paging::Limit {
+        // Whole numbers are numbers there.
+        let value = |text: String| text.parse::<i64>().map_or_else(|_| json!(text), |number| json!(number));
+        members.extend(pages(r, spec.kind.paging(), spec.kind.sorts()).into_iter().map(|(name, text)| (name, value(text))));
+    }
+    if by_body && (whole.is_some() || !members.is_empty() || r.percent(20)) {
         call.body = Some(whole.unwrap_or(Json::Object(members)));
     } else if paged {
-        pages(r, call);
+        call.query.extend(pages(r, spec.kind.paging(), spec.kind.sorts()));
     }
 }
 

@@ -18,6 +18,7 @@ mod fixture;
 mod full_disk;
 mod generate;
 mod large;
+mod listed;
 mod pool;
 mod races;
 mod related;

@@ -275,7 +275,7 @@ impl Side {
             encode(&self.filled(segment), &mut path);
         }
         let after = next.then(|| ("cursor".to_owned(), "<cursor>".to_owned()));
-        let kept = call.query.iter().filter(|(name, _)| !next || name != "cursor");
+        let kept = call.query.iter().filter(|(name, _)| !next || (name != "cursor" && name != "page"));
         for (i, (name, value)) in kept.chain(&after).enumerate() {
             path.push(if i == 0 { '?' } else { '&' });
             encode(name, &mut path);
@@ -292,6 +292,7 @@ impl Side {
             self.fill(&mut body);
             if next && let Some(members) = body.as_object_mut() {
                 members.insert("cursor".to_owned(), self.cursor.clone().into());
+                members.remove("page");
             }
             body.to_string()
         });
@@ -318,7 +319,7 @@ impl Side {
         let filter = Filter::from_json(&asked.filter, table.desc, &[]).unwrap_or_else(|e| panic!("{e}: {}", asked.filter));
         let field = asked.sort.as_ref().map(|wire| table.desc.field_by_wire(wire).expect("a field"));
         let direction = if asked.desc { Direction::Desc } else { Direction::Asc };
-        let page = PageArgs { limit: Some(asked.limit), cursor: next.then(|| self.cursor.clone()) };
+        let page = PageArgs { limit: Some(asked.limit), cursor: next.then(|| self.cursor.clone()), ..PageArgs::default() };
         let request = ListRequest { page, sort: field.map(|f| (f, direction)), filter: Some(filter), deleted: false };
         let mut cx = Cx::actor(actor(who)).at(self.now());
         if asked.entity == Comment::DESC.storage_name {

@@ -7,7 +7,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use linchpin::entity::{
-    DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, Pagination, Rules, SortDesc, SourceLine, UniqueDesc, VersionDesc,
+    DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, Pagination, Paging, Rules, SortDesc, SourceLine, UniqueDesc,
+    VersionDesc,
 };
 use linchpin::filter::SourceSpec;
 use linchpin::http::{AuthDesc, Endpoint, HttpService, HttpState, PolicyDesc, endpoints, service};
@@ -72,7 +73,7 @@ pub static POST: EntityDesc = EntityDesc {
     primary: 0,
     indexes: &[IndexDesc { fields: &[SortDesc { field: 2, desc: false }] }],
     uniques: &[UniqueDesc { fields: &[1], global: false }],
-    sort: SortDesc { field: 1, desc: false },
+    sort: &[SortDesc { field: 1, desc: false }],
     pagination: Pagination { default_limit: 2, max_limit: 3, unbounded_lookup: true },
     version: None,
     check: None,
@@ -98,7 +99,7 @@ pub static NOTE: EntityDesc = EntityDesc {
     primary: 0,
     indexes: &[],
     uniques: &[],
-    sort: SortDesc { field: 0, desc: false },
+    sort: &[SortDesc { field: 0, desc: false }],
     version: Some(VersionDesc { field: 2, required_on_write: true }),
     defaults: PolicyDesc::INHERIT,
     routes: [
@@ -122,7 +123,7 @@ const POST_BASE: EntityDesc = EntityDesc {
     primary: 0,
     indexes: &[],
     uniques: &[],
-    sort: SortDesc { field: 0, desc: false },
+    sort: &[SortDesc { field: 0, desc: false }],
     pagination: Pagination::DEFAULT,
     version: None,
     check: None,
@@ -149,6 +150,8 @@ static BY_SLUG: OpSpec = OpSpec {
         many: false,
         paginate: false,
         sort: None,
+        sorts: &[],
+        paging: Paging::Limit,
         limit: None,
         deleted: false,
     },
@@ -173,6 +176,8 @@ static BY_CATEGORY: OpSpec = OpSpec {
         many: true,
         paginate: true,
         sort: None,
+        sorts: &[],
+        paging: Paging::Limit,
         limit: None,
         deleted: false,
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linchpin::__private::*;
 use linchpin::Value;
-use linchpin::entity::{EnumDesc, Kind};
+use linchpin::entity::{EnumDesc, Kind, Paging};
 use linchpin::http::{AuthDesc, PolicyDesc};
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::memory::Memory;
@@ -84,7 +84,7 @@ const POST: EntityDesc = EntityDesc {
     primary: 0,
     indexes: &[],
     uniques: &[UniqueDesc { fields: &[1], global: false }],
-    sort: SortDesc { field: 18, desc: true },
+    sort: &[SortDesc { field: 18, desc: true }],
     pagination: Pagination { default_limit: 2, max_limit: 3, unbounded_lookup: true },
     version: Some(VersionDesc { field: 19, required_on_write: true }),
     check: None,
@@ -113,7 +113,7 @@ static ERROR: EntityDesc = EntityDesc {
     doc: "",
     fields: &[flags(Flags::PRIMARY, field("id", "id", Kind::Integer, false))],
     uniques: &[],
-    sort: SortDesc { field: 0, desc: false },
+    sort: &[SortDesc { field: 0, desc: false }],
     version: None,
     ..POST
 };
@@ -197,6 +197,8 @@ static BY_SLUG: OpSpec = OpSpec {
         many: false,
         paginate: false,
         sort: None,
+        sorts: &[],
+        paging: Paging::Limit,
         limit: None,
         deleted: false,
     },
@@ -216,6 +218,8 @@ static BY_OWNER: OpSpec = OpSpec {
         many: true,
         paginate: true,
         sort: None,
+        sorts: &[],
+        paging: Paging::Limit,
         limit: Some(3),
         deleted: false,
     },

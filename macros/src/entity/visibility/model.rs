@@ -123,6 +123,11 @@ impl Visibility {
         self.soft_delete.is_none() && self.ttl.is_none() && self.tenant.is_none() && self.scopes.is_empty() && self.parent.is_none()
     }
 
+    /// Whether every statement of a caller names the field: the tenant, and what a scope is.
+    pub(crate) fn pins(&self, field: usize) -> bool {
+        self.tenant.as_ref().is_some_and(|tenant| tenant.field == field) || self.scopes.iter().any(|scope| scope.field == field)
+    }
+
     /// The parameters of the parent path, as they stand on the wire.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = String> {
         let segments = self.parent.iter().flat_map(|parent| &parent.segments);

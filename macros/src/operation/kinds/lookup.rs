@@ -1,14 +1,15 @@
 //! `lookup`: finds one record or a page by declared fields.
 
+use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{Kind, Plan, Returns, Shape, record};
-use crate::entity::{Kind as Type, member};
+use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
 use crate::expr::{self, Assign, Filter, Op, Role, Scope, Source, Value, Via, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
-use crate::options;
+use crate::options::{self, Opt, OptValue, as_text};
 
 pub(super) struct Lookup;
 
@@ -22,7 +23,7 @@ impl Kind for Lookup {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["fields", "returns", "sort", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"]
+        &["fields", "returns", "sort", "sorts", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"]
     }
 
     fn required(&self) -> &'static [&'static str] {
@@ -30,7 +31,7 @@ impl Kind for Lookup {
     }
 
     fn later(&self) -> &'static [&'static str] {
-        &["sorts", "direction"]
+        &["direction"]
     }
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
@@ -38,20 +39,38 @@ impl Kind for Lookup {
         let optional = record::optional(args, scope);
         let may_miss = optional.names.clone();
         let fields = fields(args, "fields", scope, &|name| strict && !may_miss.contains(name));
-        let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
-            let filter = Filter::parse(expr, scope.d)?;
-            scope.filter(&filter, &may_miss)
-        });
+        let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
+        let written = written.and_then(|expr| Filter::parse(expr, scope.d));
+        let filter = written.as_ref().and_then(|filter| scope.filter(filter, &may_miss));
         optional.check(scope);
         let many = args.choice("returns", &["one", "many"], scope.d) == "many";
-        let paginate = args.flag("paginate", scope.d);
+        let numbered = args.get("paginate").is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
+        let paginate = if numbered {
+            args.get("paginate").is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
+        } else {
+            args.flag("paginate", scope.d)
+        };
         let limit = limit(args, scope);
-        for name in ["paginate", "limit"] {
+        for name in ["paginate", "limit", "sorts"] {
             if let Some(opt) = args.get(name).filter(|_| !many) {
                 scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
             }
         }
         let sort = sort(args, scope, true);
+        let sorts = args.get("sorts").map(|opt| {
+            let own = fields.iter().map(|assign| assign.field);
+            let further = written.iter().flat_map(Filter::pinned).filter_map(|ident| scope.model.index_of(ident));
+            let pinned: Vec<usize> = own.chain(further).collect();
+            if let Some(sort) = args.get("sort") {
+                scope.d.error(&sort.key, "`sort` stands beside `sorts`").help("put it first in `sorts(..)`: that one holds without a name");
+            }
+            named_sorts(opt, &pinned, scope)
+        });
+        let numbers: &[&str] = if numbered { &["page", "pageSize"] } else { &[] };
+        let taken = |wire: &str| numbers.contains(&wire) || (wire == "sort" && sorts.is_some());
+        for ident in scope.params.iter().filter(|p| taken(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
+            scope.d.error(&ident, format!("parameter `{ident}` collides with the page's own")).help("another name");
+        }
         let deleted = args.get("deleted").map(|opt| {
             args.choice("deleted", &["only"], scope.d);
             let at = quote::ToTokens::to_token_stream(&opt.key);
@@ -67,9 +86,14 @@ impl Kind for Lookup {
         });
         let limit = limit.map(proc_macro2::Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
         let page = many.then(|| quote!(.many()));
-        let paged = paginate.then(|| quote!(.paginate()));
+        let paged = match (numbered, paginate) {
+            (true, _) => quote!(.numbered()),
+            (false, true) => quote!(.paginate()),
+            (false, false) => quote!(),
+        };
+        let sorts = sorts.map(|sorts| quote!(.sorts(&[#(#sorts),*])));
         Some(Plan {
-            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #limit #deleted),
+            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #sorts #limit #deleted),
             shape: Shape::Collection { segments: segments(&fields, scope, &may_miss) },
             method: Method::Get,
             returns: if many { Returns::Page } else { Returns::Optional },
@@ -128,6 +152,62 @@ pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
 /// `sort = desc(f)`; `paged` when cursors hold its values.
 pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<(usize, bool)> {
     let member = member(args.expr("sort", "sort = desc(created_at)", scope.d)?, scope.d)?;
+    sort_key(&member, scope, paged)
+}
+
+/// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`: each with the index that it needs.
+fn named_sorts(opt: &Opt, pinned: &[usize], scope: &mut Scope<'_>) -> Vec<TokenStream> {
+    const EXAMPLE: &str = "sorts(new(desc(pinned), desc(created_at)), top(desc(score)))";
+    let Some(list) = opt.list(EXAMPLE, scope.d) else { return Vec::new() };
+    let written = options::parse(list, scope.d);
+    if opt.is_empty_list() {
+        scope.d.error(&opt.key, "`sorts` names none").help(format!("`{EXAMPLE}`"));
+    }
+    let mut seen: Vec<String> = Vec::new();
+    let mut sorts = Vec::new();
+    for sort in &written {
+        let before = scope.d.len();
+        let name = names::camel(&sort.name());
+        if seen.contains(&name) {
+            scope.d.error(&sort.key, format!("sort `{name}` is given twice")).help("another name");
+        }
+        let example = format!("{}(desc(created_at))", sort.key);
+        let Some(list) = sort.list(&example, scope.d) else { continue };
+        let members = members(sort, list, scope.d);
+        let keys: Vec<(usize, bool)> = members.iter().filter_map(|member| sort_key(member, scope, true)).collect();
+        for (i, member) in members.iter().enumerate() {
+            if members[..i].iter().any(|earlier| earlier.ident == member.ident) {
+                scope.d.error(&member.ident, format!("field `{}` repeated in sort `{name}`", member.ident)).help("name each field once");
+            }
+        }
+        let model = scope.model;
+        let pins = |field: usize| pinned.contains(&field) || model.visibility.pins(field);
+        if scope.d.len() == before && !model.has_index_for(&keys, &pins) {
+            // What the lookup goes by comes first: an index of its records, in this order.
+            let mut wanted: Vec<(usize, bool)> = Vec::new();
+            for field in pinned.iter().filter(|field| keys.iter().all(|(key, _)| key != *field)) {
+                if !wanted.contains(&(*field, false)) {
+                    wanted.push((*field, false));
+                }
+            }
+            wanted.extend(&keys);
+            let entity = &model.name;
+            scope
+                .d
+                .error(&sort.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
+                .help(format!("`{}` on the entity", index_text(model, &wanted)));
+        }
+        let keys = keys.iter().map(|(field, desc)| {
+            let (field, direction) = (expr::index(*field), if *desc { quote!(desc) } else { quote!(asc) });
+            quote!(__lp::#direction(#field))
+        });
+        sorts.push(quote!(__lp::NamedSort::new(#name, &[#(#keys),*])));
+        seen.push(name);
+    }
+    sorts
+}
+
+fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<(usize, bool)> {
     let field = scope.field(&member.ident)?;
     let of = scope.at(field);
     if !of.kind.is_scalar() {

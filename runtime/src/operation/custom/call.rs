@@ -219,8 +219,8 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn visible(&self) -> Result<Vec<E>> {
-        let (table, sort) = (&self.table, self.table.desc.sort);
-        let plan = || Plan::Select { filter: Filter::TRUE, order: table.order(sort.field, sort.desc), after: None, limit: None };
+        let table = &self.table;
+        let plan = || Plan::Select { filter: Filter::TRUE, order: table.order(table.desc.sort), after: None, limit: None };
         let statement = table.shape(self.spec.name, b"custom visible", plan)?;
         let rows = table.execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records)).await?;
         rows.records.iter().map(|values| E::read(&crate::resource::Borrowed(values)).map_err(Error::internal)).collect()

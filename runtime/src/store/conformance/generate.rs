@@ -108,11 +108,16 @@ fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
     })
 }
 
+/// One to three fields in directions of their own; the key comes last, in the direction of the field before it.
 fn any_order() -> impl Strategy<Value = Vec<Order>> {
-    (0..TAGS, any::<bool>()).prop_map(|(field, desc)| {
-        let mut order = vec![Order { field, desc }];
-        if field != 0 {
-            order.push(Order { field: 0, desc });
+    let fields = prop_oneof![
+        2 => (0..TAGS).prop_map(|field| vec![field]),
+        1 => proptest::sample::subsequence((1..TAGS).collect::<Vec<_>>(), 2..4).prop_shuffle(),
+    ];
+    (fields, any::<[bool; 3]>()).prop_map(|(fields, desc)| {
+        let mut order: Vec<Order> = fields.into_iter().zip(desc).map(|(field, desc)| Order { field, desc }).collect();
+        if let Some(last) = order.last().filter(|o| o.field != 0).copied() {
+            order.push(Order { field: 0, ..last });
         }
         order
     })

@@ -283,16 +283,12 @@ async fn walk(
     let mut after: Option<Vec<Value>> = None;
     while walked.len() <= whole.len() {
         let mut args = args.to_vec();
-        let position = after.take().map(|values| After {
-            keys: values
-                .into_iter()
-                .map(|value| {
-                    (!value.is_null()).then(|| {
-                        args.push(value);
-                        args.len() - 1
-                    })
-                })
-                .collect(),
+        let position = after.take().map(|values| {
+            let mut slot = |value| {
+                args.push(value);
+                args.len() - 1
+            };
+            After::Keys(values.into_iter().map(|value| (!value.is_null()).then(|| slot(value))).collect())
         });
         args.push(Value::Int(size));
         let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
@@ -303,6 +299,17 @@ async fn walk(
         after = Some(order.iter().map(|o| last[o.field].clone()).collect());
         walked.extend(page);
     }
-    prop_assert_eq!(comparable(store, Ok(walked)), Ok(whole), "paged: {}", label);
+    prop_assert_eq!(comparable(store, Ok(walked)), Ok(whole.clone()), "paged: {}", label);
+    // The same by number, and one page past the end.
+    let size = usize::try_from(size).map_err(|e| TestCaseError::fail(e.to_string()))?;
+    for skipped in (0..=whole.len()).step_by(size) {
+        let mut args = args.to_vec();
+        args.extend([Value::Int(size as i64), Value::Int(skipped as i64)]);
+        let limit = Some(Source::Arg { index: args.len() - 2, nullable: false });
+        let behind = Some(After::Count(args.len() - 1));
+        let page = select(store, filter.clone(), args, order.to_vec(), behind, limit).await;
+        let expected = &whole[skipped..whole.len().min(skipped + size)];
+        prop_assert_eq!(comparable(store, page), Ok(expected.to_vec()), "behind {} records: {}", skipped, label);
+    }
     Ok(())
 }

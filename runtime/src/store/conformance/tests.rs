@@ -67,7 +67,7 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 
 #[test]
 fn faults_are_found() {
-    let faults: [(&str, Fault); 15] = [
+    let faults: [(&str, Fault); 17] = [
         ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
         ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
         ("nin that forgets null", |plan| {
@@ -80,6 +80,17 @@ fn faults_are_found() {
         }),
         ("a page that starts over", |plan| match plan {
             Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+        ("a page by number that starts over", |plan| match plan {
+            Plan::Select { filter, order, after: Some(After::Count(_)), limit } => Plan::Select { filter, order, after: None, limit },
+            plan => plan,
+        }),
+        ("one direction for all keys", |plan| match plan {
+            Plan::Select { filter, order, after, limit } => {
+                let desc = order.first().is_some_and(|first| first.desc);
+                Plan::Select { filter, order: order.into_iter().map(|o| Order { desc, ..o }).collect(), after, limit }
+            }
             plan => plan,
         }),
         ("a hold on nothing", |plan| match plan {
@@ -107,7 +118,7 @@ fn faults_are_found() {
         }),
         ("ties in the wrong order", |plan| match plan {
             Plan::Select { filter, mut order, after, limit } => {
-                if let [_, tie] = &mut order[..] {
+                if let [_, .., tie] = &mut order[..] {
                     tie.desc = !tie.desc;
                 }
                 Plan::Select { filter, order, after, limit }

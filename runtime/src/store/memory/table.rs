@@ -137,7 +137,11 @@ impl Table {
         rows: &mut Rows,
     ) -> Result<()> {
         let limit = most(limit, args)?;
-        let position = after.map(|after| position(after, args)).transpose()?;
+        let (position, skip) = match after {
+            None => (None, 0),
+            Some(After::Keys(keys)) => (Some(position(keys, args)?), 0),
+            Some(After::Count(slot)) => (None, most(Some(&Source::Arg { index: *slot, nullable: false }), args)?),
+        };
         let behind = |record: &Record| match &position {
             None => true,
             Some(position) => order_against(order, record, position).is_gt(),
@@ -147,7 +151,7 @@ impl Table {
         match order {
             // The map is in the order of keys already, so the first records are the answer.
             [] | [Order { desc: false, .. }] if order.iter().all(|o| o.field == self.entity.primary) => {
-                for record in found.take(limit) {
+                for record in found.skip(skip).take(limit) {
                     if !rows.push(&record[..]) {
                         break;
                     }
@@ -158,12 +162,13 @@ impl Table {
                 let in_order = |a: &&Record, b: &&Record| order_by(order, a, b).then_with(|| order_by(&by_key, a, b));
                 let mut found: Vec<&Record> = found.collect();
                 // A page of many records: only the records of the page need sorting.
-                if limit < found.len() {
-                    found.select_nth_unstable_by(limit, in_order);
-                    found.truncate(limit);
+                let end = skip.saturating_add(limit);
+                if end < found.len() {
+                    found.select_nth_unstable_by(end, in_order);
+                    found.truncate(end);
                 }
                 found.sort_unstable_by(in_order);
-                for record in found {
+                for record in found.into_iter().skip(skip) {
                     if !rows.push(&record[..]) {
                         break;
                     }
@@ -453,12 +458,12 @@ fn wanted(list: Option<&Value>) -> Result<Vec<Value>> {
     }
 }
 
-fn position<'a>(after: &After, args: &'a [Value]) -> Result<Vec<&'a Value>> {
+fn position<'a>(keys: &[Option<usize>], args: &'a [Value]) -> Result<Vec<&'a Value>> {
     let key = |slot: &Option<usize>| match slot {
         None => Ok(&Value::Null),
         Some(index) => args.get(*index).ok_or_else(|| Error::internal("a page position without its argument")),
     };
-    after.keys.iter().map(key).collect()
+    keys.iter().map(key).collect()
 }
 
 fn order_by(order: &[Order], a: &Record, b: &Record) -> Ordering {

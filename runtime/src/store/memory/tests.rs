@@ -98,16 +98,12 @@ fn a_walk_meets_every_record_once() {
             let mut last: Option<Vec<Value>> = None;
             loop {
                 let mut args = vec![Value::Int(1)];
-                let after = last.take().map(|values| After {
-                    keys: values
-                        .into_iter()
-                        .map(|v| {
-                            (!v.is_null()).then(|| {
-                                args.push(v);
-                                args.len() - 1
-                            })
-                        })
-                        .collect(),
+                let after = last.take().map(|values| {
+                    let mut slot = |v| {
+                        args.push(v);
+                        args.len() - 1
+                    };
+                    After::Keys(values.into_iter().map(|v| (!v.is_null()).then(|| slot(v))).collect())
                 });
                 let limit = Some(Source::Arg { index: 0, nullable: false });
                 let page = s.run(Plan::Select { filter: Filter::TRUE, order: order.clone(), after, limit }, args);

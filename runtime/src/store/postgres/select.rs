@@ -4,6 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::render::{Renderer, quote};
 use crate::filter::{Filter, Source};
+use crate::store::keyset::{Next, Stretch, stretches};
 use crate::store::{After, Order};
 use crate::{Error, Result};
 
@@ -13,11 +14,11 @@ impl Renderer<'_> {
         let (table, columns) = (quote(self.entity.storage_name), self.columns());
         let condition = self.filter(filter)?;
         let behind = match after {
-            None => vec![None],
-            Some(after) if order.is_empty() || order.len() != after.keys.len() => {
-                return Err(Error::internal(format!("a position of {} keys does not fit its order", after.keys.len())));
+            None | Some(After::Count(_)) => vec![None],
+            Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
+                return Err(Error::internal(format!("a position of {} keys does not fit its order", keys.len())));
             }
-            Some(after) => self.behind(order, &after.keys)?.into_iter().map(Some).collect(),
+            Some(After::Keys(keys)) => self.behind(order, keys)?.into_iter().map(Some).collect(),
         };
         let mut tail = String::new();
         if !order.is_empty() {
@@ -25,6 +26,9 @@ impl Renderer<'_> {
         }
         if let Some(limit) = limit {
             tail.push_str(&format!(" LIMIT {}", self.source(limit, Type::INT8)?));
+        }
+        if let Some(After::Count(slot)) = after {
+            tail.push_str(&format!(" OFFSET {}", self.parameter(Err(*slot), Type::INT8)));
         }
         let one = |behind: &Option<String>| {
             let behind = behind.as_ref().map_or(String::new(), |b| format!(" AND {b}"));
@@ -39,60 +43,46 @@ impl Renderer<'_> {
 
     /// The conditions of the records behind a position; no record satisfies two of them.
     fn behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
-        let optional = |o: &Order| self.entity.fields.get(o.field).is_some_and(|f| f.optional);
-        let one_way = order.iter().all(|o| o.desc == order[0].desc);
-        let rest_plain = order[1..].iter().all(|o| !optional(o)) && keys[1..].iter().all(Option::is_some);
-        if !one_way || !rest_plain {
-            return Ok(vec![self.behind_any(order, keys)?]);
-        }
-        let (column, nulls, desc) = (self.column(order[0].field)?, optional(&order[0]), order[0].desc);
-        let mut parts = Vec::new();
-        if keys[0].is_some() {
-            parts.push(self.row_behind(order, keys)?);
-            if desc && nulls {
-                parts.push(format!("{column} IS NULL"));
-            }
-        } else {
-            if order.len() > 1 {
-                parts.push(format!("{column} IS NULL AND {}", self.row_behind(&order[1..], &keys[1..])?));
-            }
-            if !desc {
-                parts.push(format!("{column} IS NOT NULL"));
-            }
-        }
+        let entity = self.entity;
+        let optional = |o: &Order| entity.fields.get(o.field).is_some_and(|f| f.optional);
+        let parts: Vec<String> =
+            stretches(order, keys, optional, true).iter().map(|stretch| self.stretch(order, keys, stretch)).collect::<Result<_>>()?;
         // Nothing is smaller than null.
         Ok(if parts.is_empty() { vec!["FALSE".to_owned()] } else { parts })
     }
 
-    /// `(a, b) > ($1, $2)`: one seek, however deep.
+    /// A stretch behind a position: one seek, however deep.
+    fn stretch(&mut self, order: &[Order], keys: &[Option<usize>], stretch: &Stretch) -> Result<String> {
+        let mut conditions = Vec::with_capacity(stretch.equal + 1);
+        for (key, slot) in order[..stretch.equal].iter().zip(keys) {
+            let (column, kind) = (self.column(key.field)?, self.kind(key.field));
+            conditions.push(match slot {
+                Some(slot) => format!("{column} = {}", self.parameter(Err(*slot), kind)),
+                None => format!("{column} IS NULL"),
+            });
+        }
+        conditions.push(match stretch.next {
+            Next::All => "TRUE".to_owned(),
+            Next::Null => format!("{} IS NULL", self.column(order[stretch.equal].field)?),
+            Next::Present => format!("{} IS NOT NULL", self.column(order[stretch.equal].field)?),
+            Next::Beyond(count) => {
+                let run = stretch.equal..stretch.equal + count;
+                self.row_behind(&order[run.clone()], &keys[run])?
+            }
+        });
+        Ok(conditions.join(" AND "))
+    }
+
+    /// `(a, b) > ($1, $2)`.
     fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
         let than = if order.first().is_some_and(|o| o.desc) { "<" } else { ">" };
         let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
         let mut values = Vec::with_capacity(keys.len());
         for (order, key) in order.iter().zip(keys) {
-            let slot = key.ok_or_else(|| Error::internal("a position holds a null behind its first key"))?;
+            let slot = key.ok_or_else(|| Error::internal("a position holds a null among values"))?;
             let kind = self.kind(order.field);
             values.push(self.parameter(Err(slot), kind));
         }
         Ok(format!("({}) {than} ({})", columns.join(", "), values.join(", ")))
-    }
-
-    /// The general form: equal in the first keys and behind in the next one.
-    fn behind_any(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
-        let mut cases = Vec::new();
-        let mut equal: Vec<String> = Vec::new();
-        for (key, slot) in order.iter().zip(keys) {
-            let (column, kind) = (self.column(key.field)?, self.kind(key.field));
-            let value = slot.map(|slot| self.parameter(Err(slot), kind));
-            let behind = match (&value, key.desc) {
-                (Some(v), false) => format!("{column} > {v}"),
-                (Some(v), true) => format!("({column} < {v} OR {column} IS NULL)"),
-                (None, false) => format!("{column} IS NOT NULL"),
-                (None, true) => "FALSE".to_owned(),
-            };
-            cases.push(format!("({})", equal.iter().cloned().chain([behind]).collect::<Vec<_>>().join(" AND ")));
-            equal.push(value.map_or_else(|| format!("{column} IS NULL"), |v| format!("{column} = {v}")));
-        }
-        Ok(format!("({})", cases.join(" OR ")))
     }
 }

@@ -21,7 +21,7 @@ impl Renderer {
             Reach::Scan => Runs::Apart,
         };
         // One value at a time is what an index has to cover.
-        let reach = access::reach(self.entity, &filter.clone().and(Filter::eq_arg(field, slot)), order, None);
+        let reach = access::reach(self.entity, &filter.clone().and(Filter::eq_arg(field, slot)), order);
         let values = self.parameter(Err(slot), Form::Plain);
         let condition = self.filter(filter)?;
         let all: Vec<Order> = std::iter::once(Order { field, desc: false }).chain(order.iter().copied()).collect();

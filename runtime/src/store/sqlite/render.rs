@@ -5,9 +5,9 @@ use super::schema::index_name;
 use super::short::Tries;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
-use crate::store::Plan;
 use crate::store::access::{self, Reach, Way};
 use crate::store::layout::{self, StoredIndex};
+use crate::store::{After, Plan};
 use crate::{Error, Result, Value};
 
 /// A rendered statement.
@@ -70,9 +70,11 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             (format!("INSERT INTO {table} ({columns}) VALUES ({})", values.join(", ")), None, Runs::Writer)
         }
         Plan::Select { filter, order, after, limit } => {
-            let reach = access::reach(entity, filter, order, after.as_ref());
+            let reach = access::reach(entity, filter, order);
             let (way, runs) = match (reach, limit) {
                 (Reach::One, _) => (String::new(), Runs::Inline),
+                // What it passes over, it reads.
+                (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => (named(entity, &way), Runs::Apart),
                 (Reach::Page(way), Some(limit)) => (named(entity, &way), Runs::Limited(limit.clone())),
                 _ => (String::new(), Runs::Apart),
             };
@@ -84,7 +86,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         // A transaction is the only one that writes.
         Plan::Exists { filter } | Plan::Hold { filter } => {
-            let (way, runs) = match access::reach(entity, filter, &[], None) {
+            let (way, runs) = match access::reach(entity, filter, &[]) {
                 Reach::One => (String::new(), Runs::Inline),
                 Reach::Page(way) => (named(entity, &way), Runs::Inline),
                 Reach::Scan => (String::new(), Runs::Apart),

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::render::{Form, Renderer, quote};
 use crate::entity::Kind;
 use crate::filter::{Filter, Op, Source};
-use crate::store::access::{Fact, conjuncts, settled, streams};
+use crate::store::access::{Fact, conjuncts, settled};
+use crate::store::keyset::{Next, Stretch, stretches};
 use crate::store::{After, Order};
 use crate::{Error, Result};
 
@@ -51,13 +52,19 @@ impl Renderer {
         }
         let parts = match after {
             None => vec![conditions.but(None, &[])],
-            Some(after) if order.is_empty() || order.len() != after.keys.len() => {
-                return Err(Error::internal(format!("a position of {} keys does not fit its order", after.keys.len())));
+            Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
+                return Err(Error::internal(format!("a position of {} keys does not fit its order", keys.len())));
             }
-            Some(after) => self.behind(&conditions, order, after, settled)?,
+            Some(After::Keys(keys)) => self.behind(&conditions, order, keys, settled)?,
+            Some(After::Count(_)) => vec![conditions.but(None, &[])],
         };
         let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?;
-        let limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        let mut limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        if let Some(After::Count(slot)) = after {
+            // There is no offset without a limit; a negative one is none.
+            let all = if limit.is_empty() { " LIMIT -1" } else { "" };
+            limit = format!("{limit}{all} OFFSET {}", self.parameter(Err(*slot), Form::Plain));
+        }
         let one = |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
         Ok(match &parts[..] {
             [part] => one(part),
@@ -70,11 +77,11 @@ impl Renderer {
     }
 
     /// The conditions of the records behind a position; their results follow each other in the order.
-    fn behind(&mut self, conditions: &Conditions<'_>, order: &[Order], after: &After, settled: usize) -> Result<Vec<String>> {
+    fn behind(&mut self, conditions: &Conditions<'_>, order: &[Order], keys: &[Option<usize>], settled: usize) -> Result<Vec<String>> {
         let mut parts = Vec::new();
         // Settled keys are compared as values, once: either the position shares them, or all records are on one side of it.
         let mut same: Vec<String> = Vec::new();
-        for (key, slot) in order[..settled].iter().zip(&after.keys) {
+        for (key, slot) in order[..settled].iter().zip(keys) {
             let (equal, beyond) = self.against_pin(conditions, *key, *slot)?;
             if let Some(beyond) = beyond {
                 parts.push(conditions.but(None, &[&same[..], &[beyond]].concat()));
@@ -84,37 +91,20 @@ impl Renderer {
         let mut part = |left_out: Option<usize>, further: &[String]| {
             parts.push(conditions.but(left_out, &[&same[..], further].concat()));
         };
-        let (order, keys) = (&order[settled..], &after.keys[settled..]);
-        if !streams(self.entity, order, keys) {
-            part(None, &[self.behind_any(order, keys)?]);
-            return Ok(parts);
-        }
-
+        let (order, keys) = (&order[settled..], &keys[settled..]);
         let (first, desc) = (order[0].field, order[0].desc);
-        let column = self.column(first)?;
-        let optional = self.entity.fields[first].optional;
         let position = |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
-        // A range on the first key, or that it is not null, leaves no nulls to be read.
-        let bounded = position(&|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == first));
-        let nulls = optional && bounded.is_none();
-        let Some(slot) = keys[0] else {
-            let rest = if nulls && order.len() > 1 { self.stretches(&order[1..], &keys[1..])? } else { Vec::new() };
-            for stretch in &rest {
-                part(None, &[&[format!("{column} IS NULL")], &stretch[..]].concat());
-            }
-            match (desc, nulls) {
-                (false, true) => part(None, &[format!("{column} IS NOT NULL")]),
-                (false, false) => part(None, &[]),
-                // Nothing is smaller than null.
-                (true, _) if rest.is_empty() => part(None, &["0".to_owned()]),
-                (true, _) => {}
-            }
-            return Ok(parts);
-        };
-        let stretches = self.stretches(order, keys)?;
-        match position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i])) {
+        // A range on a key, or that it is not null, leaves no nulls to be read.
+        let bounded = |at: usize| position(&|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == at));
+        let entity = self.entity;
+        let optional = |key: &Order| entity.fields.get(key.field).is_some_and(|f| f.optional) && bounded(key.field).is_none();
+        // SQLite does not seek by a row value that holds the row's number, which is what a whole primary key is.
+        let numbered = order.iter().any(|o| o.field == entity.primary) && matches!(entity.primary_field().kind, Kind::Integer);
+        let stretches = stretches(order, keys, optional, !numbered);
+        let stretches: Vec<Vec<String>> = stretches.iter().map(|stretch| self.stretch(order, keys, stretch)).collect::<Result<_>>()?;
+        match (keys[0], position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i]))) {
             // The page begins at the position or at the bound, whichever is further.
-            Some((bound, Fact::Range { op, value, .. })) => {
+            (Some(slot), Some((bound, Fact::Range { op, value, .. }))) => {
                 let (at, limit) = (self.parameter(Err(slot), Form::Plain), self.source(value, Form::Plain)?);
                 let (within, before) = match op {
                     Op::Gt => (">", "<="),
@@ -127,16 +117,16 @@ impl Renderer {
                 }
                 part(None, &[format!("{at} {before} {limit}")]);
             }
-            _ => {
+            (slot, _) => {
                 // That the first key is not null, the position says too.
-                let present = position(&|fact| matches!(fact, Fact::Present { field } if *field == first));
-                for stretch in stretches {
-                    part(present, &stretch);
+                let present = slot.and_then(|_| position(&|fact| matches!(fact, Fact::Present { field } if *field == first)));
+                for stretch in &stretches {
+                    part(present, stretch);
+                }
+                if stretches.is_empty() {
+                    part(None, &["0".to_owned()]);
                 }
             }
-        }
-        if desc && nulls {
-            part(None, &[format!("{column} IS NULL")]);
         }
         Ok(parts)
     }
@@ -161,41 +151,34 @@ impl Renderer {
         })
     }
 
-    /// The records behind a position without nulls, as conditions that are one seek each.
-    fn stretches(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<Vec<String>>> {
-        let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
-        let slot = |key: &Option<usize>| key.ok_or_else(|| Error::internal("a position holds a null behind its first key"));
-        let values: Vec<String> = keys.iter().map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain))).collect::<Result<_>>()?;
-        let than = if order.first().is_some_and(|o| o.desc) { "<" } else { ">" };
-        let behind = |i: usize| format!("{} {than} {}", columns[i], values[i]);
-        // SQLite does not seek by a row value that holds the row's number, which is what a whole primary key is.
-        let numbered = order.iter().any(|o| o.field == self.entity.primary) && matches!(self.entity.primary_field().kind, Kind::Integer);
-        if columns.len() == 1 {
-            return Ok(vec![vec![behind(0)]]);
-        }
-        if !numbered {
-            return Ok(vec![vec![format!("({}) {than} ({})", columns.join(", "), values.join(", "))]]);
-        }
-        let equal = |i: usize| format!("{} = {}", columns[i], values[i]);
-        Ok((0..columns.len()).rev().map(|i| (0..i).map(equal).chain([behind(i)]).collect()).collect())
-    }
-
-    /// The general form: equal in the first keys and behind in the next one.
-    fn behind_any(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
-        let mut cases = Vec::new();
-        let mut equal: Vec<String> = Vec::new();
-        for (key, slot) in order.iter().zip(keys) {
+    /// A stretch behind a position, as conditions that are one seek together.
+    fn stretch(&mut self, order: &[Order], keys: &[Option<usize>], stretch: &Stretch) -> Result<Vec<String>> {
+        let mut conditions = Vec::with_capacity(stretch.equal + 1);
+        for (key, slot) in order[..stretch.equal].iter().zip(keys) {
             let column = self.column(key.field)?;
-            let value = slot.map(|slot| self.parameter(Err(slot), Form::Plain));
-            let behind = match (&value, key.desc) {
-                (Some(v), false) => format!("{column} > {v}"),
-                (Some(v), true) => format!("({column} < {v} OR {column} IS NULL)"),
-                (None, false) => format!("{column} IS NOT NULL"),
-                (None, true) => "0".to_owned(),
-            };
-            cases.push(equal.iter().cloned().chain([behind]).collect::<Vec<_>>().join(" AND "));
-            equal.push(value.map_or_else(|| format!("{column} IS NULL"), |v| format!("{column} = {v}")));
+            conditions.push(match slot {
+                Some(slot) => format!("{column} = {}", self.parameter(Err(*slot), Form::Plain)),
+                None => format!("{column} IS NULL"),
+            });
         }
-        Ok(format!("({})", cases.iter().map(|c| format!("({c})")).collect::<Vec<_>>().join(" OR ")))
+        let column = self.column(order[stretch.equal].field)?;
+        conditions.push(match stretch.next {
+            Next::All => return Ok(conditions),
+            Next::Null => format!("{column} IS NULL"),
+            Next::Present => format!("{column} IS NOT NULL"),
+            Next::Beyond(count) => {
+                let than = if order[stretch.equal].desc { "<" } else { ">" };
+                let run = stretch.equal..stretch.equal + count;
+                let columns: Vec<String> = order[run.clone()].iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
+                let slot = |key: &Option<usize>| key.ok_or_else(|| Error::internal("a position holds a null among values"));
+                let values: Vec<String> =
+                    keys[run].iter().map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain))).collect::<Result<_>>()?;
+                match (&columns[..], &values[..]) {
+                    ([column], [value]) => format!("{column} {than} {value}"),
+                    _ => format!("({}) {than} ({})", columns.join(", "), values.join(", ")),
+                }
+            }
+        });
+        Ok(conditions)
     }
 }

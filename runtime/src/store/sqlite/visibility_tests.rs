@@ -40,7 +40,7 @@ static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc { name: "State"
 const PLAIN: EntityDesc = EntityDesc {
     uniques: &[UniqueDesc { fields: &[SLUG], global: false }],
     indexes: &[IndexDesc { fields: &[SortDesc { field: TITLE, desc: false }] }],
-    sort: SortDesc { field: CREATED, desc: true },
+    sort: &[SortDesc { field: CREATED, desc: true }],
     ttl: Some(Ttl { field: EXPIRY, after: Some(1000) }),
     ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
 };
@@ -91,7 +91,7 @@ fn record(entity: &EntityDesc, n: i64) -> Vec<Value> {
 }
 
 fn after(order: &[Order], base: usize) -> After {
-    After { keys: (0..order.len()).map(|n| Some(base + n)).collect() }
+    After::Keys((0..order.len()).map(|n| Some(base + n)).collect())
 }
 
 /// Reads of a caller, each with the arguments of its own plan.

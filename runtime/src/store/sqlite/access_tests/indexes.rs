@@ -10,13 +10,19 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
     let mut calls = Vec::new();
     for keys in indexes {
         for (pinned, next) in keys.iter().enumerate() {
-            // The list route sorts by one field and the key.
-            let rest: Vec<usize> = keys[pinned..].iter().map(|k| k.field).collect();
-            if rest.len() > 2 || rest.last() != Some(&ID) {
+            let rest = &keys[pinned..];
+            if rest.last().is_none_or(|last| last.field != ID) {
                 continue;
             }
-            for desc in [false, true] {
-                let order: Vec<Order> = rest.iter().map(|field| Order { field: *field, desc }).collect();
+            // The list route sorts by one field and the key, in either direction; several fields keep or turn all of theirs.
+            let ways: Vec<Vec<Order>> = [false, true]
+                .into_iter()
+                .map(|turned| {
+                    let one_way = |k: &SortDesc| if rest.len() > 2 { k.desc != turned } else { turned };
+                    rest.iter().map(|k| Order { field: k.field, desc: one_way(k) }).collect()
+                })
+                .collect();
+            for order in ways {
                 let equal: Vec<_> = keys[..pinned].iter().map(|k| (k.field, Op::Eq, middle(entity, k.field, of))).collect();
                 let ranges: [&[Op]; 4] = [&[], &[Op::Gte], &[Op::Lt], &[Op::Gt, Op::Lte]];
                 for range in ranges {
@@ -29,8 +35,8 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
                     for position in from {
                         let mut args = Vec::new();
                         let filter = filter(&all.iter().collect::<Vec<_>>(), &mut args);
-                        let after = position.map(|values| After {
-                            keys: values.into_iter().map(|v| (!v.is_null()).then(|| (args.push(v), args.len() - 1).1)).collect(),
+                        let after = position.map(|values| {
+                            After::Keys(values.into_iter().map(|v| (!v.is_null()).then(|| (args.push(v), args.len() - 1).1)).collect())
                         });
                         args.push(Value::Int(21));
                         let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });

@@ -37,7 +37,7 @@ async fn page_4000_reads_as_much_as_page_1() {
             limit: Some(Source::Arg { index: 2, nullable: false }),
         };
         let first = render(&TEXT_KEY, &page(None)).expect("a plan");
-        let deep = render(&TEXT_KEY, &page(Some(After { keys: vec![Some(0), Some(1)] }))).expect("a plan");
+        let deep = render(&TEXT_KEY, &page(Some(After::Keys(vec![Some(0), Some(1)])))).expect("a plan");
         // One more than the page, as lists read it.
         let at = |n: i64| vec![record(&TEXT_KEY, Spread::Rising, n, MANY)[CREATED].clone(), key(&TEXT_KEY, n), Value::Int(PAGE + 1)];
         // 26 records of 9 columns, and for each the comparison with the position once more.

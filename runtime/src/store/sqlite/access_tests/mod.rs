@@ -47,12 +47,20 @@ static BY_NUMBER: [FieldDesc; 9] = {
     fields
 };
 
-static INDEXES: [IndexDesc; 5] = [
+static INDEXES: [IndexDesc; 6] = [
     IndexDesc { fields: &[SortDesc { field: CREATED, desc: false }] },
     IndexDesc { fields: &[SortDesc { field: CATEGORY, desc: false }] },
     IndexDesc { fields: &[SortDesc { field: STATUS_FIELD, desc: false }, SortDesc { field: CREATED, desc: true }] },
     IndexDesc { fields: &[SortDesc { field: OWNER, desc: false }, SortDesc { field: CATEGORY, desc: false }] },
     IndexDesc { fields: &[SortDesc { field: SCORE, desc: true }] },
+    // Turns, with nulls behind the first key.
+    IndexDesc {
+        fields: &[
+            SortDesc { field: STATUS_FIELD, desc: false },
+            SortDesc { field: SCORE, desc: true },
+            SortDesc { field: CATEGORY, desc: false },
+        ],
+    },
 ];
 
 const fn table(fields: &'static [FieldDesc], storage_name: &'static str) -> EntityDesc {
@@ -188,29 +196,35 @@ fn filter(conditions: &[&(usize, Op, Value)], args: &mut Vec<Value>) -> Filter {
 
 fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
     let sortable = [ID, OWNER, EMAIL, CATEGORY, SCORE, CREATED];
-    let both = sortable.into_iter().flat_map(|field| [(field, false), (field, true)]);
-    both.map(|(field, desc)| {
-        let mut order = vec![Order { field, desc }];
-        if field != entity.primary {
-            order.push(Order { field: entity.primary, desc });
-        }
-        order
-    })
-    .collect()
+    let both = sortable.into_iter().flat_map(|field| [vec![(field, false)], vec![(field, true)]]);
+    // Of several fields: as an index has them, and as none has.
+    let several = [
+        vec![(SCORE, true), (CATEGORY, false)],
+        vec![(STATUS_FIELD, true), (SCORE, false), (CATEGORY, true)],
+        vec![(CATEGORY, true), (CREATED, false)],
+    ];
+    both.chain(several)
+        .map(|keys| {
+            let mut order: Vec<Order> = keys.iter().map(|(field, desc)| Order { field: *field, desc: *desc }).collect();
+            if let Some(last) = order.last().filter(|o| o.field != entity.primary).copied() {
+                order.push(Order { field: entity.primary, ..last });
+            }
+            order
+        })
+        .collect()
 }
 
-/// Where pages begin: at the first record, behind a middle one, behind one elsewhere, and behind a null.
+/// Where pages begin: at the first record, behind a middle one, behind one elsewhere, and behind a null in each key.
 fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Value>>> {
-    let first = order[0].field;
-    let behind = |value: Value| {
-        let mut keys = vec![value];
-        keys.extend(order[1..].iter().map(|o| middle(entity, o.field, of)));
+    let behind = |at: usize, value: Value| {
+        let mut keys: Vec<Value> = order.iter().map(|o| middle(entity, o.field, of)).collect();
+        keys[at] = value;
         Some(keys)
     };
-    let mut all = vec![None, behind(middle(entity, first, of)), behind(other(entity, first, of))];
-    if entity.fields[first].optional {
-        all.push(behind(Value::Null));
-    }
+    let first = order[0].field;
+    let mut all = vec![None, behind(0, middle(entity, first, of)), behind(0, other(entity, first, of))];
+    let optional = order.iter().enumerate().filter(|(_, o)| entity.fields[o.field].optional);
+    all.extend(optional.map(|(at, _)| behind(at, Value::Null)));
     all
 }
 
@@ -231,16 +245,12 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
             for position in positions(entity, &order, of) {
                 let mut args = Vec::new();
                 let filter = filter(&set, &mut args);
-                let after = position.map(|values| After {
-                    keys: values
-                        .into_iter()
-                        .map(|value| {
-                            (!value.is_null()).then(|| {
-                                args.push(value);
-                                args.len() - 1
-                            })
-                        })
-                        .collect(),
+                let after = position.map(|values| {
+                    let mut slot = |value| {
+                        args.push(value);
+                        args.len() - 1
+                    };
+                    After::Keys(values.into_iter().map(|value| (!value.is_null()).then(|| slot(value))).collect())
                 });
                 args.push(Value::Int(limit));
                 let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });

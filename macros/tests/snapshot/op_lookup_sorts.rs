@@ -1,0 +1,9 @@
+/// The notes of an owner, page by page.
+#[operation(
+    kind = "lookup",
+    fields(owner_id = param(owner_id)),
+    returns = "many",
+    sorts(most_seen(desc(views), desc(created_at)), by_title(title)),
+    paginate = "page",
+)]
+pub const OF_OWNER: Operation<Note>;

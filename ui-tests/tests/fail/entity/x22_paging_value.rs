@@ -1,0 +1,14 @@
+use linchpin::prelude::*;
+
+#[entity(routes(list(paging = "number")))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(default = false)]
+    pub pinned: bool,
+    pub title: String,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+}
+
+fn main() {}

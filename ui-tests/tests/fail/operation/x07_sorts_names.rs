@@ -1,0 +1,22 @@
+use linchpin::prelude::*;
+
+#[entity(index(board, desc(pinned), desc(ranked_at)), index(score, title), routes(auth = none))]
+pub struct Topic {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub board: String,
+    #[field(default = false)]
+    pub pinned: bool,
+    pub ranked_at: Option<Timestamp>,
+    #[field(default = 0)]
+    pub score: i64,
+    pub title: String,
+    pub meta: serde_json::Value,
+    #[field(private)]
+    pub secret: String,
+}
+
+#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sorts(new(desc(pinned), desc(ranked_at)), new(desc(pinned), desc(ranked_at)), other = desc(score), none()))]
+pub const ACT: Operation<Topic>;
+
+fn main() {}
