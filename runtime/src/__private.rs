@@ -3,9 +3,9 @@
 //! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the functions below.
 
 pub use crate::entity::{
-    Action, Bound, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType, Flags, Gate,
-    IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Relation, Rules, Scope, ScopeFrom,
-    SearchDesc, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
+    Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType,
+    Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Relation, Rules, Scope,
+    ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
@@ -221,6 +221,27 @@ pub fn put<F: Field>(value: Option<F::Ty>, set: &mut dyn FnMut(usize, Value)) {
 pub fn check<E: Entity>(row: &dyn Row, rule: fn(&E) -> std::result::Result<(), Problem>) -> std::result::Result<(), Problem> {
     let record = E::read(row).map_err(|error| Problem::new("", "check", error.to_string()))?;
     rule(&record)
+}
+
+/// How a field follows from the fields at these positions; without any, from all that are not computed.
+pub const fn follows<F: Field>(value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>, from: &'static [usize]) -> ComputedDesc {
+    ComputedDesc { value, blank: <F::Ty as FieldType>::blank, from }
+}
+
+/// Runs the function of a computed field over a row: rustc judges its signature.
+///
+/// # Errors
+/// When the row cannot be read, or no store can hold what comes out.
+pub fn compute<F: Field>(row: &dyn Row, value: fn(&F::Entity) -> F::Ty) -> std::result::Result<Value, DecodeError> {
+    match value(&<F::Entity as Entity>::read(row)?).into_value() {
+        // Adding zero turns -0 into 0, as for numbers of clients.
+        Value::Float(number) if number.is_finite() => Ok(Value::Float(number + 0.0)),
+        Value::Int(number) if number.unsigned_abs() < 1 << 53 => Ok(Value::Int(number)),
+        Value::Float(_) => Err(DecodeError::expected("finite number")),
+        Value::Int(_) => Err(DecodeError::expected("whole number within 2^53 - 1")),
+        Value::Text(text) if text.contains('\0') => Err(DecodeError::expected("text without U+0000")),
+        other => Ok(other),
+    }
 }
 
 /// An operation listed with its entity: rustc judges that it belongs there.

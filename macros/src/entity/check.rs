@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_field, check_names, gates, parse, relations, search, visibility};
+use super::{check_computed, check_field, check_names, gates, parse, relations, search, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -21,6 +21,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     check_names::check(model, d);
     lists(model, d);
     sort(model, d);
+    check_computed::check(model, d);
     version(model, d);
     visibility::check(model, d);
     relations::check(model, d);

@@ -93,6 +93,10 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
             refused = true;
             d.error(at, "an item has no caller of its own").help("`default = ctx(..)` belongs to a field of the entity");
         }
+        if let Some(computed) = &field.options.computed {
+            refused = true;
+            d.error(&computed.key, "`computed` is for fields of entities").help("compute it where the item is made");
+        }
         for text in field.options.column.iter().chain(&field.options.rename_from) {
             d.error(text, "items are stored as JSON: their members have no columns").help("leave the option out");
         }

@@ -252,7 +252,17 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
         (false, false) => {}
     }
     let options = field_tokens::options(field, &flags, &quote!(__lp::literal::<#module::#ident>));
-    quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options)
+    let computed = computed(model, field);
+    quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
+}
+
+/// The function of a computed field, and the positions of what it follows from.
+fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
+    let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
+    let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
+    let from = computed.from.iter().filter_map(|name| model.index_of(name)).map(Literal::usize_unsuffixed);
+    let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
+    Some(quote!(.computed(__lp::follows::<#module::#ident>(|row| #call, &[#(#from),*]))))
 }
 
 fn pagination(model: &EntityModel) -> Option<TokenStream> {

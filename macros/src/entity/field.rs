@@ -10,6 +10,9 @@ use crate::names;
 
 pub(crate) use super::parse_field::{Default, Flag};
 
+/// Why the server alone writes a computed field.
+pub(crate) const COMPUTED: &str = "is computed";
+
 /// A field as declared.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
@@ -74,9 +77,9 @@ impl Field {
             inner,
             optional,
             doc: doc_of(&field.attrs),
-            options,
             generated: false,
-            owned: None,
+            owned: options.computed.as_ref().map(|_| COMPUTED),
+            options,
             name,
             ident,
         }
@@ -124,7 +127,7 @@ impl Field {
 
     /// Whether its value is that of the caller: the tenant or a scope of the record.
     pub(crate) fn is_callers(&self) -> bool {
-        self.owned.is_some_and(|owner| owner != super::visibility::MARK)
+        self.owned.is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)
     }
 
     /// Whether it keeps its first value.

@@ -1,6 +1,7 @@
 //! `#[entity]`: parse → model → check → expand.
 
 mod check;
+mod check_computed;
 mod check_field;
 mod check_names;
 mod check_rules;

@@ -2,12 +2,14 @@
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
-use syn::{Attribute, Expr, Ident, LitStr, Meta};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Expr, Ident, LitStr, Meta, Path, Token};
 
 use super::rules::{RuleArgs, RuleKeys};
 use crate::diagnostics::Diagnostics;
 use crate::expr::{CtxPath, Source};
-use crate::options::{self, Opt};
+use crate::options::{self, Opt, OptValue};
 
 const FIELD_OPTIONS: &[&str] = &[
     "primary",
@@ -20,6 +22,7 @@ const FIELD_OPTIONS: &[&str] = &[
     "client_set",
     "sensitive",
     "default",
+    "computed",
     "on_update",
     "column",
     "rename_from",
@@ -32,7 +35,7 @@ const FIELD_OPTIONS: &[&str] = &[
     "each",
     "one_of",
 ];
-const FIELD_LATER: &[&str] = &["transform", "reverse", "computed", "erase"];
+const FIELD_LATER: &[&str] = &["transform", "reverse", "erase"];
 
 /// A boolean option of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +79,23 @@ impl Default {
     }
 }
 
+/// `computed = path`, `computed(path, from(a, b))`.
+#[derive(Debug, Clone)]
+pub(crate) struct ComputedArgs {
+    /// The word `computed`.
+    pub(crate) key: Ident,
+    /// A function of the record.
+    pub(crate) function: Path,
+    /// The fields that it looks at; none are all of them.
+    pub(crate) from: Vec<Ident>,
+}
+
 /// `#[field(..)]` as written.
 #[derive(Debug, Clone, std::default::Default)]
 pub(crate) struct FieldArgs {
     flags: Vec<(Flag, Ident)>,
     pub(crate) default: Default,
+    pub(crate) computed: Option<ComputedArgs>,
     /// The word `on_update`.
     pub(crate) on_update: Option<Ident>,
     pub(crate) column: Option<LitStr>,
@@ -101,6 +116,7 @@ struct FieldKeys {
     client_set: Option<Opt>,
     sensitive: Option<Opt>,
     default: Option<Opt>,
+    computed: Option<Opt>,
     on_update: Option<Opt>,
     column: Option<Opt>,
     rename_from: Option<Opt>,
@@ -129,6 +145,7 @@ impl FieldArgs {
         Self {
             flags: flags.into_iter().filter_map(|(flag, opt)| opt.filter(|opt| opt.flag(d)).map(|opt| (flag, opt.key))).collect(),
             default: keys.default.map(|opt| default(&opt, d)).unwrap_or_default(),
+            computed: keys.computed.and_then(|opt| computed(&opt, d)),
             on_update: keys.on_update.and_then(|opt| on_update(&opt, d)),
             column: keys.column.and_then(|opt| opt.text("column = \"created\"", d)),
             rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_name\"", d)),
@@ -139,6 +156,40 @@ impl FieldArgs {
     /// Where the option is written, when it is.
     pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
         self.flags.iter().find(|(f, _)| *f == flag).map(|(_, at)| at)
+    }
+}
+
+/// `computed = path` or `computed(path, from(a, b))`.
+fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
+    const EXAMPLE: &str = "computed = slug_key";
+    const FROM: &str = "computed(slug_key, from(slug))";
+    let OptValue::List(tokens) = &opt.value else {
+        return opt.path(EXAMPLE, d).map(|function| ComputedArgs { key: opt.key.clone(), function, from: Vec::new() });
+    };
+    let read = |input: ParseStream<'_>| {
+        let function = input.parse::<Path>()?;
+        input.parse::<Token![,]>()?;
+        let from = input.parse::<Ident>()?;
+        if from != "from" {
+            return Err(syn::Error::new(from.span(), "expected `from(..)`"));
+        }
+        let list;
+        syn::parenthesized!(list in input);
+        let names = list.parse_terminated(Ident::parse_any, Token![,])?;
+        input.parse::<Option<Token![,]>>()?;
+        Ok((function, names.into_iter().collect::<Vec<_>>()))
+    };
+    match read.parse2(tokens.clone()) {
+        Ok((function, from)) if !from.is_empty() => Some(ComputedArgs { key: opt.key.clone(), function, from }),
+        Ok(_) => {
+            d.error(&opt.key, "`from` names no field").help(format!("`{FROM}`"));
+            None
+        }
+        Err(error) => {
+            d.error_at(error.span(), format!("`computed` takes a function and what it follows from: {error}"))
+                .help(format!("`{EXAMPLE}` or `{FROM}`"));
+            None
+        }
     }
 }
 

@@ -40,6 +40,8 @@ fn a_gated_entity() {
 #[test]
 fn a_searched_entity() {
     expand("entity_searched", include_str!("../../tests/snapshot/entity_searched.rs"));
+    // Values that follow from others.
+    expand("entity_computed", include_str!("../../tests/snapshot/entity_computed.rs"));
     // Listed by number, in an order of several fields.
     expand("entity_listed", include_str!("../../tests/snapshot/entity_listed.rs"));
 }

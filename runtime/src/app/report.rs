@@ -6,10 +6,11 @@ use std::fmt::Write;
 use serde_json::{Value as Json, json};
 
 use crate::Package;
-use crate::entity::{EntityDesc, Paging, ScopeFrom};
+use crate::entity::{EntityDesc, Flags, Paging, ScopeFrom};
 use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
+use crate::resource::computed;
 
 /// A route as the report shows it.
 pub(super) struct Line {
@@ -156,6 +157,28 @@ fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoin
     deletes && relations.any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
 }
 
+/// The statements that computed fields add to a call; `None` where that depends on how many values there are. One record is read in
+/// place of being asked about afterwards.
+fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
+    let Action::Operation(spec, _) = endpoint.action else { return Some(0) };
+    let mark = desc.soft_delete.map(|mark| mark.field());
+    let written = |field: usize| {
+        let always = desc.fields[field].flags.has(Flags::ON_UPDATE.or(Flags::VERSION)) || desc.ttl.is_some_and(|ttl| ttl.field == field);
+        always || mark == Some(field) || spec.kind.writes(field).is_some()
+    };
+    let follows = || !computed::following(desc, written).is_empty();
+    match spec.kind.name() {
+        "upsert" => Some(usize::from(follows())),
+        "batch" => (!follows()).then_some(0),
+        "consume" => (mark.is_none() || !follows()).then_some(0),
+        "computed_aggregate" => {
+            let target = spec.kind.answers().unwrap_or(desc);
+            Some(usize::from(target.fields.iter().any(|field| field.computed.is_some())))
+        }
+        _ => Some(0),
+    }
+}
+
 /// The most statements of one call, repetitions apart.
 fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     if endpoint.run.is_some() {
@@ -171,7 +194,7 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         Action::Get => (1, true),
         Action::Update => (if desc.check.is_some() { 3 } else { 2 }, true),
         Action::Delete => (2, true),
-        Action::Operation(spec, _) => (spec.kind.statements(desc)?, spec.kind.by_id()),
+        Action::Operation(spec, _) => (spec.kind.statements(desc)? + computing(endpoint, desc)?, spec.kind.by_id()),
         Action::Extra(_) | Action::Plugin(_) => return None,
     };
     // A key that must name a record looks for it.

@@ -1,6 +1,6 @@
 //! How expansions write descriptors: const methods, one per option.
 
-use super::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
+use super::{Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
 use crate::Value;
 use crate::http::PolicyDesc;
 
@@ -75,6 +75,12 @@ impl FieldDesc {
     #[must_use]
     pub const fn literal(self, value: fn() -> Value) -> Self {
         Self { default: DefaultDesc::Literal(value), ..self }
+    }
+
+    /// Following from the rest of the record.
+    #[must_use]
+    pub const fn computed(self, computed: ComputedDesc) -> Self {
+        Self { computed: Some(computed), ..self }
     }
 
     /// With constraints.

@@ -6,7 +6,7 @@ use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Tenant, Ttl
 use crate::filter::{CtxPath, FilterSpec};
 use crate::http::PolicyDesc;
 use crate::store::Row;
-use crate::{Problem, Value, ValueRef};
+use crate::{DecodeError, Problem, Value, ValueRef};
 
 /// A rule over a whole record.
 pub type RecordCheck = fn(&dyn Row) -> Result<(), Problem>;
@@ -135,6 +135,19 @@ pub struct FieldDesc {
     pub rename_from: Option<&'static str>,
     /// Whether a value reads as the field's Rust type, for types that ask more than their kind says: `Json<T>` and items.
     pub reads: Option<fn(ValueRef<'_>) -> bool>,
+    /// How its value follows from the rest of the record, if it does.
+    pub computed: Option<ComputedDesc>,
+}
+
+/// How the value of a field follows from the rest of its record.
+#[derive(Debug, Clone, Copy)]
+pub struct ComputedDesc {
+    /// The value; the record's computed fields are blank.
+    pub value: fn(&dyn Row) -> Result<Value, DecodeError>,
+    /// What it holds while the value is worked out.
+    pub blank: fn() -> ValueRef<'static>,
+    /// The positions of the fields that it follows from; without any, of all that are not computed.
+    pub from: &'static [usize],
 }
 
 impl FieldDesc {
@@ -152,6 +165,7 @@ impl FieldDesc {
             rules: &Rules::NONE,
             rename_from: None,
             reads: None,
+            computed: None,
         }
     }
 

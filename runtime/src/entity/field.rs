@@ -96,6 +96,21 @@ pub trait FieldType: Sized {
     type Inner: FieldType;
     /// To a dynamic value.
     fn into_value(self) -> Value;
+    /// What a computed field of the type holds while its value is worked out.
+    #[doc(hidden)]
+    fn blank() -> ValueRef<'static> {
+        match Self::KIND {
+            _ if Self::OPTIONAL => ValueRef::Null,
+            Kind::String => ValueRef::Text(""),
+            Kind::Boolean => ValueRef::Bool(false),
+            Kind::Integer => ValueRef::Int(0),
+            Kind::Number => ValueRef::Float(0.0),
+            Kind::Date => ValueRef::Date(Timestamp::from_millis(0)),
+            Kind::Enum(desc) => ValueRef::Text(desc.variants.first().copied().unwrap_or_default()),
+            Kind::StringArray | Kind::Items(_) => ValueRef::Strings(&[]),
+            Kind::Json => ValueRef::Json("null"),
+        }
+    }
     /// From a stored value.
     ///
     /// # Errors

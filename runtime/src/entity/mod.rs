@@ -9,8 +9,8 @@ mod typed;
 mod visibility;
 
 pub use desc::{
-    Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SearchDesc, SortDesc, SourceLine,
-    UniqueDesc, VersionDesc,
+    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SearchDesc, SortDesc,
+    SourceLine, UniqueDesc, VersionDesc,
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};

@@ -170,7 +170,7 @@ mod run {
             let ([compute], false, Some(within)) = (&*self.compute, self.kind.object, bounds(target.desc, self.kind.field)) else {
                 return Ok(None);
             };
-            if !target.computes(self.kind.atomic) {
+            if !target.computes(self.kind.atomic, self.kind.field) {
                 return Ok(None);
             }
             let figure = Figure {

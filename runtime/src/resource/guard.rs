@@ -487,7 +487,9 @@ pub(crate) fn arity(desc: &EntityDesc, plan: &Plan) -> usize {
                 Some(After::Keys(keys)) => keys.iter().flatten().copied().collect(),
                 Some(After::Count(slot)) => vec![*slot],
             };
-            slots.into_iter().for_each(|index| note(&Source::Arg { index, nullable: false }));
+            for index in slots {
+                note(&Source::Arg { index, nullable: false });
+            }
         }
         Plan::Related { filter, values, limit, .. } => {
             filter.sources(&mut note);

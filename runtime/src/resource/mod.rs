@@ -5,6 +5,7 @@
 mod adapter;
 mod aggregate;
 mod audited;
+pub(crate) mod computed;
 mod cursor;
 mod draft;
 pub(crate) mod gate;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
+use super::computed;
 use super::guard::{self, Guard, Reach, RouteGuard};
 use crate::entity::{EntityDesc, Relation};
 use crate::event::Emitter;
@@ -325,11 +326,24 @@ impl Statements {
         Ok((self.kept(statement, only.shape(), || only.plan(&statement.plan, base))?, args))
     }
 
-    /// Hands a statement to the store, or to the transaction that the call is part of.
-    pub(super) fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+    /// Runs a statement as it is.
+    pub(super) fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         if let (Some((cx, auditing)), true) = (cx.untold(), changes(&statement.plan)) {
             return self.audited(cx, auditing, statement, args, rows);
         }
+        self.send(cx, statement, args, rows)
+    }
+
+    /// Hands a statement on, with the values of computed fields where it changes what they follow from.
+    pub(super) fn send<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if computed::concerned(statement) {
+            return self.computing(cx, statement, args, rows);
+        }
+        self.hand(cx, statement, args, rows)
+    }
+
+    /// Hands a statement to the store, or to the transaction that the call is part of.
+    pub(super) fn hand<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
         if let (Some(emitter), true) = (self.emitter.get(), rows.is_recorded()) {
             return self.record(emitter, cx, statement, args, rows);
         }
@@ -358,7 +372,7 @@ impl Statements {
         if let Some(limited) = self.limited.read().get(&key) {
             return Ok(Arc::clone(&limited.statement));
         }
-        let prepared = self.store.prepare(self.desc, plan())?;
+        let prepared = self.store.prepare(of.entity, plan())?;
         let mut limited = self.limited.write();
         if limited.len() >= SHAPES {
             limited.clear();

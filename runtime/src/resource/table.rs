@@ -9,7 +9,7 @@ use super::integrity::{Dependent, dependents};
 use super::key::valid_key;
 use super::provisions::Provided;
 use super::statement::{Change, Prepared, Statements};
-use super::{Call, CursorKey, Executor, Form, Outcome};
+use super::{Call, CursorKey, Executor, Form, Outcome, computed};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::{AssignSpec, OpSpec};
@@ -31,6 +31,8 @@ pub struct Table {
     statements: Statements,
     /// Whether a new record takes values of the context by default.
     ctx_defaults: bool,
+    /// Whether some of its fields follow from others.
+    pub(super) computes: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
     /// What judges permissions; set at start-up.
@@ -93,6 +95,7 @@ impl Table {
             cursors,
             fixed: Fixed::new(desc, &statements)?,
             statements,
+            computes: desc.fields.iter().any(|f| f.computed.is_some()),
             ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
             evaluator: OnceLock::new(),
@@ -161,9 +164,11 @@ impl Table {
         self.statements.shares_store(&other.statements)
     }
 
-    /// Whether the store computes a number and writes it in one statement.
-    pub(crate) fn computes(&self, last: bool) -> bool {
-        self.statements.computes(last)
+    /// Whether the store computes a number and writes it to a field in one statement.
+    pub(crate) fn computes(&self, last: bool, field: usize) -> bool {
+        // What follows from the number can be worked out once it is known.
+        let followed = self.computes && !computed::following(self.desc, |written| written == field).is_empty();
+        !followed && self.statements.computes(last)
     }
 
     /// From now on permissions are judged by this. Only the first call does anything.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::key::valid_key;
-use super::{Borrowed, Draft, Form, Table};
+use super::{Borrowed, Draft, Form, Table, computed};
 use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Row, Rows};
@@ -86,6 +86,8 @@ impl Table {
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
+                // It follows from the others.
+                _ if field.computed.is_some() => values[i] = Some(Value::Null),
                 Some(Value::Null) if !field.optional => {
                     problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
                 }
@@ -116,11 +118,11 @@ impl Table {
                 }
             }
         }
-        if problems.is_empty()
-            && let Some(check) = self.desc.check
-        {
-            let merged: Vec<Value> = values.iter().map(|v| v.clone().unwrap_or_default()).collect();
-            problems.extend(check(&Borrowed(&merged)).err());
+        if problems.is_empty() && (self.computes || self.desc.check.is_some()) {
+            let mut record: Vec<Value> = values.into_iter().map(Option::unwrap_or_default).collect();
+            computed::fill(self.desc, &mut record)?;
+            problems.extend(self.desc.check.and_then(|check| check(&Borrowed(&record)).err()));
+            values = record.into_iter().map(Some).collect();
         }
         if !problems.is_empty() {
             return Err(Error::validation(problems));
@@ -182,7 +184,8 @@ impl Table {
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else { return Err(Error::not_found()) };
-            let merged: Vec<Value> = old.iter().zip(&values).map(|(old, new)| new.as_ref().unwrap_or(old).clone()).collect();
+            let mut merged: Vec<Value> = old.iter().zip(&values).map(|(old, new)| new.as_ref().unwrap_or(old).clone()).collect();
+            computed::fill(self.desc, &mut merged)?;
             check(&Borrowed(&merged)).map_err(Error::invalid)?;
             let unchanged = old.into_vec().into_iter().enumerate().collect();
             let sets = values.iter().enumerate().filter_map(|(i, v)| Some((i, v.clone()?))).collect();

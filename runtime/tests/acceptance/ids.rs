@@ -44,11 +44,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[(
 const NOT_ON: &[(&str, &str, &str)] = &[("memory", "provider::lasting::*", "nothing of it outlives the process")];
 
 /// Extensions (contract 14) that come with the packages that need them. None may have a test: whoever builds one takes it off.
-const LATER: &[(&str, &str)] = &[
-    ("ext_02", "X2, computed fields: community"),
-    ("ext_03", "X3, gates: community"),
-    ("ext_06", "X10, counters: community"),
-];
+const LATER: &[(&str, &str)] = &[("ext_06", "X10, counters: community")];
 
 /// Cases of the compiler: id, file below `ui-tests/tests/fail`, part of its message.
 const COMPILER: &[(&str, &str, &str)] = &[

@@ -22,6 +22,7 @@ mod derives;
 mod events;
 mod extensions;
 mod fixture;
+mod following;
 mod gates;
 mod guarded_paths;
 mod ids;

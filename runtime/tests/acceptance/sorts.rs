@@ -148,7 +148,7 @@ async fn nulls_and_ties(s: &Server) {
         let mut cursor = String::new();
         for (n, id) in all.iter().enumerate() {
             let page = s.get(&format!("/topics/of-container/c?sort={sort}&limit=1{cursor}")).await.json();
-            assert_eq!(ids(page["items"].as_array().unwrap()), [id.clone()], "{sort} {n}");
+            assert_eq!(ids(page["items"].as_array().unwrap()), std::slice::from_ref(id), "{sort} {n}");
             assert_eq!(page["hasMore"], n + 1 < all.len());
             cursor = page["nextCursor"].as_str().map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
         }

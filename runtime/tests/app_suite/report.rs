@@ -142,7 +142,7 @@ fn routes_as_json() {
         serde_json::json!({
             "method": "DELETE", "path": "/jobs/{id}", "entity": "Job", "route": "delete", "kind": "crud", "auth": "none", "roles": [],
             "guards": [], "permission": null, "middleware": [], "audit": null, "context": [],
-            "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "once": [], "source": "src/job.rs:4",
+            "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "once": [], "paging": null, "sorts": [], "source": "src/job.rs:4",
         })
     );
     assert_eq!((row("GET", "list")["statements"].as_u64(), &row("GET", "list")["events"]), (Some(1), &serde_json::json!([])));

@@ -3,7 +3,7 @@
 
 use linchpin::prelude::*;
 
-use super::listed::{TOPIC_PAGES, TOPICS_OF, Topic};
+use super::listed::{TOPIC_AT, TOPIC_BACK, TOPIC_PAGES, TOPIC_PIN, TOPIC_PUT, TOPIC_TAG, TOPIC_UP, TOPICS_MOVE, TOPICS_OF, Topic};
 use super::related::{
     ADD_FIVE, CLAIM, CLEAR, CLOSE_PROJECT, Case, DISMISS, Desk, FINISH, Finding, HAND_OVER, HEAVIEST, Job, LEASE, LOST, MEMOS_OF, MOVE_TO,
     Memo, Node, OF_CONTAINER, ORDER, Order, PEOPLE_NAMED, Paper, Parcel, Person, Project, READ, READERS, REASSIGN, RELEASE, RETITLE,
@@ -655,6 +655,6 @@ pub static ALL: Package = package!(
         ),
         entity(Leaf, [POSTPONE]),
         entity(Branch, [SHUT, BRANCHES]),
-        entity(Topic, [TOPICS_OF, TOPIC_PAGES]),
+        entity(Topic, [TOPICS_OF, TOPIC_PAGES, TOPIC_UP, TOPIC_TAG, TOPIC_PIN, TOPICS_MOVE, TOPIC_PUT, TOPIC_BACK, TOPIC_AT]),
     ],
 );

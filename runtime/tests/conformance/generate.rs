@@ -310,7 +310,8 @@ fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, St
         say(if numbered { "pageSize" } else { "limit" }, limit);
     }
     if numbered && r.percent(50) {
-        say("page", if r.percent(5) { *r.one(&["0", "x", "10001"]) } else { *r.one(&["1", "2", "2", "3"]) });
+        let page = if r.percent(5) { *r.one(&["0", "x", "10001"]) } else { *r.one(&["1", "2", "2", "3"]) };
+        say("page", page);
     }
     if !sorts.is_empty() && r.percent(70) {
         say("sort", if r.percent(5) { "nothing" } else { r.one(sorts).name });

@@ -15,8 +15,8 @@ use linchpin::filter::Filter;
 use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints, service};
 use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Form, ListRequest, Outcome, Table};
-use linchpin::store::{Order, Plan, Rows, Statement, Store};
-use linchpin::{Actor, ActorKind, BoxFuture, Cx, EntityEvent, MiddlewareCx, Plugin, PostCx, Value};
+use linchpin::store::{Order, Plan, Row, Rows, Statement, Store};
+use linchpin::{Actor, ActorKind, BoxFuture, Cx, EntityEvent, MiddlewareCx, Plugin, PostCx, Value, ValueRef};
 use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value as Json;
@@ -352,6 +352,11 @@ impl Side {
         let live: Vec<&Box<[Value]>> = rows.records.iter().filter(|record| !expired(record)).collect();
         for record in &live {
             self.remember(desc, record);
+            // Whatever both sides agree on, what is computed follows from the rest.
+            for (field, value) in desc.fields.iter().zip(&record[..]) {
+                let follows = field.computed.map(|computed| (computed.value)(&Stored(record)).expect("a record of the entity"));
+                assert!(follows.is_none_or(|follows| follows == *value), "`{}` of {record:?}", field.wire);
+            }
         }
         self.named(records(desc, live.into_iter()))
     }
@@ -450,6 +455,15 @@ impl Side {
         }
         out.push_str(rest);
         out
+    }
+}
+
+/// A record as it is stored.
+struct Stored<'a>(&'a [Value]);
+
+impl Row for Stored<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        self.0[field].as_ref()
     }
 }
 

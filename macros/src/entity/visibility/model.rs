@@ -128,6 +128,11 @@ impl Visibility {
         self.tenant.as_ref().is_some_and(|tenant| tenant.field == field) || self.scopes.iter().any(|scope| scope.field == field)
     }
 
+    /// Whether the field says that a record is deleted, or when it expires.
+    pub(crate) fn ends(&self, field: usize) -> bool {
+        self.soft_delete.as_ref().is_some_and(|mark| mark.field == field) || matches!(self.ttl, Some(Ttl::At(at, _)) if at == field)
+    }
+
     /// The parameters of the parent path, as they stand on the wire.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = String> {
         let segments = self.parent.iter().flat_map(|parent| &parent.segments);

@@ -93,6 +93,8 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
         let of = scope.at(*field);
         if of.generated {
             scope.d.error(key, format!("`{}` is the version counter", of.name));
+        } else if of.options.computed.is_some() {
+            scope.d.error(key, format!("`{}` is computed", of.name)).help("write what it follows from");
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             scope.d.error(key, format!("`{}` is read-only: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
         }

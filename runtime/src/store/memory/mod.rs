@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 
 use self::others::Held;
 use self::table::Table;
+pub(crate) use self::table::assign;
 use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::{Error, Result, Value};

@@ -265,7 +265,7 @@ impl Table {
 
     /// Puts changed records in the place of old ones, all or none.
     fn replace(&self, data: &mut Data, old: &[Record], set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
-        let new: Vec<Record> = old.iter().map(|record| assign(record, set, args)).collect::<Result<_>>()?;
+        let new: Vec<Record> = old.iter().map(|record| assign(record, set, args).map(Record::from)).collect::<Result<_>>()?;
         // All old records leave before new ones enter, so that values may move between records of one statement.
         for record in old {
             self.unlink(data, record);
@@ -484,7 +484,10 @@ fn order_against(order: &[Order], record: &Record, position: &[&Value]) -> Order
 }
 
 /// The record with all assignments made; each sees the old values.
-fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
+///
+/// # Errors
+/// When an argument is missing, or the record is not of the entity.
+pub(crate) fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
     let mut new = old.to_vec();
     let given = |source: &Source| fixed(source, args).cloned().ok_or_else(|| Error::internal("an assignment without its argument"));
     for Assign { field, value } in set {
@@ -513,7 +516,7 @@ fn assign(old: &Record, set: &[Assign], args: &[Value]) -> Result<Record> {
             AssignValue::Figure(_) => return Err(Error::internal("this store computes and writes in a transaction")),
         };
     }
-    Ok(new.into())
+    Ok(new)
 }
 
 /// A list of strings and an element for it.
@@ -521,6 +524,8 @@ fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
     match (old, element) {
         (Value::Null, Value::Text(element)) => Ok((Vec::new(), element.clone())),
         (Value::Strings(list), Value::Text(element)) => Ok((list.clone(), element.clone())),
+        // As other stores keep them.
+        (Value::Json(text), Value::Text(element)) => Ok((serde_json::from_str(text).map_err(Error::internal)?, element.clone())),
         _ => Err(Error::internal("only strings stand in lists of strings")),
     }
 }

@@ -16,7 +16,11 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sort = desc(score), sorts(new(desc(pinned), desc(ranked_at))))]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    sort = desc(score),
+    sorts(new(desc(pinned), desc(ranked_at))),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

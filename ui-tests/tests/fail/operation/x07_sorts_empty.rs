@@ -16,7 +16,10 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sorts())]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    sorts(),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

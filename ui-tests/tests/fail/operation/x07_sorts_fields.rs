@@ -16,7 +16,11 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sorts(a(desc(pined)), b(meta), c(secret), d(desc(pinned), pinned)))]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    sorts(a(desc(pined)), b(meta), c(secret),
+        d(desc(pinned), pinned)),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

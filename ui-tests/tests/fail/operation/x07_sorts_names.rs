@@ -16,7 +16,12 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sorts(new(desc(pinned), desc(ranked_at)), new(desc(pinned), desc(ranked_at)), other = desc(score), none()))]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    sorts(new(desc(pinned), desc(ranked_at)),
+        new(desc(pinned), desc(ranked_at)),
+        other = desc(score), none()),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

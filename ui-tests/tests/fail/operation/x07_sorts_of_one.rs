@@ -16,7 +16,10 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "one", fields(board = param(board)), sorts(new(desc(pinned), desc(ranked_at))))]
+#[operation(
+    kind = "lookup", returns = "one", fields(board = param(board)),
+    sorts(new(desc(pinned), desc(ranked_at))),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

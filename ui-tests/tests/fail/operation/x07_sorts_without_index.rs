@@ -16,7 +16,12 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), sorts(new(desc(pinned), asc(ranked_at)), best(desc(score), asc(title)), plain(title)))]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    sorts(new(desc(pinned), asc(ranked_at)),
+        best(desc(score), asc(title)),
+        plain(title)),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

@@ -16,7 +16,10 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(page), title = param(page_size)), paginate = "page")]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(page), title = param(page_size)),
+    paginate = "page",
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

@@ -16,7 +16,10 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), paginate = "pages")]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    paginate = "pages",
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

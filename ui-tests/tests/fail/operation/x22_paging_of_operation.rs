@@ -16,7 +16,10 @@ pub struct Topic {
     pub secret: String,
 }
 
-#[operation(kind = "lookup", returns = "many", fields(board = param(board)), route(paging = "page"))]
+#[operation(
+    kind = "lookup", returns = "many", fields(board = param(board)),
+    route(paging = "page"),
+)]
 pub const ACT: Operation<Topic>;
 
 fn main() {}

@@ -1,0 +1,11 @@
+/// With values that follow from others.
+#[entity(unique(slug_key), index(desc(rank)))]
+pub struct Topic {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub slug: String,
+    #[field(computed(keys::slug, from(slug)), private)]
+    pub slug_key: String,
+    #[field(computed = rank)]
+    pub rank: Option<f64>,
+}

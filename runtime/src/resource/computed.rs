@@ -1,0 +1,312 @@
+//! Computed fields: values that follow from the rest of their record, written by whatever changes the rest.
+//!
+//! No store can run a function of the user's. So a statement that writes what such a value follows from is told the value: it is worked
+//! out from the record as it is read here and as the statement will leave it, and the statement then writes only a record that
+//! is still as it was read. Whoever was overtaken reads again. Of several records each may have a value of its own: those are held
+//! by a transaction, get their values, and then the statement changes all of them at once.
+
+use std::sync::Arc;
+
+use super::guard;
+use super::statement::Statements;
+use super::write::Turns;
+use crate::entity::EntityDesc;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::memory::assign;
+use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
+use crate::validate::list_value;
+use crate::{Code, Cx, Error, Result, Value, ValueRef};
+
+/// A record whose computed fields are not known yet.
+struct Blank<'a> {
+    desc: &'static EntityDesc,
+    record: &'a [Value],
+}
+
+impl Row for Blank<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        match self.desc.fields.get(field).and_then(|f| f.computed) {
+            Some(computed) => (computed.blank)(),
+            None => self.record.value(field),
+        }
+    }
+}
+
+/// Writes the computed fields of a record into it.
+///
+/// # Errors
+/// `internal` when the record cannot be read.
+pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()> {
+    for field in computed(desc) {
+        record[field] = value(desc, field, record)?;
+    }
+    Ok(())
+}
+
+/// The value of a computed field in a record.
+fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Value> {
+    let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
+    let computed = desc.fields.get(field).and_then(|f| f.computed).ok_or_else(lacks)?;
+    (computed.value)(&Blank { desc, record }).map_err(Error::internal)
+}
+
+fn computed(desc: &EntityDesc) -> impl Iterator<Item = usize> {
+    (0..desc.fields.len()).filter(|field| desc.fields[*field].computed.is_some())
+}
+
+/// The computed fields that follow from one of some fields.
+pub(crate) fn following(desc: &EntityDesc, written: impl Fn(usize) -> bool) -> Vec<usize> {
+    computed(desc).filter(|field| inputs(desc, *field).any(&written)).collect()
+}
+
+/// What a computed field follows from.
+fn inputs(desc: &EntityDesc, field: usize) -> impl Iterator<Item = usize> {
+    let from = desc.fields[field].computed.map_or(&[][..], |computed| computed.from);
+    let all = if from.is_empty() { 0..desc.fields.len() } else { 0..0 };
+    from.iter().copied().chain(all.filter(|of| desc.fields[*of].computed.is_none()))
+}
+
+/// The computed fields that assignments leave behind, unless they write them as well.
+fn behind(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
+    let written = |field: usize| set.iter().any(|a| a.field == field);
+    let mut all = following(desc, written);
+    all.retain(|field| !written(*field));
+    all
+}
+
+/// All that some computed fields follow from, each once.
+fn inputs_of(desc: &EntityDesc, fields: &[usize]) -> Vec<usize> {
+    let mut all: Vec<usize> = fields.iter().flat_map(|field| inputs(desc, *field)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// `field = argument`, for fields whose values stand in the arguments one after the other.
+fn set_from(desc: &EntityDesc, fields: &[usize], at: usize) -> impl Iterator<Item = Assign> {
+    fields.iter().enumerate().map(move |(i, field)| {
+        let source = Source::Arg { index: at + i, nullable: desc.fields[*field].optional };
+        Assign { field: *field, value: AssignValue::Set(source) }
+    })
+}
+
+/// That fields still have the values that stand in the arguments one after the other.
+fn unchanged(desc: &EntityDesc, fields: &[usize], at: usize) -> Filter {
+    let same = |(i, field): (usize, &usize)| {
+        let source = Source::Arg { index: at + i, nullable: desc.fields[*field].optional };
+        Filter::cond(*field, Op::Eq, Operand::One(source))
+    };
+    Filter::All(fields.iter().enumerate().map(same).collect())
+}
+
+/// Whether a filter names one record: by its key, or by all fields of a unique.
+fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
+    fn pinned(filter: &Filter, field: usize) -> bool {
+        match filter {
+            Filter::All(list) => list.iter().any(|part| pinned(part, field)),
+            Filter::Cond { field: of, op: Op::Eq, value: Operand::One(_) } => *of == field,
+            _ => false,
+        }
+    }
+    pinned(filter, desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(|field| pinned(filter, *field)))
+}
+
+/// Whether a statement changes records of an entity with computed fields.
+pub(super) fn concerned(statement: &Statement) -> bool {
+    matches!(statement.plan, Plan::Insert | Plan::Update { .. } | Plan::Upsert { .. }) && computed(statement.entity).next().is_some()
+}
+
+/// A statement that leaves computed fields behind, and which.
+struct Behind {
+    fields: Vec<usize>,
+    inputs: Vec<usize>,
+    /// Where arguments of ours begin.
+    base: usize,
+}
+
+impl Statements {
+    /// Runs a statement with the values of computed fields.
+    pub(super) fn computing<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let desc = statement.entity;
+        let (set, creates): (&[Assign], bool) = match &statement.plan {
+            Plan::Insert => (&[], true),
+            Plan::Upsert { set, .. } => (set, true),
+            Plan::Update { set, .. } => (set, false),
+            _ => (&[], false),
+        };
+        if creates
+            && let Some(record) = args.get_mut(..desc.fields.len())
+            && let Err(error) = fill(desc, record)
+        {
+            return Reply::Ready(Err(error));
+        }
+        let fields = behind(desc, set);
+        if fields.is_empty() {
+            return self.hand(cx, statement, args, rows);
+        }
+        let behind = Behind { inputs: inputs_of(desc, &fields), fields, base: guard::arity(desc, &statement.plan) };
+        let cx = cx.clone();
+        Reply::Later(Box::pin(async move {
+            match &statement.plan {
+                Plan::Upsert { .. } => self.upsert_computed(&cx, statement, &behind, args, rows).await,
+                Plan::Update { filter, pick: None, .. } if names_one(desc, filter) => {
+                    self.update_computed(&cx, statement, &behind, args, rows).await
+                }
+                _ => self.update_all_computed(cx, statement, &behind, args, rows).await,
+            }
+        }))
+    }
+
+    /// Changes one record.
+    async fn update_computed(&self, cx: &Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let Plan::Update { filter, set, .. } = &of.plan else { return Err(Error::internal("no update")) };
+        let desc = of.entity;
+        let look = self.derived(of, b'c', || Plan::Select { filter: filter.clone(), order: Vec::new(), after: None, limit: None })?;
+        let write = self.derived(of, b'C', || Plan::Update {
+            filter: filter.clone().and(unchanged(desc, &behind.inputs, behind.base + behind.fields.len())),
+            set: set.iter().cloned().chain(set_from(desc, &behind.fields, behind.base)).collect(),
+            pick: None,
+        })?;
+        let mut turns = Turns::default();
+        let mut id = None;
+        while turns.next(cx, desc, id.as_ref()).await {
+            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records;
+            let old = match &found[..] {
+                [] => return Ok(rows.without_recording()),
+                [old] => old,
+                // A value that several tenants may have.
+                _ => return self.update_all_computed(cx.clone(), of, behind, args, rows).await,
+            };
+            let args = behind.args(desc, old, set, &args)?;
+            let done = self.hand(cx, &write, args, rows.clone()).await?;
+            if done.count > 0 {
+                return Ok(done);
+            }
+            id = Some(old[desc.primary].clone());
+        }
+        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+    }
+
+    /// Changes any number of records: each gets its values, and then what the statement writes.
+    async fn update_all_computed(&self, cx: Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let Plan::Update { filter, set, pick } = &of.plan else { return Err(Error::internal("no update")) };
+        let (desc, count) = (of.entity, behind.fields.len());
+        let those = |index| Filter::cond(desc.primary, Op::In, Operand::One(Source::Arg { index, nullable: false }));
+        let look = self.derived(of, b'd', || Plan::Lock { filter: filter.clone(), pick: pick.clone() })?;
+        let note =
+            self.derived(of, b'n', || Plan::Update { filter: those(count), set: set_from(desc, &behind.fields, 0).collect(), pick: None })?;
+        // They are held, so they still match; by their new values they might not.
+        let write = self.derived(of, b'D', || Plan::Update { filter: those(behind.base), set: set.clone(), pick: None })?;
+        cx.transaction(async |cx| {
+            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records;
+            if found.is_empty() {
+                return Ok(rows.without_recording());
+            }
+            // Records of one value are written together.
+            let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
+            for old in &found {
+                let values = behind.values(desc, old, set, &args)?;
+                if behind.fields.iter().zip(&values).all(|(field, value)| old[*field] == *value) {
+                    continue;
+                }
+                let key = old[desc.primary].clone();
+                match groups.iter_mut().find(|(known, _)| *known == values) {
+                    Some((_, keys)) => keys.push(key),
+                    None => groups.push((values, vec![key])),
+                }
+            }
+            for (mut values, keys) in groups {
+                values.push(list_value(&keys));
+                self.hand(cx, &note, values, Rows::count()).await?;
+            }
+            let keys: Vec<Value> = found.iter().map(|record| record[desc.primary].clone()).collect();
+            let mut args = args;
+            args.truncate(behind.base);
+            args.push(list_value(&keys));
+            let done = self.hand(cx, &write, args, rows).await;
+            // Their values have been written already.
+            if done.is_err()
+                && let Some(transaction) = cx.in_transaction()
+            {
+                transaction.doom();
+            }
+            done
+        })
+        .await
+    }
+
+    /// Creates a record, or changes the one that is there.
+    async fn upsert_computed(&self, cx: &Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let Plan::Upsert { keys, guard, set } = &of.plan else { return Err(Error::internal("no upsert")) };
+        let desc = of.entity;
+        let look = self.derived(of, b'c', || Plan::Select { filter: same(desc, keys), order: Vec::new(), after: None, limit: None })?;
+        let create = self.derived(of, b'i', || Plan::Upsert {
+            keys: keys.clone(),
+            guard: guard.clone().and(Filter::Any(Vec::new())),
+            set: set.clone(),
+        })?;
+        // Of the record that is there, and not of a new one: that might stand in another's way.
+        let further = behind.base + behind.fields.len();
+        let change = self.derived(of, b'C', || Plan::Update {
+            filter: guard
+                .clone()
+                .and(unchanged(desc, &behind.inputs, further))
+                .and(Filter::eq_arg(desc.primary, further + behind.inputs.len())),
+            set: set.iter().cloned().chain(set_from(desc, &behind.fields, behind.base)).collect(),
+            pick: None,
+        })?;
+        let mut turns = Turns::default();
+        // Who was found and not changed.
+        let mut refused: Option<Box<[Value]>> = None;
+        while turns.next(cx, desc, refused.as_ref().map(|record| &record[desc.primary])).await {
+            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records.into_iter().next();
+            let (statement, args) = match &found {
+                None => (&create, args.clone()),
+                // As it was read before: it is out of reach.
+                Some(old) if refused.as_ref() == Some(old) => return Ok(rows.without_recording()),
+                Some(old) => {
+                    let mut args = behind.args(desc, old, set, &args)?;
+                    args.push(old[desc.primary].clone());
+                    (&change, args)
+                }
+            };
+            let done = self.hand(cx, statement, args, rows.clone()).await?;
+            if done.count > 0 {
+                return Ok(done);
+            }
+            refused = found;
+        }
+        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+    }
+}
+
+/// The record that an upsert meets, whoever may see it.
+fn same(desc: &EntityDesc, keys: &[usize]) -> Filter {
+    let eq = |field: &usize| {
+        let source = Source::Arg { index: *field, nullable: desc.fields[*field].optional };
+        Filter::cond(*field, Op::Eq, Operand::One(source))
+    };
+    let mut all: Vec<Filter> = keys.iter().map(eq).collect();
+    if keys != [desc.primary] {
+        // Uniques hold of live records, and most of them within a tenant.
+        let global = desc.uniques.iter().any(|unique| unique.global && unique.fields.iter().all(|field| keys.contains(field)));
+        all.extend(desc.tenant.filter(|tenant| !global && !keys.contains(&tenant.field)).map(|tenant| eq(&tenant.field)));
+        all.extend(layout::live(desc));
+    }
+    Filter::All(all)
+}
+
+impl Behind {
+    /// The values of the computed fields in a record as assignments leave it.
+    fn values(&self, desc: &'static EntityDesc, old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
+        let new = assign(old, set, args)?;
+        self.fields.iter().map(|field| value(desc, *field, &new)).collect()
+    }
+
+    /// The arguments of a statement on a record as it was read: its own, those values, and what they follow from.
+    fn args(&self, desc: &'static EntityDesc, old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
+        let own = args.iter().take(self.base).cloned();
+        let values = self.values(desc, old, set, args)?;
+        Ok(own.chain(values).chain(self.inputs.iter().map(|field| old[*field].clone())).collect())
+    }
+}
