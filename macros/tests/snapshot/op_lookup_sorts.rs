@@ -3,7 +3,7 @@
     kind = "lookup",
     fields(owner_id = param(owner_id)),
     returns = "many",
-    sorts(most_seen(desc(views), desc(created_at)), by_title(title)),
+    sorts(new(desc(views), desc(created_at)), by_title(title)),
     paginate = "page",
 )]
 pub const OF_OWNER: Operation<Note>;
