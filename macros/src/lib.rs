@@ -54,6 +54,8 @@ const SERVER: bool = cfg!(feature = "server");
 /// * `tenant(tenant_id)`, `tenant(tenant_id, optional, anonymous_read)`: whose records they are
 /// * `scope(owner_id = ctx(actor.id))`, `scope(doc_id = param(doc_id))`, with `apply_to(get, list)` and `unscoped = "reason"`:
 ///   what further must equal a value of the call; as often as needed
+/// * `counter(Topic.answers, by = topic_id, when(status == Status::Live), min = 1, code = "last_one")`: a field of another entity that
+///   tells how many records name its record; as often as needed
 /// * `parent_path = "documents/{doc_id}"`: what stands before the path
 /// * `check = path`: a rule over the whole record, `fn(&Post) -> Result<(), Problem>`
 /// * `stores(sqlite, memory)`: where it may live; any configured store when left out

@@ -5,7 +5,7 @@
 pub use crate::entity::{
     Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType,
     Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Relation, Rules, Scope,
-    ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Tenant, Ttl, UniqueDesc, VersionDesc,
+    ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
@@ -55,7 +55,7 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_action, expect_context, expect_context_type, expect_key, expect_lasting, expect_links, expect_many, expect_relation,
+    expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many, expect_relation,
 };
 pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};

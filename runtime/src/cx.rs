@@ -44,6 +44,9 @@ pub struct Cx {
     /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
     #[cfg(feature = "server")]
     follows: bool,
+    /// Whether what keeps numbers of the records that it changes has been taken.
+    #[cfg(feature = "server")]
+    taken: bool,
     /// What most calls have none of: parents and values of the context.
     around: Option<Arc<Around>>,
 }
@@ -94,6 +97,8 @@ impl Cx {
             audit: None,
             #[cfg(feature = "server")]
             follows: false,
+            #[cfg(feature = "server")]
+            taken: false,
             around: None,
         }
     }
@@ -118,6 +123,8 @@ impl Cx {
             audit: None,
             #[cfg(feature = "server")]
             follows: false,
+            #[cfg(feature = "server")]
+            taken: false,
             around: None,
         }
     }
@@ -275,6 +282,18 @@ impl Cx {
     #[cfg(feature = "server")]
     pub(crate) fn following(&self) -> Self {
         Self { follows: true, operation: None, only: None, audit: None, ..self.clone() }
+    }
+
+    /// The same call, with what keeps numbers of the records that its next statement changes taken.
+    #[cfg(feature = "server")]
+    pub(crate) fn having_taken(&self) -> Self {
+        Self { taken: true, ..self.clone() }
+    }
+
+    /// Whether that is so.
+    #[cfg(feature = "server")]
+    pub(crate) fn has_taken(&self) -> bool {
+        self.taken
     }
 
     /// The same call with its changes told to the audit log.

@@ -137,13 +137,14 @@ struct Inner {
     message: Cow<'static, str>,
     details: Vec<Problem>,
     retry_after: Option<u32>,
+    overtaken: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `code` with a sentence for people.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, source: None }))
+        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, overtaken: false, source: None }))
     }
 
     /// 400 `validation_failed` with its problems, ordered by path.
@@ -218,6 +219,20 @@ impl Error {
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after = Some(seconds);
         self
+    }
+
+    /// Marks that somebody else got in between, so that the transaction may be begun again.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn overtaken(mut self) -> Self {
+        self.0.overtaken = true;
+        self
+    }
+
+    /// Whether somebody else got in between.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.0.overtaken
     }
 
     /// The stable code.

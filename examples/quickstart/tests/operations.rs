@@ -84,8 +84,40 @@ pub const RECOUNT: Operation<Topic>;
 )]
 pub const ANSWERED_BY: Operation<Topic>;
 
-/// Topics and answers.
-pub static FORUM: Package = package!(name = "forum", entities = [entity(Topic, [UNTAG, RETAG, RECOUNT, ANSWERED_BY]), entity(Answer, [])]);
+/// A club, which always has an owner.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Club {
+    #[field(primary)]
+    pub id: String,
+    #[field(read_only, default = 0)]
+    pub members: i64,
+    #[field(read_only, default = 0)]
+    pub owners: i64,
+}
+
+/// Somebody in a club.
+#[entity(
+    belongs_to(club: Club, key = club_id, on_delete = "cascade"),
+    counter(Club.members, by = club_id),
+    counter(Club.owners, by = club_id, when(owner), min = 1, code = "last_owner"),
+    routes(auth = none),
+)]
+#[derive(Clone, Debug)]
+pub struct Membership {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub club_id: String,
+    pub user_id: String,
+    #[field(default = false)]
+    pub owner: bool,
+}
+
+/// Topics and answers, clubs and members.
+pub static FORUM: Package = package!(
+    name = "forum",
+    entities = [entity(Topic, [UNTAG, RETAG, RECOUNT, ANSWERED_BY]), entity(Answer, []), entity(Club, []), entity(Membership, [])],
+);
 
 /// Answers a topic. Both records are written, or neither is.
 async fn answer(answers: &AnswerAdapter, topics: &TopicAdapter, cx: &Cx, answer: AnswerCreate) -> Result<Topic> {
@@ -118,6 +150,16 @@ async fn the_guide_does_what_it_says() -> Result<()> {
     assert!(answers.get(&cx, "3").await?.is_none());
     let answered = topics.answered_by(&cx, "alice").await?;
     assert_eq!(answered.iter().map(|topic| topic.id.as_str()).collect::<Vec<_>>(), ["t"]);
+
+    let (clubs, members) = (app.adapter::<Club>()?, app.adapter::<Membership>()?);
+    clubs.create(&cx, ClubCreate { id: "c".to_owned() }).await?;
+    let in_club = |user: &str, owner| MembershipCreate { club_id: "c".to_owned(), user_id: user.to_owned(), owner: Some(owner) };
+    let first = members.create(&cx, in_club("ann", true)).await?;
+    members.create(&cx, in_club("bob", false)).await?;
+    let club = clubs.get(&cx, "c").await?.ok_or_else(Error::not_found)?;
+    assert_eq!((club.members, club.owners), (2, 1));
+    let refused = members.delete(&cx, first.id, None).await.map_err(|error| (error.code().status(), error.code().as_str()));
+    assert_eq!(refused, Err((409, "last_owner")));
     app.stop().await
 }
 

@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_computed, check_field, check_names, gates, parse, relations, search, visibility};
+use super::{check_computed, check_field, check_names, gates, parse, relations, search, summaries, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -26,6 +26,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     visibility::check(model, d);
     relations::check(model, d);
     gates::check(model, d);
+    summaries::check(model, d);
     search::check(model, d);
     pagination(&model.pagination, d);
     stores(model, d);

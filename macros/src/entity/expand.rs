@@ -10,7 +10,7 @@ use syn::{Ident, Visibility};
 use super::field::{Default, Field, Flag, Kind};
 use super::field_tokens;
 use super::model::{EntityModel, Place};
-use super::{check, docs, gates, relations, search, visibility};
+use super::{check, docs, gates, relations, search, summaries, visibility};
 use crate::expr::{CtxPath, at};
 use crate::policy::Policy;
 
@@ -221,11 +221,12 @@ fn descriptor(model: &EntityModel) -> TokenStream {
     let visibility = visibility::descriptor(model);
     let gates = gates::descriptor(model);
     let relations = relations::descriptor(model);
+    let summaries = summaries::descriptor(model);
     let search = search::descriptor(model);
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
-            #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #search
+            #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
             #check #defaults #routes #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
@@ -440,6 +441,7 @@ fn assertions(model: &EntityModel) -> TokenStream {
     out.extend(provided(model));
     out.extend(relations::assertions(model));
     out.extend(gates::assertions(model));
+    out.extend(summaries::assertions(model));
     // Literals have been checked; a const is known only now.
     let mut consts = [&model.pagination.default, &model.pagination.max].into_iter().flatten();
     if let Some(path) = consts.find(|limit| matches!(limit, syn::Expr::Path(_)))

@@ -19,6 +19,7 @@ mod parse_field;
 mod relations;
 mod rules;
 mod search;
+mod summaries;
 #[cfg(test)]
 mod tests;
 mod visibility;

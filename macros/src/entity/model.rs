@@ -12,6 +12,7 @@ use super::gates::Gates;
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use super::relations::Relation;
 use super::search::Search;
+use super::summaries::Summary;
 use super::visibility::Visibility as Seen;
 use crate::diagnostics::Diagnostics;
 use crate::names;
@@ -63,6 +64,8 @@ pub(crate) struct EntityModel {
     pub(crate) relations: Vec<Relation>,
     /// What else decides who sees a record.
     pub(crate) gates: Gates,
+    /// What records of other entities keep of its records.
+    pub(crate) summaries: Vec<Summary>,
     /// Who searches it.
     pub(crate) search: Option<Search>,
     /// Names of what is generated beside the struct.
@@ -182,6 +185,7 @@ impl EntityModel {
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
         let relations = args.relations.into_iter().filter_map(|relation| Relation::resolve(relation, &fields, d)).collect();
         let gates = Gates::resolve(args.gates, &fields, d);
+        let summaries = args.summaries.into_iter().filter_map(|summary| Summary::resolve(summary, &fields, d)).collect();
         let search = args.search.and_then(|opt| Search::resolve(&opt, &fields, d));
 
         let ident = item.ident.clone();
@@ -224,6 +228,7 @@ impl EntityModel {
             visibility,
             relations,
             gates,
+            summaries,
             search,
             generated,
             inert: false,

@@ -6,6 +6,7 @@ use syn::{Expr, Ident, LitStr, Path};
 
 use super::gates::GatesArgs;
 use super::relations::RelationArgs;
+use super::summaries::SummaryArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::options::{self, Opt, OptValue, Rest};
@@ -37,11 +38,12 @@ const ENTITY_OPTIONS: &[&str] = &[
     "gate",
     "visible",
     "action",
+    "counter",
 ];
-const ENTITY_LATER: &[&str] = &["counter", "tally", "latest", "prepare", "erase"];
+const ENTITY_LATER: &[&str] = &["tally", "latest", "prepare", "erase"];
 
 /// Those that may be given more than once.
-const REPEATED: [&str; 7] = ["index", "unique", "scope", "belongs_to", "has_many", "gate", "action"];
+const REPEATED: [&str; 8] = ["index", "unique", "scope", "belongs_to", "has_many", "gate", "action", "counter"];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -68,6 +70,7 @@ pub(crate) struct EntityArgs {
     pub(crate) routes: [Policy; 5],
     pub(crate) visibility: VisibilityArgs,
     pub(crate) relations: Vec<RelationArgs>,
+    pub(crate) summaries: Vec<SummaryArgs>,
     pub(crate) search: Option<Opt>,
     pub(crate) gates: GatesArgs,
 }
@@ -140,6 +143,8 @@ struct EntityKeys {
     visible: Option<Opt>,
     #[darling(multiple)]
     action: Vec<Opt>,
+    #[darling(multiple)]
+    counter: Vec<Opt>,
     #[darling(flatten)]
     visibility: VisibilityKeys,
 }
@@ -153,6 +158,7 @@ impl EntityArgs {
         let many = keys.has_many.iter().filter_map(|opt| RelationArgs::has_many(opt, d)).collect::<Vec<_>>();
         let mut args = Self {
             relations: one.into_iter().chain(many).collect(),
+            summaries: keys.counter.iter().filter_map(|opt| SummaryArgs::counter(opt, d)).collect(),
             krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
             name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
             namespace: keys.namespace.and_then(|opt| opt.text("namespace = \"blog\"", d)),

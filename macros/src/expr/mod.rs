@@ -14,7 +14,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use filter::{Filter, Op};
+pub(crate) use filter::{Filter, Op, Operand};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
 pub(crate) use lower::{assigns, at, beside, index, marker, unless_empty};
 pub(crate) use params::{Param, Via};

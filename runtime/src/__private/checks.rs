@@ -230,6 +230,61 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
     assert!(entity.fields[at].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", page);
 }
 
+/// Fails to compile unless an entity has a field of this name that can keep the number of records of another: a required whole number
+/// that no client writes. `held` says that a record can only name one that its writer sees.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held: bool) {
+    let mut at = 0;
+    while at < entity.fields.len() && !same(entity.fields[at].name, name) {
+        at += 1;
+    }
+    if at == entity.fields.len() {
+        unknown_field(entity, name);
+    }
+    let field = &entity.fields[at];
+    if bit(field.kind) & INTEGERS == 0 || at == entity.primary || field.flags.has(Flags::VERSION) {
+        refuse(entity, name, " is no field for a number of records\nhelp: `#[field(read_only, default = 0)]` on an `i64`");
+    }
+    if field.optional || !field.default.is_some() {
+        refuse(entity, name, " begins with no number\nhelp: `i64` with `#[field(read_only, default = 0)]`");
+    }
+    if !field.flags.has(Flags::READ_ONLY) {
+        refuse(entity, name, " can be written by clients, and a counter owns it\nhelp: `#[field(read_only, default = 0)]`");
+    }
+    if held {
+        return;
+    }
+    if entity.tenant.is_some() && of.tenant.is_none() {
+        refuse(
+            entity,
+            name,
+            " is a tenant's, and what it counts is nobody's\nhelp: `tenant(..)` on what it counts, or a `belongs_to` of the key with on_delete",
+        );
+    }
+    if !entity.scope.is_empty() {
+        refuse(
+            entity,
+            name,
+            " would count for owners who do not see the record\nhelp: a `belongs_to` of the key with on_delete: then it names visible records only",
+        );
+    }
+}
+
+#[track_caller]
+const fn refuse(entity: &EntityDesc, field: &str, what: &str) -> ! {
+    let mut text = Sentence::new();
+    text.push("linchpin: `");
+    text.push(field);
+    text.push("` of `");
+    text.push(entity.name);
+    text.push("`");
+    text.push(what);
+    text.stop()
+}
+
 const fn all_same(a: &[&str], b: &[&str]) -> bool {
     let mut i = 0;
     while i < a.len() && i < b.len() && same(a[i], b[i]) {

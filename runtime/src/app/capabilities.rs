@@ -85,6 +85,9 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
         let field = desc.fields.get(gate.field).map_or("", |field| field.name);
         need("transaction", format!("gate `{field}` at {}", desc.at));
     }
+    for summary in desc.summaries {
+        need("transaction", format!("counter of `{}.{}` at {}", (summary.target)().name, summary.field, at(desc.at)));
+    }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));
     }

@@ -17,6 +17,7 @@ mod secret;
 mod start;
 mod stream;
 mod suggest;
+mod summaries;
 
 pub use build::{App, Route};
 pub use capabilities::{EntityGap, Gap, StartupError};

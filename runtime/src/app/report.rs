@@ -5,11 +5,13 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
+use super::summaries::{self, Changed};
 use crate::Package;
 use crate::entity::{EntityDesc, Flags, Paging, ScopeFrom};
 use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
+use crate::operation::Subject;
 use crate::resource::computed;
 
 /// A route as the report shows it.
@@ -82,7 +84,7 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
             unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
-            statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(endpoint, desc)),
+            statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(packages, endpoint, desc)),
             paging: endpoint.pages().then(|| if endpoint.paging() == Paging::Limit { "limit" } else { "page" }),
             sorts: match endpoint.action {
                 Action::Operation(spec, _) => spec.kind.sorts().iter().map(|sort| sort.name).collect(),
@@ -180,7 +182,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
 }
 
 /// The most statements of one call, repetitions apart.
-fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
+fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     if endpoint.run.is_some() {
         return None;
     }
@@ -208,8 +210,15 @@ fn statements(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     let doubled = |of: &EntityDesc, field| desc.gates.iter().any(|g| g.field == field && g.target.storage_name == of.storage_name);
     let named = relations.filter(|(of, field)| !doubled(of, *field)).chain(gates);
     let keys = named.filter(|(_, field)| writes(*field)).count();
+    let changed = match endpoint.action {
+        Action::Create => Changed::New,
+        Action::Operation(spec, _) if spec.kind.name() == "batch" => Changed::Many,
+        Action::Operation(spec, _) if spec.kind.subject() == Subject::Either => Changed::NewOrOne,
+        _ => Changed::One,
+    };
+    let kept = summaries::cost(packages, desc, endpoint.touches(), changed)?;
     // Who is refused a record is told apart from a record that is missing.
-    Some(base + keys + usize::from(one_record && endpoint.policy.permission.is_some()))
+    Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
 }
 
 /// For people.

@@ -74,6 +74,7 @@ impl App {
         }
         let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
         capabilities::check(entries(), name, supports)?;
+        super::summaries::check(entries())?;
         checks::routes(&packages, &overrides)?;
         let guards = checks::patterns(&guards)?;
         let audited = checks::audited(&packages, &plugins)? || audit;

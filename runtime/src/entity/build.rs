@@ -31,6 +31,7 @@ impl EntityDesc {
             gates: &[],
             actions: &[],
             relations: &[],
+            summaries: &[],
             search: None,
             check: None,
             defaults: PolicyDesc::INHERIT,

@@ -2,7 +2,7 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Tenant, Ttl};
+use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Summary, Tenant, Ttl};
 use crate::filter::{CtxPath, FilterSpec};
 use crate::http::PolicyDesc;
 use crate::store::Row;
@@ -58,6 +58,8 @@ pub struct EntityDesc {
     pub actions: &'static [Action],
     /// What else its records name, or are named by.
     pub relations: &'static [Relation],
+    /// What records of other entities keep of its records.
+    pub summaries: &'static [Summary],
     /// Who searches it instead of the store.
     pub search: Option<SearchDesc>,
     /// A rule over the whole record, run on create and on the merged record of an update.

@@ -3,8 +3,10 @@
 mod build;
 mod desc;
 mod field;
+mod field_set;
 pub(crate) mod page;
 mod relation;
+mod summary;
 mod typed;
 mod visibility;
 
@@ -13,7 +15,9 @@ pub use desc::{
     SourceLine, UniqueDesc, VersionDesc,
 };
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
+pub use field_set::FieldSet;
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
 pub use relation::{Link, Many, OnDelete, One, Relation};
+pub use summary::{Least, Summary};
 pub use typed::{Entity, Input, Param};
 pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

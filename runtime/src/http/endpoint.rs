@@ -8,7 +8,7 @@ use super::path;
 use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
-use crate::entity::{Entity, FieldDesc, FieldType, PageArgs, Paging, SourceLine};
+use crate::entity::{Entity, FieldDesc, FieldSet, FieldType, PageArgs, Paging, SourceLine};
 use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg, Sql};
 use crate::package::{EntityEntry, Package};
 use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
@@ -68,6 +68,27 @@ impl Endpoint {
             Action::Operation(spec, _) => !spec.kind.reads(),
             Action::Extra(_) | Action::Plugin(_) => self.method != Method::Get,
         }
+    }
+
+    /// Which fields of its entity's records it may change; all of them where it makes or removes records, and where code of the user decides.
+    pub(crate) fn touches(&self) -> FieldSet {
+        let desc = self.table.as_ref().map(|table| table.desc);
+        match self.action {
+            _ if self.run.is_some() && self.changes() => FieldSet::ALL,
+            Action::List | Action::Get => FieldSet::NONE,
+            Action::Create | Action::Delete => FieldSet::ALL,
+            Action::Update => {
+                let fields = desc.map_or(&[][..], |desc| desc.fields).iter().enumerate();
+                fields.filter(|(_, field)| field.updatable()).map(|(at, _)| at).collect()
+            }
+            Action::Operation(spec, _) => desc.map_or(FieldSet::NONE, |desc| spec.kind.touches(desc)),
+            Action::Extra(_) | Action::Plugin(_) => FieldSet::ALL,
+        }
+    }
+
+    /// Whether the records of its entity keep numbers of others.
+    pub(crate) fn keeps(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| table.keeps())
     }
 
     /// Whether anybody may call it, so that its answers may be cached by others.

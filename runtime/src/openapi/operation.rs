@@ -319,7 +319,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
     } else {
         out.insert(status.to_owned(), success);
     }
-    if parameters::answers_record(endpoint) && versioned {
+    if parameters::answers_record(endpoint) && versioned && !endpoint.keeps() {
         out.insert(
             "304".to_owned(),
             json!({ "description": "The record still has the `ETag` of `If-None-Match`.", "headers": header_map(&[("ETag", "ETag")]) }),

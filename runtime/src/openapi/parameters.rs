@@ -226,7 +226,9 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
     };
     let write = "The `ETag` of the version that is to be changed.";
     match endpoint.action {
-        _ if answers_record(endpoint) => Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`.")),
+        _ if answers_record(endpoint) && !endpoint.keeps() => {
+            Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`."))
+        }
         Action::Update | Action::Delete => Some(header("If-Match", version.required_on_write, write)),
         Action::Operation(..) if super::errors::guarded(endpoint) => Some(header("If-Match", false, write)),
         _ => None,

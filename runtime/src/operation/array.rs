@@ -76,6 +76,10 @@ impl Kind for ArrayWrite {
         self.matches
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::NONE.with(self.field)
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.array"
     }

@@ -67,6 +67,10 @@ impl Kind for Batch {
         "batch"
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        if self.delete { crate::entity::FieldSet::ALL } else { self.set.iter().map(|assign| assign.field).collect() }
+    }
+
     fn capability(&self) -> &'static str {
         if self.atomic { "batch.atomic" } else { "batch.write" }
     }

@@ -65,6 +65,10 @@ impl Kind for Collection {
         Subject::Record
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        if self.method == Method::List { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::NONE.with(self.field) }
+    }
+
     fn capability(&self) -> &'static str {
         if self.method == Method::List { "collection.list" } else { "atomic.collection" }
     }

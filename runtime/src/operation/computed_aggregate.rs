@@ -72,6 +72,11 @@ impl Kind for ComputedAggregate {
         Some(3)
     }
 
+    fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        let own = self.target.is_none_or(|target| target.storage_name == on.storage_name);
+        if own { crate::entity::FieldSet::NONE.with(self.field) } else { crate::entity::FieldSet::NONE }
+    }
+
     fn capability(&self) -> &'static str {
         "computed.write"
     }

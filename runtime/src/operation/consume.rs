@@ -39,6 +39,10 @@ impl Kind for Consume {
         "consume"
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::ALL
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.consume"
     }

@@ -166,6 +166,10 @@ impl Kind for Custom {
         "custom"
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        if self.reads { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::ALL }
+    }
+
     fn capability(&self) -> &'static str {
         "custom.factory"
     }

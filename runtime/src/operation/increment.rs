@@ -32,6 +32,10 @@ impl Kind for Increment {
         self.matches
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::NONE.with(self.field)
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.increment"
     }

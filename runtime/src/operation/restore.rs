@@ -23,6 +23,10 @@ impl Kind for Restore {
         "restore"
     }
 
+    fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        on.soft_delete.map_or(crate::entity::FieldSet::NONE, |mark| crate::entity::FieldSet::NONE.with(mark.field()))
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.transition"
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::ContextDesc;
-use crate::entity::{Entity, EntityDesc, FieldDesc, Paging, SortDesc, SourceLine};
+use crate::entity::{Entity, EntityDesc, FieldDesc, FieldSet, Paging, SortDesc, SourceLine};
 use crate::filter::{FilterSpec, SourceSpec};
 use crate::http::PolicyDesc;
 
@@ -291,6 +291,12 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
         let _ = field;
         None
+    }
+
+    /// Which fields of its own entity's records it may change; all of them where it makes or removes records, and where code of the
+    /// user decides. What every change writes (on-update dates, version, expiry) is not among them.
+    fn touches(&self, on: &EntityDesc) -> FieldSet {
+        (0..on.fields.len()).filter(|field| self.writes(*field).is_some()).collect()
     }
 
     /// Whether it only reads: then an anonymous caller may see records without a tenant, where the entity says so.

@@ -93,6 +93,10 @@ impl Kind for Transition {
         written(self.set, field)
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        self.set.iter().map(|assign| assign.field).chain([self.field]).collect()
+    }
+
     fn capability(&self) -> &'static str {
         // A choice and the write that follows it are one transaction.
         if self.to.len() > 1 { "transaction" } else { "atomic.transition" }

@@ -66,6 +66,10 @@ impl Kind for Upsert {
         Some(if on.check.is_some() { 3 } else { 1 })
     }
 
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::ALL
+    }
+
     fn capability(&self) -> &'static str {
         "atomic.upsert"
     }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::consequences::REPETITIONS;
 use super::gate::{self, Asks};
 use super::guard::{Included, Reach};
 use super::page::lift;
-use super::statement::Change;
+use super::prepared::Change;
 use super::{Prepared, Table};
 use crate::entity::{EntityDesc, Gate, OnDelete};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -67,7 +68,19 @@ impl Table {
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
+        for _ in 0..repetitions(&cx) {
+            let (keys, args, rows) = (keys.clone(), args.clone(), rows.clone());
+            let done = self.refer(&cx, keys, prepared, args, rows).await;
+            if !done.as_ref().is_err_and(Error::is_overtaken) {
+                return done;
+            }
+        }
+        self.refer(&cx, keys, prepared, args, rows).await
+    }
+
+    async fn refer(&self, cx: &Cx, keys: Vec<(usize, Value)>, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         cx.transaction(async |cx| {
+            self.statements().take_before_keys(cx, prepared, &args).await?;
             let mut problems = Vec::new();
             for (field, value) in keys {
                 for (target, gate) in named_by(self.desc, field) {
@@ -86,7 +99,7 @@ impl Table {
             if !problems.is_empty() {
                 return Err(Error::validation(problems));
             }
-            self.statements().execute(cx, prepared, args, rows).await
+            self.statements().execute(&cx.having_taken(), prepared, args, rows).await
         })
         .await
     }
@@ -115,6 +128,16 @@ impl Table {
     /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
     /// it was part of will. Else those of the statement.
     pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        for _ in 0..repetitions(&cx) {
+            let done = self.delete_all(&cx, prepared, args.clone(), rows.clone()).await;
+            if !done.as_ref().is_err_and(Error::is_overtaken) {
+                return done;
+            }
+        }
+        self.delete_all(&cx, prepared, args, rows).await
+    }
+
+    async fn delete_all(&self, cx: &Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         cx.transaction(async |cx| {
             let rows = rows.noting([self.desc.primary].into());
             let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
@@ -218,6 +241,11 @@ fn named_by(desc: &EntityDesc, field: usize) -> Vec<(&'static EntityDesc, Option
         }
     }
     all
+}
+
+/// How often a transaction is begun again after somebody else got in between: only by whom it belongs to.
+fn repetitions(cx: &Cx) -> usize {
+    if cx.in_transaction().is_some() { 0 } else { REPETITIONS }
 }
 
 /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.

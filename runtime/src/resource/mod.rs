@@ -4,10 +4,11 @@
 
 mod adapter;
 mod aggregate;
-mod audited;
 pub(crate) mod computed;
+mod consequences;
 mod cursor;
 mod draft;
+mod firsts;
 pub(crate) mod gate;
 pub(crate) mod guard;
 #[cfg(all(test, feature = "sqlite"))]
@@ -16,9 +17,11 @@ mod include;
 mod integrity;
 mod key;
 mod page;
+mod prepared;
 mod provided;
 mod provisions;
 mod statement;
+mod summaries;
 pub(crate) mod sweep;
 mod table;
 mod touch;
@@ -34,12 +37,13 @@ pub use adapter::{
 };
 pub use cursor::CursorKey;
 pub use draft::Draft;
+pub(crate) use firsts::nameable;
 pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use page::ListRequest;
 pub(crate) use page::{Ask, refused};
+pub use prepared::Prepared;
 pub(crate) use provided::SearchRequest;
-pub use statement::Prepared;
 pub(crate) use table::Borrowed;
 pub use table::Table;
 pub(crate) use write::Turns;

@@ -9,99 +9,23 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 
 use super::computed;
+use super::firsts::Firsts;
 use super::guard::{self, Guard, Reach, RouteGuard};
-use crate::entity::{EntityDesc, Relation};
+use super::prepared::{Change, Prepared, changes, event};
+use super::summaries::Summaries;
+use crate::entity::EntityDesc;
 use crate::event::Emitter;
 use crate::filter::{Filter, Source};
 use crate::operation::OpSpec;
 use crate::permission::Only;
-use crate::store::{Assign, AssignValue, Driver, Plan, Reply, Rows, Statement, Store};
+use crate::store::{Driver, Plan, Reply, Rows, Statement, Store};
 use crate::{Code, Cx, Error, Result, Value};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
 const SHAPES: usize = 512;
 
-/// A statement that is ready to run.
-#[derive(Clone)]
-pub struct Prepared {
-    statement: Arc<Statement>,
-    /// What the guard adds; `None` for an entity without one.
-    guarded: Option<Arc<Guarded>>,
-    /// The route whose events it makes; `None` when it changes nothing.
-    event: Option<&'static str>,
-    /// What it does to keys that name other records.
-    change: Change,
-}
-
-/// What a statement does to keys that name other records, where it matters that they do.
-#[derive(Clone, Debug)]
-pub(super) enum Change {
-    /// Nothing.
-    None,
-    /// It writes some of them: the fields, and where the values come from.
-    Keys(Arc<[(usize, Source)]>),
-    /// It removes records, which others may name.
-    Removes,
-}
-
-impl Change {
-    fn of(desc: &EntityDesc, plan: &Plan) -> Self {
-        let (inserts, set): (bool, &[Assign]) = match plan {
-            Plan::Delete { .. } => return Self::Removes,
-            Plan::Insert => (true, &[]),
-            Plan::Upsert { set, .. } => (true, set),
-            Plan::Update { set, .. } => (false, set),
-            Plan::Select { .. }
-            | Plan::Related { .. }
-            | Plan::Exists { .. }
-            | Plan::Hold { .. }
-            | Plan::Lock { .. }
-            | Plan::Aggregate { .. } => {
-                return Self::None;
-            }
-        };
-        let mut keys = Vec::new();
-        let relations = desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key);
-        let gates = desc.gates.iter().map(|gate| gate.field).filter(|key| relations.clone().all(|other| other != *key));
-        for key in relations.clone().chain(gates) {
-            keys.extend(inserts.then_some((key, Source::Arg { index: key, nullable: true })));
-            keys.extend(set.iter().filter(|a| a.field == key).filter_map(|a| match &a.value {
-                AssignValue::Set(Source::Value(Value::Null)) => None,
-                AssignValue::Set(source) => Some((key, source.clone())),
-                _ => None,
-            }));
-        }
-        if keys.is_empty() { Self::None } else { Self::Keys(keys.into()) }
-    }
-}
-
-impl Prepared {
-    /// What it does to keys that name other records.
-    pub(super) fn change(&self) -> &Change {
-        &self.change
-    }
-}
-
-/// Whose events a plan makes: those of the route, if it changes anything.
-fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
-    changes(plan).then_some(route)
-}
-
-/// Whether a plan changes anything.
-fn changes(plan: &Plan) -> bool {
-    match plan {
-        Plan::Select { .. }
-        | Plan::Related { .. }
-        | Plan::Exists { .. }
-        | Plan::Hold { .. }
-        | Plan::Lock { .. }
-        | Plan::Aggregate { .. } => false,
-        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => true,
-    }
-}
-
 /// A statement under the guard of its entity: one form per reach, each made when it is first needed.
-struct Guarded {
+pub(super) struct Guarded {
     /// As the route asked for it.
     plan: Plan,
     route: Arc<RouteGuard>,
@@ -135,19 +59,25 @@ pub(super) struct Statements {
     limited: RwLock<HashMap<LimitedKey, Limited>>,
     /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
     emitter: OnceLock<Arc<Emitter>>,
+    /// What other records keep of these; without it a statement is all there is to a change.
+    summaries: Option<Summaries>,
+    /// What these keep of others.
+    firsts: Firsts,
 }
 
 impl Statements {
-    pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Self {
-        Self {
+    pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Result<Self> {
+        Ok(Self {
             desc,
+            summaries: Summaries::new(desc, &store)?,
+            firsts: Firsts::default(),
             store,
             guard: Guard::new(desc),
             shapes: RwLock::default(),
             routes: RwLock::default(),
             limited: RwLock::default(),
             emitter: OnceLock::new(),
-        }
+        })
     }
 
     /// `memory`, `sqlite` and so on.
@@ -326,12 +256,18 @@ impl Statements {
         Ok((self.kept(statement, only.shape(), || only.plan(&statement.plan, base))?, args))
     }
 
-    /// Runs a statement as it is.
+    /// Runs a statement as it is, with what goes along with it.
     pub(super) fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        if let (Some((cx, auditing)), true) = (cx.untold(), changes(&statement.plan)) {
-            return self.audited(cx, auditing, statement, args, rows);
+        let summaries = self.summaries.as_ref().filter(|summaries| summaries.concerned(&statement.plan));
+        match cx.untold().filter(|_| changes(&statement.plan)) {
+            Some((cx, auditing)) => self.with_consequences(cx, Some(auditing), summaries, statement, args, rows),
+            None if summaries.is_some_and(|summaries| !summaries.is_idle(&statement.plan, &args))
+                || self.firsts.concerned(self.desc, &statement.plan) =>
+            {
+                self.with_consequences(cx.clone(), None, summaries, statement, args, rows)
+            }
+            None => self.send(cx, statement, args, rows),
         }
-        self.send(cx, statement, args, rows)
     }
 
     /// Hands a statement on, with the values of computed fields where it changes what they follow from.
@@ -355,6 +291,38 @@ impl Statements {
         };
         let transaction = Arc::clone(transaction);
         Reply::Later(Box::pin(async move { transaction.run(&self.store, statement, args, rows).await }))
+    }
+
+    /// What other records keep of these.
+    pub(super) fn summaries(&self) -> Option<&Summaries> {
+        self.summaries.as_ref()
+    }
+
+    /// What these keep of others.
+    pub(super) fn firsts(&self) -> &Firsts {
+        &self.firsts
+    }
+
+    /// Where the records are.
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Whether a transaction is the only one that writes.
+    pub(super) fn alone(&self) -> bool {
+        self.store.alone()
+    }
+
+    /// A statement as it will run: under the guard, and under the conditions of a permission.
+    pub(super) fn settled(&self, cx: &Cx, prepared: &Prepared, mut args: Vec<Value>) -> Result<(Arc<Statement>, Vec<Value>)> {
+        let statement = match (&self.guard, &prepared.guarded) {
+            (Some(guard), Some(guarded)) => self.under_guard(guard, guarded, cx, prepared, &mut args)?,
+            _ => &prepared.statement,
+        };
+        match cx.only(self.desc) {
+            Some(only) => self.limit(statement, only, args),
+            None => Ok((Arc::clone(statement), args)),
+        }
     }
 
     /// The entity.
@@ -414,24 +382,7 @@ impl Statements {
         mut args: Vec<Value>,
         rows: Rows,
     ) -> Result<Reply<'a>> {
-        guard.refuse_mark(&guarded.plan, &args)?;
-        let statement = if matches!(guarded.plan, Plan::Insert) {
-            guard.stamp(cx, &guarded.route, &mut args)?;
-            &prepared.statement
-        } else {
-            let mut owner = Vec::new();
-            let reach = guard.reach(cx, &guarded.route, &mut owner)?;
-            if args.len() < guarded.base {
-                return Err(Error::internal("a statement lacks an argument"));
-            }
-            if matches!(guarded.plan, Plan::Upsert { .. }) {
-                guard.stamp(cx, &guarded.route, &mut args)?;
-            }
-            // Arguments that the plan does not use would stand where those of the guard belong.
-            args.truncate(guarded.base);
-            guard.arguments(cx, &guarded.plan, reach, &guarded.route, owner, &mut args);
-            self.statement_of(guard, guarded, prepared, reach)?
-        };
+        let statement = self.under_guard(guard, guarded, cx, prepared, &mut args)?;
         let Some(eviction) = self.eviction(guard, guarded)? else {
             return Ok(self.run_limited(cx, statement, args, rows));
         };
@@ -458,6 +409,34 @@ impl Statements {
             // Also when nothing was left to remove: somebody else, the sweeper say, may have done it meanwhile.
             self.run_limited(&cx, statement, args, rows).await
         })))
+    }
+
+    /// The statement for a call's reach, with the arguments of the guard.
+    fn under_guard<'a>(
+        &self,
+        guard: &Guard,
+        guarded: &'a Guarded,
+        cx: &Cx,
+        prepared: &'a Prepared,
+        args: &mut Vec<Value>,
+    ) -> Result<&'a Arc<Statement>> {
+        guard.refuse_mark(&guarded.plan, args)?;
+        if matches!(guarded.plan, Plan::Insert) {
+            guard.stamp(cx, &guarded.route, args)?;
+            return Ok(&prepared.statement);
+        }
+        let mut owner = Vec::new();
+        let reach = guard.reach(cx, &guarded.route, &mut owner)?;
+        if args.len() < guarded.base {
+            return Err(Error::internal("a statement lacks an argument"));
+        }
+        if matches!(guarded.plan, Plan::Upsert { .. }) {
+            guard.stamp(cx, &guarded.route, args)?;
+        }
+        // Arguments that the plan does not use would stand where those of the guard belong.
+        args.truncate(guarded.base);
+        guard.arguments(cx, &guarded.plan, reach, &guarded.route, owner, args);
+        self.statement_of(guard, guarded, prepared, reach)
     }
 
     fn statement_of<'a>(&self, guard: &Guard, guarded: &'a Guarded, prepared: &'a Prepared, reach: Reach) -> Result<&'a Arc<Statement>> {

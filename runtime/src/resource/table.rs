@@ -7,8 +7,9 @@ use parking_lot::RwLock;
 
 use super::integrity::{Dependent, dependents};
 use super::key::valid_key;
+use super::prepared::{Change, Prepared};
 use super::provisions::Provided;
-use super::statement::{Change, Prepared, Statements};
+use super::statement::Statements;
 use super::{Call, CursorKey, Executor, Form, Outcome, computed};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -87,7 +88,7 @@ impl Table {
     /// # Errors
     /// When a rule or a statement is refused.
     pub fn new(desc: &'static EntityDesc, store: Arc<dyn Store>, cursors: CursorKey) -> Result<Self> {
-        let statements = Statements::new(desc, store);
+        let statements = Statements::new(desc, store)?;
         Ok(Self {
             desc,
             validator: Validator::new(desc)?,
@@ -118,6 +119,7 @@ impl Table {
     /// Makes the tables of an app known to each other; only the first call does anything.
     pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>, provided: &Provided) {
         self.dependents.get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
+        self.statements.firsts().learn(self.desc, tables.values().map(|table| table.desc));
         // A table belongs to one app for good.
         drop(self.siblings.set(Arc::downgrade(tables)));
         drop(self.provided.set(provided.clone()));
@@ -139,6 +141,11 @@ impl Table {
     /// What depends on its records.
     pub(super) fn dependents(&self) -> &[Dependent] {
         self.dependents.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether its records keep numbers of others, so that they change while their version stays.
+    pub(crate) fn keeps(&self) -> bool {
+        self.statements.firsts().any()
     }
 
     /// Whether a record may be kept from deletion by those that name it, directly or by way of others.

@@ -74,6 +74,14 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             related.push((StoredIndex { unique: false, keys, named: 1, live, null: None }, key));
         }
     }
+    // What another record keeps of those that name it, when that has to be counted.
+    let begins = |index: &StoredIndex, field: usize| index.keys.first().is_some_and(|key| key.field == field);
+    for field in entity.summaries.iter().map(|summary| summary.by).filter(|field| *field != entity.primary) {
+        if !all.iter().chain(related.iter().map(|(index, _)| index)).any(|index| begins(index, field)) {
+            let keys = [field, entity.primary].map(|field| SortDesc { field, desc: false });
+            related.push((StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live, null: None }, field));
+        }
+    }
     // What the sweeper reads.
     let expiry = entity.ttl.map(|ttl| {
         let keys = [ttl.field, entity.primary].map(|field| SortDesc { field, desc: false });

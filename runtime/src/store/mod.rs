@@ -125,6 +125,11 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Whether nobody else writes while a transaction lasts, so that nothing it has read can change.
+    fn alone(&self) -> bool {
+        false
+    }
+
     /// Begins a transaction.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What a statement does, independent of the store.
 
 use crate::Value;
-use crate::entity::{EntityDesc, Kind};
+use crate::entity::{EntityDesc, FieldSet, Kind};
 use crate::filter::{Filter, Source};
 
 /// A statement in field positions and argument slots ([`Source::Arg`]); its filters hold no other source but
@@ -98,6 +98,22 @@ pub enum Plan {
         /// What is written to the existing record.
         set: Vec<Assign>,
     },
+}
+
+impl Plan {
+    /// Which fields of records it may change: none when it only reads, all of them when it makes or removes records.
+    pub fn touches(&self) -> FieldSet {
+        match self {
+            Self::Select { .. }
+            | Self::Related { .. }
+            | Self::Exists { .. }
+            | Self::Hold { .. }
+            | Self::Lock { .. }
+            | Self::Aggregate { .. } => FieldSet::NONE,
+            Self::Insert | Self::Delete { .. } | Self::Upsert { .. } => FieldSet::ALL,
+            Self::Update { set, .. } => set.iter().map(|assign| assign.field).collect(),
+        }
+    }
 }
 
 /// The first records in an order.

@@ -17,6 +17,16 @@ pub trait Transaction: Send {
     /// Those of the statement; `unavailable` when the transaction is lost.
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>>;
 
+    /// Waits until no other transaction that has taken the same turn is under way, and keeps others from taking it until this one has ended.
+    ///
+    /// # Errors
+    /// `unavailable` when the transaction is lost.
+    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
+        // The only transaction that writes has all turns.
+        let _ = turn;
+        Box::pin(async { Ok(()) })
+    }
+
     /// Makes it last.
     ///
     /// # Errors
@@ -71,6 +81,14 @@ impl TxScope {
             State::Open(of, _) => {
                 Err(Error::internal(format!("a transaction on store `{}` cannot reach into store `{}`", of.name(), store.name())))
             }
+            State::Fresh | State::Ended => Err(Error::internal("the transaction has ended: its context cannot be used any more")),
+        }
+    }
+
+    /// Takes a turn, which it holds to its end. It has been begun.
+    pub(crate) async fn take_turn(&self, turn: i64) -> Result<()> {
+        match &mut *self.state.lock().await {
+            State::Open(_, transaction) => transaction.take_turn(turn).await,
             State::Fresh | State::Ended => Err(Error::internal("the transaction has ended: its context cannot be used any more")),
         }
     }

@@ -14,6 +14,7 @@ mod claims;
 mod collections;
 mod computed;
 mod context;
+mod counters;
 mod crud;
 mod custom;
 mod defaults;

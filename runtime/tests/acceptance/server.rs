@@ -199,7 +199,7 @@ impl Server {
     }
 
     /// Runs `n` requests at once.
-    pub async fn parallel<F: Future<Output = Reply>>(&self, n: usize, request: impl Fn(usize) -> F) -> Vec<Reply> {
+    pub async fn parallel<F: Future>(&self, n: usize, request: impl Fn(usize) -> F) -> Vec<F::Output> {
         futures_util::future::join_all((0..n).map(request)).await
     }
 }

@@ -60,6 +60,9 @@ impl Transaction for Counted {
         count(&self.sent, statement);
         self.transaction.run(statement, args, rows)
     }
+    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
+        self.transaction.take_turn(turn)
+    }
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         self.transaction.commit()
     }

@@ -165,6 +165,9 @@ impl Pair {
         if !alike.same(&expected, &found) {
             return Err(format!("contents of {}\nmodel:\n{expected}\nstore:\n{found}", desc.name));
         }
+        for (side, name) in [(&self.model, "model"), (&self.store, "store")] {
+            side.sound(desc).await.map_err(|text| format!("{name}: {text}\n{expected}"))?;
+        }
         // What anybody sees follows from what is there, and from the time where records expire.
         let now = if desc.ttl.is_some() { self.model.now().millis() } else { 0 };
         let known = (now, expected);
@@ -191,6 +194,12 @@ fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
             if follows && all.iter().all(|known| known.storage_name != desc.storage_name) {
                 all.push(desc);
             }
+        }
+    }
+    // What others keep of them.
+    for target in all.clone().iter().flat_map(|desc| desc.summaries).map(|summary| (summary.target)()) {
+        if all.iter().all(|known| known.storage_name != target.storage_name) {
+            all.push(target);
         }
     }
     all

@@ -27,6 +27,10 @@ pub struct Person {
     pub id: String,
     #[field(default = "x", filterable)]
     pub name: String,
+    #[field(read_only, default = 0)]
+    pub open_memos: i64,
+    #[field(read_only, default = 0, filterable)]
+    pub leading: i64,
 }
 
 #[operation(kind = "batch", action = "delete", filter = (name == param(name)))]
@@ -52,6 +56,7 @@ pub struct Desk {
     namespace = "diff",
     version(required_on_write = false),
     belongs_to(author: Person, key = author_id, on_delete = "set_null"),
+    counter(Person.open_memos, by = author_id, when(!done)),
     sort = desc(text),
     pagination(default = 2, max = 200),
     routes(auth = none),
@@ -94,6 +99,7 @@ pub const MEMOS_OF: Operation<Memo>;
     unique(slug),
     belongs_to(lead: Person, key = lead_id, on_delete = "cascade"),
     has_many(tickets: Ticket, key = project_id, max = 2),
+    counter(Person.leading, by = lead_id, when(stage != Stage::Void)),
     pagination(default = 2, max = 200),
     routes(auth = none),
 )]
@@ -105,6 +111,8 @@ pub struct Project {
     pub lead_id: Option<String>,
     #[field(default = Stage::Open)]
     pub stage: Stage,
+    #[field(read_only, default = 0)]
+    pub ticket_count: i64,
     pub deleted_at: Option<Timestamp>,
 }
 
@@ -123,7 +131,13 @@ pub const TRASH: Operation<Project>;
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", deleted = "only", route(roles = ["editor"]))]
 pub const LOST: Operation<Project>;
 
-#[entity(namespace = "diff", belongs_to(project: Project, key = project_id, on_delete = "cascade"), pagination(default = 3, max = 200), routes(auth = none))]
+#[entity(
+    namespace = "diff",
+    belongs_to(project: Project, key = project_id, on_delete = "cascade"),
+    counter(Project.ticket_count, by = project_id),
+    pagination(default = 3, max = 200),
+    routes(auth = none),
+)]
 #[derive(Clone, Debug)]
 pub struct Ticket {
     #[field(primary)]
@@ -137,6 +151,8 @@ pub struct Ticket {
     belongs_to(parent: Node, key = parent_id, on_delete = "cascade"),
     belongs_to(twin: Node, key = twin_id, on_delete = "cascade"),
     has_many(children: Node, key = parent_id, max = 2),
+    counter(Node.child_count, by = parent_id, when(twin_id.is_none())),
+    counter(Node.twins, by = twin_id),
     pagination(default = 3, max = 200),
     routes(auth = none),
 )]
@@ -146,6 +162,10 @@ pub struct Node {
     pub id: String,
     pub parent_id: Option<String>,
     pub twin_id: Option<String>,
+    #[field(read_only, default = 0)]
+    pub child_count: i64,
+    #[field(read_only, default = 0)]
+    pub twins: i64,
 }
 
 /// Its tenant alone sees it; those that go with it are others'.
@@ -155,6 +175,8 @@ pub struct Case {
     #[field(primary)]
     pub id: String,
     pub tenant_id: String,
+    #[field(read_only, default = 0)]
+    pub findings_kept: i64,
 }
 
 #[entity(
@@ -162,6 +184,7 @@ pub struct Case {
     tenant(tenant_id),
     scope(owner_id = ctx(actor.id)),
     belongs_to(case: Case, key = case_id, on_delete = "cascade"),
+    counter(Case.findings_kept, by = case_id),
     pagination(default = 2, max = 200),
 )]
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use http_body_util::BodyExt;
 use linchpin::entity::{Direction, Entity, EntityDesc, PageArgs};
 use linchpin::filter::Filter;
+use linchpin::filter::eval::matches;
 use linchpin::http::{ActorResolver, Claims, Endpoint, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints, service};
 use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Form, ListRequest, Outcome, Table};
@@ -359,6 +360,39 @@ impl Side {
             }
         }
         self.named(records(desc, live.into_iter()))
+    }
+
+    /// Every number that records of an entity keep of others is what counting gives.
+    pub async fn sound(&self, desc: &'static EntityDesc) -> std::result::Result<(), String> {
+        for other in all() {
+            for summary in other.summaries.iter().filter(|summary| (summary.target)().storage_name == desc.storage_name) {
+                let field = summary.position().expect("a field");
+                let when = Filter::from(&summary.when);
+                let (records, kept) = (self.stored(other).await, self.stored(desc).await);
+                for record in kept {
+                    let named = |one: &[Value]| one[summary.by] == record[desc.primary];
+                    let own = |one: &[Value]| match other.tenant.zip(desc.tenant) {
+                        Some((theirs, ours)) => one[theirs.field] == record[ours.field],
+                        None => true,
+                    };
+                    let live = |one: &[Value]| other.soft_delete.is_none_or(|mark| one[mark.field()].is_null());
+                    let counted = records.iter().filter(|one| named(one) && own(one) && live(one) && matches(&when, &***one, &[])).count();
+                    if record[field] != Value::Int(counted as i64) {
+                        let (key, is) = (&record[desc.primary], &record[field]);
+                        return Err(format!(
+                            "{} {key:?} keeps {is:?} in {}, and counting {} gives {counted}",
+                            desc.name, summary.field, other.name
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn stored(&self, desc: &'static EntityDesc) -> Vec<Box<[Value]>> {
+        let (all, _) = &self.whole[desc.storage_name];
+        self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents").records
     }
 
     fn remember(&mut self, desc: &EntityDesc, record: &[Value]) {

@@ -14,7 +14,7 @@ use crate::{names, options};
 const MOST: i64 = 1000;
 
 /// Stores that hold several changes together.
-const TRANSACTIONAL: [&str; 4] = ["memory", "sqlite", "postgres", "mongo"];
+pub(crate) const TRANSACTIONAL: [&str; 4] = ["memory", "sqlite", "postgres", "mongo"];
 
 /// Checks the relations of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {

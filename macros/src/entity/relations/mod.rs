@@ -13,7 +13,7 @@ use super::field::Field;
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt, Rest};
 
-pub(crate) use check::check;
+pub(crate) use check::{TRANSACTIONAL, check};
 pub(crate) use tokens::{assertions, consts, descriptor};
 
 /// A relation as written.
@@ -186,6 +186,11 @@ impl Relation {
             Some((text, found))
         });
         Some(Self { side, name, target, key, field, on_delete, max })
+    }
+
+    /// Whether a field can only name a visible record.
+    pub(crate) fn holds(&self, field: usize) -> bool {
+        self.field == Some(field) && self.on_delete.as_ref().is_some_and(|(_, rule)| *rule != OnDelete::None)
     }
 
     /// The field of this entity that holds the key of a record of another.

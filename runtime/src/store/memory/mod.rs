@@ -130,6 +130,10 @@ impl Store for Memory {
         "memory"
     }
 
+    fn alone(&self) -> bool {
+        true
+    }
+
     fn supports(&self, capability: &str) -> bool {
         granted("memory", capability)
     }

@@ -33,7 +33,9 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     let passing = ["08", "40", "53", "57", "58"].iter().any(|class| state.code().starts_with(class))
         || *state == SqlState::LOCK_NOT_AVAILABLE
         || *state == SqlState::READ_ONLY_SQL_TRANSACTION;
-    if passing { Error::unavailable(error) } else { Error::internal(error) }
+    let repeatable = may_repeat(&error);
+    let told = if passing { Error::unavailable(error) } else { Error::internal(error) };
+    if repeatable { told.overtaken() } else { told }
 }
 
 /// Whether the server undid the statement in favour of another one, so that it can be run again.

@@ -217,6 +217,14 @@ impl Transaction for Conversation {
         Box::pin(async move { self.perform(statement, &args, rows).await })
     }
 
+    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let taken = self.live()?.client.execute("SELECT pg_advisory_xact_lock($1)", &[&turn]).await;
+            self.lost |= taken.is_err();
+            taken.map(|_| ()).map_err(error::plain)
+        })
+    }
+
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             self.live()?.client.batch_execute("COMMIT").await.map_err(Error::unavailable)?;

@@ -164,6 +164,10 @@ impl Store for SqliteStore {
         "sqlite"
     }
 
+    fn alone(&self) -> bool {
+        true
+    }
+
     fn supports(&self, capability: &str) -> bool {
         granted("sqlite", capability)
     }

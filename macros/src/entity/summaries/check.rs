@@ -1,0 +1,89 @@
+//! What the declaration alone decides about summaries.
+
+use quote::ToTokens;
+use syn::ext::IdentExt;
+
+use super::{MOST, Summary, counted};
+use crate::diagnostics::Diagnostics;
+use crate::entity::check::kind_text;
+use crate::entity::{EntityModel, Kind, relations};
+use crate::options;
+
+/// Codes of the framework: each has one status everywhere, and only these have that of a refusal.
+const REFUSALS: [&str; 2] = ["conflict", "collection_full"];
+const TAKEN: [&str; 20] = [
+    "malformed_json",
+    "validation_failed",
+    "unknown_parameter",
+    "invalid_cursor",
+    "invalid_transition",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "idempotency_conflict",
+    "idempotency_in_progress",
+    "precondition_failed",
+    "precondition_required",
+    "body_too_large",
+    "uri_too_long",
+    "unsupported_media_type",
+    "rate_limited",
+    "internal",
+    "unavailable",
+    "timeout",
+];
+
+/// Checks the summaries of an entity.
+pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    for (at, summary) in model.summaries.iter().enumerate() {
+        let (target, field) = (summary.target.to_token_stream().to_string().replace(' ', ""), summary.field.unraw().to_string());
+        let same = |other: &Summary| other.target.to_token_stream().to_string() == summary.target.to_token_stream().to_string();
+        if model.summaries[..at].iter().any(|other| same(other) && other.field.unraw() == summary.field.unraw()) {
+            d.error(&summary.field, format!("`{target}.{field}` counts already")).help("a field of its own for each");
+        }
+        key(model, summary, d);
+        if let Some(when) = &summary.when {
+            counted(model, when, d);
+        }
+        least(summary, d);
+        for store in &model.stores {
+            let name = store.to_string();
+            if !relations::TRANSACTIONAL.contains(&name.as_str()) {
+                d.error(&summary.word, format!("{} needs a transactional store, which `{name}` is not", summary.word))
+                    .help(format!("take `{name}` out of `stores(..)`: memory, sqlite, postgres and mongo are"));
+            }
+        }
+    }
+}
+
+fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
+    let field = &model.fields[summary.by];
+    let (key, name) = (&summary.key, &field.name);
+    if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
+        d.error(key, format!("`{name}` is {}, ids are string or integer", kind_text(field))).help("the field that names the other record");
+    } else if field.generated {
+        d.error(key, format!("`{name}` counts versions: it names no record")).help("the field that names the other record");
+    }
+}
+
+fn least(summary: &Summary, d: &mut Diagnostics) {
+    if let Some(min) = &summary.min {
+        match options::as_int(min) {
+            Some(Ok(n)) if (0..=MOST).contains(&n) => {}
+            _ => {
+                d.error(min, format!("min is a whole number within 0..={MOST}")).help("`min = 1`");
+            }
+        }
+    }
+    let Some(code) = &summary.code else { return };
+    let text = code.value();
+    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if summary.min.is_none() {
+        d.error(code, "`code` tells of a change that `min` refuses").help("`min = 1, code = \"last_one\"`");
+    } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
+        d.error(code, format!("`{text}` is no code")).help("lower-case letters, digits and `_`: `code = \"last_one\"`");
+    } else if TAKEN.contains(&text.as_str()) && !REFUSALS.contains(&text.as_str()) {
+        d.error(code, format!("`{text}` has a status of its own, and a refusal is a 409")).help("a code of your own");
+    }
+}

@@ -1,0 +1,173 @@
+//! What records of other entities keep of an entity's records: `counter(..)`, from its syntax to the descriptor.
+
+mod check;
+mod tokens;
+
+use darling::FromMeta;
+use proc_macro2::TokenStream;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, LitStr, Path, Token};
+
+use super::field::Field;
+use super::model::EntityModel;
+use crate::diagnostics::Diagnostics;
+use crate::expr::{self, Filter, Operand, Resolved, Scope, Source};
+use crate::options::{self, Opt, Rest};
+
+pub(crate) use check::check;
+pub(crate) use tokens::{assertions, descriptor};
+
+const EXAMPLE: &str = "counter(Thread.reply_count, by = thread_id)";
+
+/// A summary as written.
+#[derive(Debug)]
+pub(crate) struct SummaryArgs {
+    /// The word `counter`.
+    word: Ident,
+    target: Path,
+    field: Ident,
+    by: Option<Ident>,
+    when: Option<Expr>,
+    min: Option<Expr>,
+    code: Option<LitStr>,
+}
+
+/// A summary, resolved against the fields of the entity.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    word: Ident,
+    target: Path,
+    /// The field that holds it, of the other entity.
+    field: Ident,
+    /// As written.
+    key: Ident,
+    /// Position of the key.
+    by: usize,
+    when: Option<Expr>,
+    min: Option<Expr>,
+    code: Option<LitStr>,
+}
+
+/// `Thread.reply_count`, and what follows.
+struct Head {
+    target: Path,
+    field: Ident,
+    rest: TokenStream,
+}
+
+impl Parse for Head {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let target = input.call(Path::parse_mod_style)?;
+        input.parse::<Token![.]>()?;
+        let field = input.call(Ident::parse_any)?;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+        Ok(Self { target, field, rest: input.parse()? })
+    }
+}
+
+/// The keys of `counter(..)`.
+#[derive(Debug, Default, FromMeta)]
+struct Keys {
+    by: Option<Opt>,
+    when: Option<Opt>,
+    min: Option<Opt>,
+    code: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
+impl SummaryArgs {
+    /// `counter(Thread.reply_count, by = thread_id, when(status == Status::Live), min = 1, code = "last_one")`.
+    pub(crate) fn counter(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
+        let list = opt.list(EXAMPLE, d)?;
+        let Head { target, field, rest } = match syn::parse2(list) {
+            Ok(head) => head,
+            Err(error) => {
+                // An end of input has no token: the word is where something is missing.
+                d.error(&opt.key, format!("`counter` begins with an entity and its field: {error}")).help(format!("`{EXAMPLE}`"));
+                return None;
+            }
+        };
+        let keys: Keys = options::table(options::read(rest, d), &[], d);
+        keys.rest.refuse("counter", &["by", "when", "min", "code"], &[], d);
+        // One that is misspelt has been reported.
+        let misspelt = keys.rest.0.iter().any(|opt| crate::diagnostics::nearest(&opt.name(), ["by"]).is_some());
+        if keys.by.is_none() && !misspelt {
+            d.error(&opt.key, "`counter` needs `by`").help(format!("`{EXAMPLE}`"));
+        }
+        let when = keys.when.and_then(|opt| {
+            let list = opt.list("when(status == Status::Live)", d)?;
+            if list.is_empty() {
+                d.error(&opt.key, "`when` is empty").help("leave it out: every record counts then");
+                return None;
+            }
+            d.take(syn::parse2(list))
+        });
+        Some(Self {
+            word: opt.key.clone(),
+            target,
+            field,
+            by: keys.by.and_then(|opt| opt.ident("by = thread_id", d)),
+            when,
+            min: keys.min.and_then(|opt| opt.expr("min = 1", d).cloned()),
+            code: keys.code.and_then(|opt| opt.text("code = \"last_one\"", d)),
+        })
+    }
+}
+
+impl Summary {
+    /// Resolves what is written; what cannot be is reported and left out.
+    pub(crate) fn resolve(args: SummaryArgs, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
+        let SummaryArgs { word, target, field, by, when, min, code } = args;
+        let key = by?;
+        let text = key.unraw().to_string();
+        let Some(by) = fields.iter().position(|f| f.name == text) else {
+            d.error(&key, format!("unknown field `{text}` in {word}")).suggest(&text, fields.iter().map(|f| f.name.as_str()));
+            return None;
+        };
+        Some(Self { word, target, field, key, by, when, min, code })
+    }
+}
+
+/// Which records count, and what only rustc can check of it.
+fn counted(model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<(Resolved, Vec<TokenStream>)> {
+    let filter = Filter::parse(expr, d)?;
+    let before = d.len();
+    of_the_record(&filter, d);
+    if d.len() > before {
+        return None;
+    }
+    let entity = Path::from(model.ident.clone());
+    let mut scope = Scope::new(model, &entity, &[], d);
+    let resolved = scope.filter(&filter, &[])?;
+    let asserts = std::mem::take(&mut scope.asserts);
+    Some((resolved, asserts))
+}
+
+/// Whether a record counts is a matter of the record: not of who calls, and not of the hour.
+fn of_the_record(filter: &Filter, d: &mut Diagnostics) {
+    let mut judge = |source: &Source| {
+        if !matches!(source, Source::Literal(_) | Source::Null(_)) {
+            d.error(&source.tokens(), "whether a record counts depends on the record alone")
+                .help("a literal, the path of a const, or `None`");
+        }
+    };
+    match filter {
+        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| of_the_record(one, d)),
+        Filter::Cond { operand, .. } => match operand {
+            Operand::One(source) | Operand::ListOf(source) => judge(source),
+            Operand::List(list) => list.iter().for_each(judge),
+            Operand::Bool(_) => {}
+        },
+    }
+}
+
+/// The greatest number that a field holds.
+const MOST: i64 = 9_007_199_254_740_991;
+
+fn position(field: usize) -> proc_macro2::Literal {
+    expr::index(field)
+}

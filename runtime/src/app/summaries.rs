@@ -1,0 +1,134 @@
+//! What start-up checks about numbers that records keep of others: what several declarations say together.
+
+use super::checks::startup;
+use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, Summary};
+use crate::filter::FilterSpec;
+use crate::package::EntityEntry;
+use crate::resource::nameable;
+use crate::{Package, Result, Value};
+
+/// Refuses numbers that nobody keeps, that do not begin at zero, that something else writes, or that decide what counts.
+///
+/// # Errors
+/// A start-up error whose text lists all of them.
+pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Result<()> {
+    let entries: Vec<&EntityEntry> = entries.collect();
+    let mut problems = Vec::new();
+    for entry in &entries {
+        for summary in entry.desc.summaries {
+            let (target, by) = ((summary.target)(), entry.desc.name);
+            let what = format!(
+                "`{}.{}`, which counts records of `{by}` ({}:{})",
+                target.name, summary.field, entry.desc.at.file, entry.desc.at.line
+            );
+            let Some(kept) = entries.iter().find(|other| other.desc.storage_name == target.storage_name) else {
+                problems.push(format!("{what}: `{}` is in no package of this app", target.name));
+                continue;
+            };
+            problems.extend(wrong(kept, summary).into_iter().map(|wrong| format!("{what}: {wrong}")));
+            let again = |other: &&Summary| other.field == summary.field && (other.target)().storage_name == target.storage_name;
+            let all = || entries.iter().flat_map(|entry| entry.desc.summaries);
+            if all().find(again).is_some_and(|first| !std::ptr::eq(first, summary)) {
+                problems.push(format!("{what}: it counts other records already"));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+}
+
+/// What is wrong with the field that keeps a number.
+fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
+    let Some(field) = summary.position() else { return vec!["there is no such field".to_owned()] };
+    let mut problems = Vec::new();
+    let zero = matches!(kept.desc.fields[field].default, DefaultDesc::Literal(value) if value() == Value::Int(0));
+    if !zero {
+        problems.push("it does not begin at 0; give it `default = 0`".to_owned());
+    }
+    // What moves it decides nothing: else one change would be another's, without an end where records name each other.
+    if kept.desc.summaries.iter().any(|own| read(own).has(field)) {
+        problems
+            .push(format!("whether a record of `{}` counts cannot depend on it: it moves without a change of the record", kept.desc.name));
+    }
+    // A number that is counted anew is right.
+    for spec in kept.mounted().filter(|spec| spec.kind.name() != "computed_aggregate" && !spec.kind.runs_code()) {
+        let writes = match spec.kind.name() {
+            // Their records are new, and begin at 0 like all.
+            "upsert" => spec.kind.writes(field).is_some(),
+            "batch" | "consume" if spec.kind.writes(field).is_none() => false,
+            _ => spec.kind.touches(kept.desc).has(field),
+        };
+        if writes {
+            problems.push(format!("operation `{}` writes it ({}:{})", spec.name, spec.at.file, spec.at.line));
+        }
+    }
+    problems
+}
+
+/// The fields that decide which records count, and for whom.
+fn read(summary: &Summary) -> FieldSet {
+    let mut fields = FieldSet::NONE.with(summary.by);
+    conditions(&summary.when, &mut fields);
+    fields
+}
+
+fn conditions(filter: &FilterSpec, fields: &mut FieldSet) {
+    match filter {
+        FilterSpec::All(list) | FilterSpec::Any(list) => list.iter().for_each(|one| conditions(one, fields)),
+        FilterSpec::Cond(field, ..) => *fields = fields.with(*field),
+    }
+}
+
+/// The most statements that a route takes beside its own for the numbers that records keep of others. `None` where that depends on how
+/// many records change.
+pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: FieldSet, changed: Changed) -> Option<usize> {
+    let all = packages.iter().flat_map(|package| package.entities).flat_map(|entry| entry.desc.summaries);
+    let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name).count();
+    // What has named a new record before is counted, and written where there is any.
+    let makes = matches!(changed, Changed::New | Changed::NewOrOne) && nameable(desc);
+    let first = if makes { 2 * kept } else { 0 };
+    let mark = desc.soft_delete.iter().map(|mark| mark.field()).collect::<FieldSet>();
+    let inputs = desc.summaries.iter().fold(mark, |all, summary| all.or(read(summary)));
+    if desc.summaries.is_empty() || !inputs.meets(touches) {
+        return Some(first);
+    }
+    // Those of one record by one key move together, unless there is a least.
+    let mut moved: Vec<(&EntityDesc, usize)> = Vec::new();
+    for summary in desc.summaries {
+        let target = (summary.target)();
+        if summary.least.is_some() || !moved.iter().any(|(other, by)| other.storage_name == target.storage_name && *by == summary.by) {
+            moved.push((target, summary.by));
+        }
+    }
+    let least = desc.summaries.iter().filter(|summary| summary.least.is_some()).count();
+    let held = |by: usize| desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == by);
+    // A key that may name nothing yet is tried twice.
+    let again = moved.iter().filter(|(target, by)| !held(*by) && nameable(target)).count();
+    let mut targets: Vec<&str> = moved.iter().map(|(target, _)| target.storage_name).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let looked_up = desc.relations.iter().any(|relation| relation.enforced().is_some());
+    Some(
+        first
+            + match changed {
+                // The records that keep the numbers are taken by the additions, or before keys are looked up.
+                Changed::New => moved.len() + again + if looked_up { targets.len() } else { 0 },
+                // A look at the record, those that keep numbers of it are taken, it is taken itself; then an addition to those that it named and
+                // one to those that it names, and where one changes nothing, a question why.
+                Changed::One | Changed::NewOrOne => 2 + targets.len() + 2 * (moved.len() + again) + least,
+                Changed::Many => return None,
+            },
+    )
+}
+
+/// What a route changes.
+#[derive(Clone, Copy)]
+pub(super) enum Changed {
+    /// It makes one record.
+    New,
+    /// One record, which may be new.
+    NewOrOne,
+    /// One record.
+    One,
+    /// Any number.
+    Many,
+}

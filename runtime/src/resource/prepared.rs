@@ -1,0 +1,88 @@
+//! Statements that are ready to run, and what they do beside answering rows.
+
+use std::sync::Arc;
+
+use super::statement::Guarded;
+use crate::Value;
+use crate::entity::{EntityDesc, Relation};
+use crate::filter::Source;
+use crate::store::{Assign, AssignValue, Plan, Statement};
+
+/// A statement that is ready to run.
+#[derive(Clone)]
+pub struct Prepared {
+    pub(super) statement: Arc<Statement>,
+    /// What the guard adds; `None` for an entity without one.
+    pub(super) guarded: Option<Arc<Guarded>>,
+    /// The route whose events it makes; `None` when it changes nothing.
+    pub(super) event: Option<&'static str>,
+    /// What it does to keys that name other records.
+    pub(super) change: Change,
+}
+
+/// What a statement does to keys that name other records, where it matters that they do.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// It writes some of them: the fields, and where the values come from.
+    Keys(Arc<[(usize, Source)]>),
+    /// It removes records, which others may name.
+    Removes,
+}
+
+impl Change {
+    pub(super) fn of(desc: &EntityDesc, plan: &Plan) -> Self {
+        let (inserts, set): (bool, &[Assign]) = match plan {
+            Plan::Delete { .. } => return Self::Removes,
+            Plan::Insert => (true, &[]),
+            Plan::Upsert { set, .. } => (true, set),
+            Plan::Update { set, .. } => (false, set),
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => {
+                return Self::None;
+            }
+        };
+        let mut keys = Vec::new();
+        let relations = desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key);
+        let gates = desc.gates.iter().map(|gate| gate.field).filter(|key| relations.clone().all(|other| other != *key));
+        for key in relations.clone().chain(gates) {
+            keys.extend(inserts.then_some((key, Source::Arg { index: key, nullable: true })));
+            keys.extend(set.iter().filter(|a| a.field == key).filter_map(|a| match &a.value {
+                AssignValue::Set(Source::Value(Value::Null)) => None,
+                AssignValue::Set(source) => Some((key, source.clone())),
+                _ => None,
+            }));
+        }
+        if keys.is_empty() { Self::None } else { Self::Keys(keys.into()) }
+    }
+}
+
+impl Prepared {
+    /// What it does to keys that name other records.
+    pub(super) fn change(&self) -> &Change {
+        &self.change
+    }
+}
+
+/// Whose events a plan makes: those of the route, if it changes anything.
+pub(super) fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
+    changes(plan).then_some(route)
+}
+
+/// Whether a plan changes anything.
+pub(super) fn changes(plan: &Plan) -> bool {
+    match plan {
+        Plan::Select { .. }
+        | Plan::Related { .. }
+        | Plan::Exists { .. }
+        | Plan::Hold { .. }
+        | Plan::Lock { .. }
+        | Plan::Aggregate { .. } => false,
+        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => true,
+    }
+}

@@ -1,0 +1,253 @@
+//! What records of other entities keep of those of one: how many name them.
+//!
+//! A number is never computed anew: each change of records moves it by the difference that the change makes, in the same transaction
+//! and by an addition in the statement itself. Whoever is about to change what counts takes the records that keep the numbers first,
+//! in the order of their keys, and the records that are counted after them: so nobody waits in a circle, and nobody else changes what
+//! counts in between.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::entity::{EntityDesc, FieldSet, Least};
+use crate::filter::eval::{compare, matches};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::store::{Assign, AssignValue, Plan, Statement, Store, layout};
+use crate::{Error, Result, Value};
+
+/// What is kept of an entity's records.
+pub(super) struct Summaries {
+    desc: &'static EntityDesc,
+    /// By entity that keeps them.
+    groups: Vec<Group>,
+    /// The fields that decide which records count, and for whom.
+    inputs: FieldSet,
+}
+
+/// What the same records keep by the same key, and the statements about it.
+pub(super) struct Group {
+    kept: Kept,
+    /// Takes records by their keys, so that nobody else changes them.
+    take: Arc<Statement>,
+    /// Adds to the numbers of one record.
+    pub(super) add: Arc<Statement>,
+    /// Whether a record is there whose number has a least.
+    pub(super) there: Arc<Statement>,
+}
+
+/// What the same records keep by the same key.
+struct Kept {
+    target: &'static EntityDesc,
+    /// Position of the field that names them.
+    by: usize,
+    /// The tenants, where both entities have them: a record counts for its own.
+    tenant: Option<Tenants>,
+    counts: Vec<Count>,
+    /// The least that the only count of the group may be.
+    least: Option<Least>,
+}
+
+/// The positions of the tenant of a record that counts and of one that keeps the number.
+#[derive(Clone, Copy)]
+struct Tenants {
+    own: usize,
+    target: usize,
+}
+
+/// One number.
+struct Count {
+    field: usize,
+    when: Filter,
+}
+
+/// By how much the numbers that one record keeps are to change.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Move {
+    /// Position of the group.
+    pub(super) group: usize,
+    /// The key of the record that keeps them.
+    key: Value,
+    /// Whose record it is; null where that is no matter.
+    tenant: Value,
+    /// One per number of the group.
+    by: Vec<i64>,
+}
+
+impl Summaries {
+    /// `None` when nothing is kept of the records of an entity.
+    pub(super) fn new(desc: &'static EntityDesc, store: &Arc<dyn Store>) -> Result<Option<Self>> {
+        let mut all: Vec<Kept> = Vec::new();
+        let mut inputs: FieldSet = desc.soft_delete.iter().map(|mark| mark.field()).chain(desc.tenant.map(|tenant| tenant.field)).collect();
+        for summary in desc.summaries {
+            let target = (summary.target)();
+            let field = summary.position().ok_or_else(|| {
+                Error::internal(format!("`{}` counts in `{}`, which `{}` has not", desc.name, summary.field, target.name))
+            })?;
+            let count = Count { field, when: Filter::from(&summary.when) };
+            inputs = inputs.with(summary.by);
+            fields(&count.when, &mut inputs);
+            let same = |kept: &&mut Kept| {
+                kept.least.is_none() && summary.least.is_none() && kept.by == summary.by && kept.target.storage_name == target.storage_name
+            };
+            match all.iter_mut().find(same) {
+                Some(kept) => kept.counts.push(count),
+                None => {
+                    let tenants = desc.tenant.zip(target.tenant);
+                    let tenant = tenants.map(|(own, target)| Tenants { own: own.field, target: target.field });
+                    all.push(Kept { target, by: summary.by, tenant, counts: vec![count], least: summary.least });
+                }
+            }
+        }
+        all.sort_by_key(|kept| (kept.target.storage_name, kept.by));
+        let group = |kept: Kept| {
+            let add = store.prepare(kept.target, kept.plan())?;
+            let there = store.prepare(kept.target, Plan::Exists { filter: kept.record().and(live(kept.target)) })?;
+            let those = Filter::cond(kept.target.primary, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }));
+            let take = store.prepare(kept.target, Plan::Lock { filter: those, pick: None })?;
+            Ok(Group { kept, take, add, there })
+        };
+        let groups = all.into_iter().map(group).collect::<Result<Vec<_>>>()?;
+        Ok((!groups.is_empty()).then_some(Self { desc, groups, inputs }))
+    }
+
+    /// Whether a statement may change what counts.
+    pub(super) fn concerned(&self, plan: &Plan) -> bool {
+        self.inputs.meets(plan.touches())
+    }
+
+    /// Whether a statement makes a record that does not count.
+    pub(super) fn is_idle(&self, plan: &Plan, args: &[Value]) -> bool {
+        let mut moves = Vec::new();
+        if let Plan::Insert = plan {
+            self.moved(&mut moves, None, Some(args));
+        }
+        matches!(plan, Plan::Insert) && self.ordered(moves).is_empty()
+    }
+
+    /// The fields that name the records which keep the numbers.
+    pub(super) fn keys(&self) -> impl Iterator<Item = usize> {
+        self.groups.iter().map(|group| group.kept.by)
+    }
+
+    pub(super) fn group(&self, at: usize) -> &Group {
+        &self.groups[at]
+    }
+
+    /// The records that keep numbers of these: their keys, entity by entity, with the statement that takes them.
+    pub(super) fn parents<'a>(&self, records: impl Iterator<Item = &'a [Value]> + Clone) -> Vec<(&Arc<Statement>, Vec<Value>)> {
+        let mut all: Vec<(&Group, Vec<Value>)> = Vec::new();
+        for group in &self.groups {
+            let keys = records.clone().filter_map(|record| record.get(group.kept.by)).filter(|key| !key.is_null()).cloned();
+            match all.last_mut().filter(|(other, _)| other.kept.target.storage_name == group.kept.target.storage_name) {
+                Some((_, known)) => known.extend(keys),
+                None => all.push((group, keys.collect())),
+            }
+        }
+        all.retain(|(_, keys)| !keys.is_empty());
+        for (_, keys) in &mut all {
+            keys.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
+            keys.dedup();
+        }
+        all.into_iter().map(|(group, keys)| (&group.take, keys)).collect()
+    }
+
+    /// What it means that a record has become another: `None` where there was, or is, none.
+    pub(super) fn moved(&self, moves: &mut Vec<Move>, before: Option<&[Value]>, after: Option<&[Value]>) {
+        for (record, sign) in [(before, -1), (after, 1)] {
+            let Some(record) = record.filter(|record| layout::record_is_live(self.desc, record)) else { continue };
+            for (at, group) in self.groups.iter().enumerate() {
+                let key = record.get(group.kept.by).cloned().unwrap_or_default();
+                if key.is_null() {
+                    continue;
+                }
+                let by: Vec<i64> = group.kept.counts.iter().map(|count| sign * i64::from(matches(&count.when, record, &[]))).collect();
+                let tenant = group.kept.tenant.and_then(|tenants| record.get(tenants.own)).cloned().unwrap_or_default();
+                match moves.iter_mut().find(|other| other.group == at && other.key == key && other.tenant == tenant) {
+                    Some(known) => known.by.iter_mut().zip(by).for_each(|(sum, one)| *sum += one),
+                    None => moves.push(Move { group: at, key, tenant, by }),
+                }
+            }
+        }
+    }
+
+    /// Moves that change something, in the order in which they are made.
+    pub(super) fn ordered(&self, mut moves: Vec<Move>) -> Vec<Move> {
+        moves.retain(|one| one.by.iter().any(|n| *n != 0));
+        let target = |one: &Move| self.groups[one.group].kept.target.storage_name;
+        moves.sort_by(|a, b| match target(a).cmp(target(b)) {
+            Ordering::Equal => compare(a.key.as_ref(), b.key.as_ref()).then(a.group.cmp(&b.group)),
+            order => order,
+        });
+        moves
+    }
+}
+
+impl Move {
+    /// The key of the record that keeps the numbers.
+    pub(super) fn key(&self) -> &Value {
+        &self.key
+    }
+}
+
+impl Group {
+    /// The entity whose records keep them.
+    pub(super) fn target(&self) -> &'static EntityDesc {
+        self.kept.target
+    }
+
+    /// The arguments of the addition. `free` says that no least holds.
+    pub(super) fn addition(&self, one: &Move, free: bool) -> Vec<Value> {
+        let mut args = self.which(one);
+        args.extend(one.by.iter().copied().map(Value::Int));
+        if let Some(least) = &self.kept.least {
+            let fewer = one.by.iter().copied().min().unwrap_or_default();
+            args.push(Value::Int(if free || fewer >= 0 { -crate::validate::MAX_INTEGER } else { least.number - fewer }));
+        }
+        args
+    }
+
+    /// The arguments of the question whether the record is there.
+    pub(super) fn which(&self, one: &Move) -> Vec<Value> {
+        let tenant = self.kept.tenant.map(|_| one.tenant.clone());
+        std::iter::once(one.key.clone()).chain(tenant).collect()
+    }
+
+    /// The least that a move would have gone below, when it changed nothing.
+    pub(super) fn least(&self, one: &Move) -> Option<Least> {
+        self.kept.least.filter(|_| one.by.iter().any(|n| *n < 0))
+    }
+}
+
+impl Kept {
+    /// The record, by its key and its tenant.
+    fn record(&self) -> Filter {
+        let of = |tenants: Tenants| Filter::cond(tenants.target, Op::Eq, Operand::One(Source::Arg { index: 1, nullable: true }));
+        self.tenant.map(of).into_iter().fold(Filter::eq_arg(self.target.primary, 0), Filter::and)
+    }
+
+    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences, the least that the number must be.
+    fn plan(&self) -> Plan {
+        let first = 1 + usize::from(self.tenant.is_some());
+        let slot = |index| Source::Arg { index, nullable: false };
+        let add = |(n, count): (usize, &Count)| Assign { field: count.field, value: AssignValue::Add(slot(first + n)) };
+        let set: Vec<Assign> = self.counts.iter().enumerate().map(add).collect();
+        let mut filter = self.record();
+        if self.least.is_some() {
+            let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(first + self.counts.len())));
+            // Whoever deletes the record deletes what it counts.
+            filter = filter.and(layout::deleted(self.target).into_iter().fold(enough, Filter::or));
+        }
+        Plan::Update { filter, set, pick: None }
+    }
+}
+
+fn live(target: &EntityDesc) -> Filter {
+    layout::live(target).into_iter().fold(Filter::TRUE, Filter::and)
+}
+
+/// The fields that a filter reads.
+fn fields(filter: &Filter, into: &mut FieldSet) {
+    match filter {
+        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| fields(one, into)),
+        Filter::Cond { field, .. } | Filter::Item { field, .. } => *into = into.with(*field),
+    }
+}

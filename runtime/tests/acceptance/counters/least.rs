@@ -1,0 +1,84 @@
+//! `min`: fewer than so many are never left.
+
+use super::*;
+
+async fn club(s: &Server, id: &str, owners: &[&str]) {
+    post(s, "/clubs", json!({"id": id})).await;
+    for user in owners {
+        post(s, "/memberships", json!({"clubId": id, "userId": user, "rank": "owner"})).await;
+    }
+}
+
+async fn of(s: &Server, club: &str) -> Vec<String> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for member in s.walk("/memberships?limit=200").await {
+        if member["clubId"] == club {
+            all.push((member["userId"].as_str().unwrap().to_owned(), member["id"].as_str().unwrap().to_owned()));
+        }
+    }
+    all.sort();
+    all.into_iter().map(|(_, id)| id).collect()
+}
+
+pub(super) async fn least_is_kept(s: &Server) {
+    club(s, "c", &["ann", "bob"]).await;
+    post(s, "/memberships", json!({"clubId": "c", "userId": "zoe"})).await;
+    let [ann, bob, zoe] = &of(s, "c").await[..] else { panic!("three members") };
+    assert_eq!(s.patch(&format!("/memberships/{ann}"), json!({"rank": "member"})).await.status, 200);
+    sound(s, "one of two").await;
+    for reply in [
+        s.patch(&format!("/memberships/{bob}"), json!({"rank": "member"})).await,
+        s.delete(&format!("/memberships/{bob}")).await,
+        s.post("/memberships/assign", json!({"clubId": "c", "userId": "bob", "rank": "member"})).await,
+        s.post("/memberships/demote-all", json!({"club": "c"})).await,
+    ] {
+        assert_eq!(reply.code(), (409, "last_owner"), "{reply:?}");
+        sound(s, "a refusal").await;
+    }
+    assert_eq!(get(s, &format!("/memberships/{bob}")).await["rank"], "owner");
+    // Who does not own it may leave.
+    assert_eq!(s.delete(&format!("/memberships/{zoe}")).await.status, 204);
+    assert_eq!(s.post("/memberships/assign", json!({"clubId": "c", "userId": "eve", "rank": "owner"})).await.status, 201);
+    assert_eq!(s.delete(&format!("/memberships/{bob}")).await.status, 204);
+    sound(s, "another owner").await;
+    // Two who step down at once: one stays.
+    for round in 0..8 {
+        let name = format!("r{round}");
+        club(s, &name, &["a", "b"]).await;
+        let ids = &of(s, &name).await;
+        let down = s.parallel(2, |n| async move { s.patch(&format!("/memberships/{}", ids[n]), json!({"rank": "member"})).await }).await;
+        let mut told: Vec<u16> = down.iter().map(|reply| reply.status).collect();
+        told.sort_unstable();
+        assert_eq!(told, [200, 409], "{down:?}");
+    }
+    sound(s, "races").await;
+    // The application itself may.
+    let members = s.running().adapter::<Membership>().unwrap();
+    let last = of(s, "c").await;
+    members.delete(&Cx::system("erase an account"), &*last[last.len() - 1], None).await.unwrap();
+    sound(s, "an erasure").await;
+}
+
+/// Whoever deletes what must have an owner deletes its owners.
+pub(super) async fn least_of_what_is_deleted(s: &Server) {
+    club(s, "c", &["ann"]).await;
+    assert_eq!(s.delete("/clubs/c").await.status, 204);
+    assert!(of(s, "c").await.is_empty());
+    sound(s, "a deletion").await;
+}
+
+/// A change that is refused has been made in part: none of the transaction lasts.
+pub(super) async fn least_within_a_transaction(s: &Server) {
+    club(s, "c", &["ann"]).await;
+    let (members, id) = (s.running().adapter::<Membership>().unwrap(), of(s, "c").await[0].clone());
+    let outcome = Cx::actor(Actor::user("clerk"))
+        .transaction(async |cx| {
+            let refused = members.delete(cx, id.as_str(), None).await.map_err(|e| e.code());
+            assert_eq!(refused, Err(Code::Other(409, "last_owner")));
+            Ok(())
+        })
+        .await;
+    assert_eq!(outcome.map_err(|e| e.code()), Err(Code::Conflict));
+    sound(s, "a refusal").await;
+    assert_eq!(of(s, "c").await, [id]);
+}

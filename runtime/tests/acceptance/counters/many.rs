@@ -1,0 +1,73 @@
+//! Many at once, over the same few records.
+
+use super::*;
+
+/// Everything there is, by 25 callers.
+pub(super) async fn parallel(s: &Server) {
+    topics(s, &["t", "u"]).await;
+    for round in 0..3 {
+        let replies = s
+            .parallel(25, |n| async move {
+                let id = format!("a{round}x{n}");
+                let (one, other) = if n % 2 == 0 { ("t", "u") } else { ("u", "t") };
+                let mut all = vec![s.post("/answers", json!({"id": id, "topicId": one, "parentId": "a0x0", "text": "x"})).await];
+                all.push(s.post(&format!("/answers/{id}/publish"), json!({})).await);
+                all.push(s.patch(&format!("/answers/{id}"), json!({"topicId": other, "points": n})).await);
+                if n % 5 == 0 {
+                    all.push(s.delete(&format!("/answers/{id}")).await);
+                }
+                if n == 12 {
+                    all.push(s.post("/answers/show-all", json!({"text": "x"})).await);
+                }
+                all
+            })
+            .await;
+        for reply in replies.iter().flatten() {
+            assert!(matches!(reply.status, 200 | 201 | 204 | 400), "{reply:?}");
+        }
+        sound(s, "all at once").await;
+    }
+}
+
+/// Records go back and forth between two others, by keys that must name them: nobody waits in a circle.
+pub(super) async fn moves_in_opposing_order(s: &Server) {
+    post(s, "/posts", json!({"id": "p"})).await;
+    post(s, "/posts", json!({"id": "q"})).await;
+    let mut notes = Vec::new();
+    for n in 0..25 {
+        let (one, other) = if n % 2 == 0 { ("p", "q") } else { ("q", "p") };
+        notes.push(post(s, "/notes", json!({"postId": one, "otherId": other})).await["id"].as_str().unwrap().to_owned());
+    }
+    let notes = &notes;
+    for _ in 0..4 {
+        let moved = s
+            .parallel(25, |n| async move {
+                let mut all = Vec::new();
+                for (one, other) in [("p", "q"), ("q", "p"), ("p", "q")] {
+                    let (one, other) = if n % 2 == 0 { (one, other) } else { (other, one) };
+                    all.push(s.patch(&format!("/notes/{}", notes[n]), json!({"postId": other, "otherId": one})).await);
+                }
+                all
+            })
+            .await;
+        assert!(moved.iter().flatten().all(|reply| reply.status == 200), "{moved:?}");
+        sound(s, "moves").await;
+    }
+}
+
+/// Records and what names them are made at once.
+pub(super) async fn named_before(s: &Server) {
+    for round in 0..12 {
+        let made = s
+            .parallel(13, |n| async move {
+                let topic = format!("t{round}");
+                match n {
+                    6 => s.post("/topics", json!({"id": topic})).await,
+                    _ => s.post("/answers", json!({"id": format!("a{round}x{n}"), "topicId": topic, "status": "live"})).await,
+                }
+            })
+            .await;
+        assert!(made.iter().all(|reply| reply.status == 201), "{made:?}");
+        assert_eq!(get(s, &format!("/topics/t{round}")).await["total"], 12);
+    }
+}

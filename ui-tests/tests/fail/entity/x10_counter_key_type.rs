@@ -1,0 +1,18 @@
+use linchpin::prelude::*;
+
+#[entity]
+pub struct Thread {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(read_only, default = 0)]
+    pub reply_count: i64,
+}
+
+#[entity(counter(Thread.reply_count, by = thread_id))]
+pub struct Reply {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub thread_id: i64,
+}
+
+fn main() {}
