@@ -44,9 +44,9 @@ pub struct Cx {
     /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
     #[cfg(feature = "server")]
     follows: bool,
-    /// Whether what keeps numbers of the records that it changes has been taken.
+    /// Whether what keeps numbers of the records that it changes has been taken; and whether the transaction ends with the statement.
     #[cfg(feature = "server")]
-    taken: bool,
+    taken: Option<bool>,
     /// What most calls have none of: parents and values of the context.
     around: Option<Arc<Around>>,
 }
@@ -98,7 +98,7 @@ impl Cx {
             #[cfg(feature = "server")]
             follows: false,
             #[cfg(feature = "server")]
-            taken: false,
+            taken: None,
             around: None,
         }
     }
@@ -124,7 +124,7 @@ impl Cx {
             #[cfg(feature = "server")]
             follows: false,
             #[cfg(feature = "server")]
-            taken: false,
+            taken: None,
             around: None,
         }
     }
@@ -284,15 +284,16 @@ impl Cx {
         Self { follows: true, operation: None, only: None, audit: None, ..self.clone() }
     }
 
-    /// The same call, with what keeps numbers of the records that its next statement changes taken.
+    /// The same call, with what keeps numbers of the records that its next statement changes taken. `whole` says that the transaction
+    /// ends with that statement: nothing of it lasts when it fails.
     #[cfg(feature = "server")]
-    pub(crate) fn having_taken(&self) -> Self {
-        Self { taken: true, ..self.clone() }
+    pub(crate) fn having_taken(&self, whole: bool) -> Self {
+        Self { taken: Some(whole), ..self.clone() }
     }
 
-    /// Whether that is so.
+    /// Whether that is so, and whether the transaction ends with the statement.
     #[cfg(feature = "server")]
-    pub(crate) fn has_taken(&self) -> bool {
+    pub(crate) fn has_taken(&self) -> Option<bool> {
         self.taken
     }
 

@@ -60,15 +60,15 @@ impl Statements {
             // What a new record adds is known before, and the addition takes what it adds to.
             Some(summaries) if inserts => {
                 self.add(cx, summaries, &[(None, Some(&args))], false).await?;
-                added = Some((summaries, args.clone()));
+                // A transaction of the user's may go on without the record.
+                added = (!whole).then(|| (summaries, args.clone()));
             }
-            Some(summaries) if !cx.has_taken() => self.take_parents(cx, summaries, statement, &args).await?,
+            Some(summaries) if cx.has_taken().is_none() => self.take_parents(cx, summaries, statement, &args).await?,
             _ => {}
         }
         let (before, mut rows) = match (self.seen(cx, statement, args, rows).await, added) {
             (Ok(seen), _) => seen,
             (Err(error), None) => return Err(error),
-            // The transaction may go on without the record.
             (Err(error), Some((summaries, args))) => {
                 if self.add(cx, summaries, &[(Some(&args), None)], true).await.is_err() {
                     doom(cx);

@@ -79,6 +79,7 @@ impl Table {
     }
 
     async fn refer(&self, cx: &Cx, keys: Vec<(usize, Value)>, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let whole = cx.in_transaction().is_none();
         cx.transaction(async |cx| {
             self.statements().take_before_keys(cx, prepared, &args).await?;
             let mut problems = Vec::new();
@@ -99,7 +100,7 @@ impl Table {
             if !problems.is_empty() {
                 return Err(Error::validation(problems));
             }
-            self.statements().execute(&cx.having_taken(), prepared, args, rows).await
+            self.statements().execute(&cx.having_taken(whole), prepared, args, rows).await
         })
         .await
     }
