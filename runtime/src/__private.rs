@@ -55,7 +55,8 @@ mod operations;
 
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many, expect_relation,
+    expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
+    expect_relation,
 };
 pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};

@@ -86,7 +86,7 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
         need("transaction", format!("gate `{field}` at {}", desc.at));
     }
     for summary in desc.summaries {
-        need("transaction", format!("counter of `{}.{}` at {}", (summary.target)().name, summary.field, at(desc.at)));
+        need("transaction", format!("counter of `{}.{}` at {}", (summary.target)().name, summary.field, desc.at));
     }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));

@@ -17,10 +17,7 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
     for entry in &entries {
         for summary in entry.desc.summaries {
             let (target, by) = ((summary.target)(), entry.desc.name);
-            let what = format!(
-                "`{}.{}`, which counts records of `{by}` ({}:{})",
-                target.name, summary.field, entry.desc.at.file, entry.desc.at.line
-            );
+            let what = format!("`{}.{}`, which counts records of `{by}` ({})", target.name, summary.field, entry.desc.at);
             let Some(kept) = entries.iter().find(|other| other.desc.storage_name == target.storage_name) else {
                 problems.push(format!("{what}: `{}` is in no package of this app", target.name));
                 continue;
@@ -58,7 +55,7 @@ fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
             _ => spec.kind.touches(kept.desc).has(field),
         };
         if writes {
-            problems.push(format!("operation `{}` writes it ({}:{})", spec.name, spec.at.file, spec.at.line));
+            problems.push(format!("operation `{}` writes it ({})", spec.name, spec.at));
         }
     }
     problems
@@ -100,13 +97,15 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
         }
     }
     let least = desc.summaries.iter().filter(|summary| summary.least.is_some()).count();
-    let held = |by: usize| desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == by);
+    let mut looked_up =
+        desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key).chain(desc.gates.iter().map(|gate| gate.field));
+    let held = |by: usize| looked_up.clone().any(|key| key == by);
     // A key that may name nothing yet is tried twice.
     let again = moved.iter().filter(|(target, by)| !held(*by) && nameable(target)).count();
     let mut targets: Vec<&str> = moved.iter().map(|(target, _)| target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
-    let looked_up = desc.relations.iter().any(|relation| relation.enforced().is_some());
+    let looked_up = looked_up.next().is_some();
     Some(
         first
             + match changed {

@@ -23,6 +23,8 @@ pub(super) const REPETITIONS: usize = 3;
 struct Along<'a> {
     auditing: Option<Arc<Auditing>>,
     summaries: Option<&'a Summaries>,
+    /// Whether the transaction is this one's.
+    whole: bool,
 }
 
 impl Statements {
@@ -37,7 +39,7 @@ impl Statements {
         rows: Rows,
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
-            let along = Along { auditing, summaries };
+            let along = Along { auditing, summaries, whole: cx.in_transaction().is_none() };
             if cx.in_transaction().is_some() {
                 return self.consequences(&cx, &along, statement, args, rows).await;
             }
@@ -54,6 +56,7 @@ impl Statements {
     }
 
     async fn consequences(&self, cx: &Cx, along: &Along<'_>, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let whole = along.whole || cx.has_taken() == Some(true);
         let inserts = matches!(statement.plan, Plan::Insert);
         let mut added = None;
         match along.summaries {

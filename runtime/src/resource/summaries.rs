@@ -249,5 +249,8 @@ fn fields(filter: &Filter, into: &mut FieldSet) {
     match filter {
         Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| fields(one, into)),
         Filter::Cond { field, .. } | Filter::Item { field, .. } => *into = into.with(*field),
+        // No declaration of what counts names another record, or the context.
+        Filter::Linked(link) => *into = into.with(link.field),
+        Filter::Given(_) => {}
     }
 }

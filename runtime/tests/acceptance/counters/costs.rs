@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linchpin::store::Store;
 
 use super::*;
-use crate::relation_cost::Counting;
+use crate::around::Around;
 
 /// Statements within transactions are not counted here: they would show as none.
 async fn idle_routes(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
-    let counting = Counting { store, statements: Arc::clone(&statements) };
+    let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&FORUM, |app| app.store(Arc::new(counting))).await;
     topics(&s, &["t"]).await;
     post(&s, "/answers", json!({"id": "a", "slug": "a", "topicId": "t", "status": "live"})).await;
