@@ -212,11 +212,15 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
     let keys = named.filter(|(_, field)| writes(*field)).count();
     let changed = match endpoint.action {
         Action::Create => Changed::New,
+        Action::Delete => Changed::Gone,
+        Action::Operation(spec, _) if spec.kind.name() == "consume" => Changed::Gone,
         Action::Operation(spec, _) if spec.kind.name() == "batch" => Changed::Many,
         Action::Operation(spec, _) if spec.kind.subject() == Subject::Either => Changed::NewOrOne,
         _ => Changed::One,
     };
     let kept = summaries::cost(packages, desc, endpoint.touches(), changed)?;
+    // Why nothing was changed is asked only where nothing was.
+    let kept = if one_record { kept.saturating_sub(1) } else { kept };
     // Who is refused a record is told apart from a record that is missing.
     Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
 }

@@ -101,22 +101,24 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
         desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key).chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
     // A key that may name nothing yet is tried twice.
-    let again = moved.iter().filter(|(target, by)| !held(*by) && nameable(target)).count();
+    let tries = |(target, by): &(&EntityDesc, usize)| if !held(*by) && nameable(target) { 2 } else { 1 };
+    // A record that gets another key is one less for the one and one more for the other.
+    let moves = |(_, by): &(&EntityDesc, usize)| if changed.keeps() && touches.has(*by) { 2 } else { 1 };
+    let new: usize = moved.iter().map(tries).sum();
+    let additions: usize = moved.iter().map(|one| tries(one) * moves(one)).sum();
     let mut targets: Vec<&str> = moved.iter().map(|(target, _)| target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
     let looked_up = looked_up.next().is_some();
-    Some(
-        first
-            + match changed {
-                // The records that keep the numbers are taken by the additions, or before keys are looked up.
-                Changed::New => moved.len() + again + if looked_up { targets.len() } else { 0 },
-                // A look at the record, those that keep numbers of it are taken, it is taken itself; then an addition to those that it named and
-                // one to those that it names, and where one changes nothing, a question why.
-                Changed::One | Changed::NewOrOne => 2 + targets.len() + 2 * (moved.len() + again) + least,
-                Changed::Many => return None,
-            },
-    )
+    Some(match changed {
+        // The records that keep the numbers are taken by the additions, or before keys are looked up.
+        Changed::New => first + new + if looked_up { targets.len() } else { 0 },
+        // A look at the record, those that keep something of it are taken, it is taken itself, unless it is removed at once; then it is
+        // one less for the one that it named and one more for the one that it names. Where there must be so many, a question why.
+        Changed::NewOrOne | Changed::One => first + 2 + targets.len() + additions + least,
+        Changed::Gone => first + 1 + usize::from(desc.soft_delete.is_some()) + targets.len() + additions + least,
+        Changed::Many => return None,
+    })
 }
 
 /// What a route changes.
@@ -128,6 +130,15 @@ pub(super) enum Changed {
     NewOrOne,
     /// One record.
     One,
+    /// It removes one record, or marks it as deleted.
+    Gone,
     /// Any number.
     Many,
+}
+
+impl Changed {
+    /// Whether a record that was there is there still.
+    fn keeps(self) -> bool {
+        !matches!(self, Self::Gone)
+    }
 }
