@@ -100,8 +100,9 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     let mut looked_up =
         desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key).chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
-    // A key that may name nothing yet is tried twice.
-    let tries = |(target, by): &(&EntityDesc, usize)| if !held(*by) && nameable(target) { 2 } else { 1 };
+    // A key that may name nothing is tried twice. One that is looked up names something, unless the record has been brought back.
+    let sound = matches!(changed, Changed::New) || desc.soft_delete.is_none();
+    let tries = |(target, by): &(&EntityDesc, usize)| if nameable(target) && !(sound && held(*by)) { 2 } else { 1 };
     // A record that gets another key is one less for the one and one more for the other.
     let moves = |(_, by): &(&EntityDesc, usize)| if changed.keeps() && touches.has(*by) { 2 } else { 1 };
     let new: usize = moved.iter().map(tries).sum();
