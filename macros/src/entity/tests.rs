@@ -35,6 +35,9 @@ fn a_related_entity() {
 #[test]
 fn a_gated_entity() {
     expand("entity_gated", include_str!("../../tests/snapshot/entity_gated.rs"));
+}
+
+#[test]
 fn a_counting_entity() {
     expand("entity_counting", include_str!("../../tests/snapshot/entity_counting.rs"));
 }

@@ -183,5 +183,5 @@ async fn sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
     let (store, ()) = super::on_few_connections();
-    held(store, 80).await;
+    held(store, 150).await;
 }

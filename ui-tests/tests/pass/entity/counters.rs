@@ -14,7 +14,7 @@ mod forum {
         pub owner_id: String,
         #[field(read_only, default = 0)]
         pub replies: Number,
-        #[field(read_only, private, default = 0)]
+        #[field(read_only, default = 0)]
         pub shown: i64,
         #[field(read_only, default = 0)]
         pub tagged: i64,
