@@ -1,7 +1,7 @@
 //! What start-up checks about numbers that records keep of others: what several declarations say together.
 
 use super::checks::startup;
-use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, Summary};
+use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
 use crate::filter::FilterSpec;
 use crate::package::EntityEntry;
 use crate::resource::nameable;
@@ -83,7 +83,7 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     // What has named a new record before is counted, and written where there is any.
     let makes = matches!(changed, Changed::New | Changed::NewOrOne) && nameable(desc);
     let first = if makes { 2 * kept } else { 0 };
-    let mark = desc.soft_delete.iter().map(|mark| mark.field()).collect::<FieldSet>();
+    let mark = desc.soft_delete.iter().map(SoftDelete::field).collect::<FieldSet>();
     let inputs = desc.summaries.iter().fold(mark, |all, summary| all.or(read(summary)));
     if desc.summaries.is_empty() || !inputs.meets(touches) {
         return Some(first);

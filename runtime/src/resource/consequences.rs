@@ -19,6 +19,9 @@ use crate::{Code, Cx, Error, Result, Value};
 /// How often a transaction is begun again after somebody else got in between.
 pub(super) const REPETITIONS: usize = 3;
 
+/// A record as it was and as it is: `None` where there was, or is, none.
+type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
+
 /// What goes along with a change.
 struct Along<'a> {
     auditing: Option<Arc<Auditing>>,
@@ -81,7 +84,7 @@ impl Statements {
         };
         let (removes, primary) = (matches!(statement.plan, Plan::Delete { .. }), self.desc().primary);
         let after = rows.witnessed();
-        let mut changes: Vec<(Option<&[Value]>, Option<&[Value]>)> = Vec::with_capacity(after.len());
+        let mut changes: Vec<Pair<'_>> = Vec::with_capacity(after.len());
         for record in &after {
             let known = before.iter().find(|old| old[primary] == record[primary]);
             changes.push(match (removes, known) {
@@ -117,7 +120,7 @@ impl Statements {
     }
 
     /// Moves the numbers that other records keep by what changes make of them. `free` says that fewer than the least may be left.
-    async fn add(&self, cx: &Cx, summaries: &Summaries, changes: &[(Option<&[Value]>, Option<&[Value]>)], free: bool) -> Result<()> {
+    async fn add(&self, cx: &Cx, summaries: &Summaries, changes: &[Pair<'_>], free: bool) -> Result<()> {
         let mut moves: Vec<Move> = Vec::new();
         for (before, after) in changes {
             summaries.moved(&mut moves, *before, *after);

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::entity::{EntityDesc, FieldSet, Least};
+use crate::entity::{EntityDesc, FieldSet, Least, SoftDelete};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Statement, Store, layout};
@@ -76,7 +76,7 @@ impl Summaries {
     /// `None` when nothing is kept of the records of an entity.
     pub(super) fn new(desc: &'static EntityDesc, store: &Arc<dyn Store>) -> Result<Option<Self>> {
         let mut all: Vec<Kept> = Vec::new();
-        let mut inputs: FieldSet = desc.soft_delete.iter().map(|mark| mark.field()).chain(desc.tenant.map(|tenant| tenant.field)).collect();
+        let mut inputs: FieldSet = desc.soft_delete.iter().map(SoftDelete::field).chain(desc.tenant.map(|tenant| tenant.field)).collect();
         for summary in desc.summaries {
             let target = (summary.target)();
             let field = summary.position().ok_or_else(|| {
