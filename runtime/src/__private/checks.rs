@@ -264,7 +264,7 @@ pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held:
             " is a tenant's, and what it counts is nobody's\nhelp: `tenant(..)` on what it counts, or a `belongs_to` of the key with on_delete",
         );
     }
-    if !entity.scope.is_empty() {
+    if !entity.scope.is_empty() || entity.visible.is_some() || !entity.gates.is_empty() {
         refuse(
             entity,
             name,

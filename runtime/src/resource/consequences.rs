@@ -11,6 +11,7 @@ use super::prepared::Prepared;
 use super::statement::Statements;
 use super::summaries::{Move, Summaries};
 use crate::audit::{Auditing, Seen};
+use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement};
 use crate::validate::list_value;
@@ -85,8 +86,11 @@ impl Statements {
         let (removes, primary) = (matches!(statement.plan, Plan::Delete { .. }), self.desc().primary);
         let after = rows.witnessed();
         let mut changes: Vec<Pair<'_>> = Vec::with_capacity(after.len());
+        // By key: there may be as many as a batch changes.
+        let mut by_key: Vec<&[Value]> = before.iter().map(|record| &**record).collect();
+        by_key.sort_unstable_by(|a, b| compare(a[primary].as_ref(), b[primary].as_ref()));
         for record in &after {
-            let known = before.iter().find(|old| old[primary] == record[primary]);
+            let known = by_key.binary_search_by(|old| compare(old[primary].as_ref(), record[primary].as_ref())).ok().map(|at| by_key[at]);
             changes.push(match (removes, known) {
                 (true, _) => (Some(record), None),
                 (false, Some(old)) => (Some(old), Some(record)),

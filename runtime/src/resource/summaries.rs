@@ -161,22 +161,28 @@ impl Summaries {
                 }
                 let by: Vec<i64> = group.kept.counts.iter().map(|count| sign * i64::from(matches(&count.when, record, &[]))).collect();
                 let tenant = group.kept.tenant.and_then(|tenants| record.get(tenants.own)).cloned().unwrap_or_default();
-                match moves.iter_mut().find(|other| other.group == at && other.key == key && other.tenant == tenant) {
-                    Some(known) => known.by.iter_mut().zip(by).for_each(|(sum, one)| *sum += one),
-                    None => moves.push(Move { group: at, key, tenant, by }),
-                }
+                moves.push(Move { group: at, key, tenant, by });
             }
         }
     }
 
     /// Moves that change something, in the order in which they are made.
     pub(super) fn ordered(&self, mut moves: Vec<Move>) -> Vec<Move> {
-        moves.retain(|one| one.by.iter().any(|n| *n != 0));
         let target = |one: &Move| self.groups[one.group].kept.target.storage_name;
-        moves.sort_by(|a, b| match target(a).cmp(target(b)) {
-            Ordering::Equal => compare(a.key.as_ref(), b.key.as_ref()).then(a.group.cmp(&b.group)),
-            order => order,
+        moves.sort_by(|a, b| {
+            let keys = || compare(a.key.as_ref(), b.key.as_ref());
+            let tenants = || compare(a.tenant.as_ref(), b.tenant.as_ref());
+            target(a).cmp(target(b)).then_with(keys).then(a.group.cmp(&b.group)).then_with(tenants)
         });
+        // One for each record that keeps numbers, whatever the number of those that name it.
+        moves.dedup_by(|next, one| {
+            let same = next.group == one.group && next.key == one.key && next.tenant == one.tenant;
+            if same {
+                one.by.iter_mut().zip(&next.by).for_each(|(sum, more)| *sum += more);
+            }
+            same
+        });
+        moves.retain(|one| one.by.iter().any(|n| *n != 0));
         moves
     }
 }

@@ -171,6 +171,11 @@ fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
 }
 
 impl Gates {
+    /// Whether a field can only name a visible record.
+    pub(crate) fn holds(&self, field: usize) -> bool {
+        self.all.iter().any(|gate| gate.field == field)
+    }
+
     /// Resolves what is written; what cannot be is reported and left out.
     pub(crate) fn resolve(args: GatesArgs, fields: &[Field], d: &mut Diagnostics) -> Self {
         let gates = args.gates.into_iter().filter_map(|GateArgs { word, field: key, target, action, depth }| {

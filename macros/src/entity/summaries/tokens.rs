@@ -61,7 +61,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         let (name, own) = (summary.field.unraw().to_string(), &model.ident);
         let own = at(quote!(<#own as __lp::Entity>::DESC), &summary.field.to_token_stream());
         // A key that must name a visible record cannot reach into what is somebody else's.
-        let held = model.relations.iter().any(|relation| relation.holds(summary.by));
+        let held = model.gates.holds(summary.by) || model.relations.iter().any(|relation| relation.holds(summary.by));
         out.extend(quote_spanned!(summary.field.span()=> const _: () = __lp::expect_kept(#desc, #name, #own, #held);));
         out.extend(resolved(model, summary).into_iter().flat_map(|(_, asserts)| asserts));
     }
