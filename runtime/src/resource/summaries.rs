@@ -5,7 +5,6 @@
 //! in the order of their keys, and the records that are counted after them: so nobody waits in a circle, and nobody else changes what
 //! counts in between.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::entity::{EntityDesc, FieldSet, Least, SoftDelete};

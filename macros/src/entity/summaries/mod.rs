@@ -9,7 +9,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, LitStr, Path, Token};
 
-use super::field::Field;
+use super::field::{COMPUTED, Field};
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::expr::{self, Filter, Operand, Resolved, Scope, Source};
@@ -128,6 +128,10 @@ impl Summary {
             d.error(&key, format!("unknown field `{text}` in {word}")).suggest(&text, fields.iter().map(|f| f.name.as_str()));
             return None;
         };
+        if is_computed(&fields[by]) {
+            computed(&key, d);
+            return None;
+        }
         Some(Self { word, target, field, key, by, when, min, code })
     }
 }
@@ -136,7 +140,7 @@ impl Summary {
 fn counted(model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    of_the_record(&filter, d);
+    of_the_record(&filter, model, d);
     if d.len() > before {
         return None;
     }
@@ -147,8 +151,22 @@ fn counted(model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<(Res
     Some((resolved, asserts))
 }
 
+fn is_computed(field: &Field) -> bool {
+    field.owned == Some(COMPUTED)
+}
+
+/// Its value is worked out behind what counts.
+fn computed(field: &Ident, d: &mut Diagnostics) {
+    d.error(field, format!("`{}` is computed, and a counter goes by what is written", field.unraw())).help("the fields that it is made of");
+}
+
 /// Whether a record counts is a matter of the record: not of who calls, and not of the hour.
-fn of_the_record(filter: &Filter, d: &mut Diagnostics) {
+fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
+    if let Filter::Cond { field, .. } = filter
+        && model.fields.iter().any(|f| f.name == field.unraw().to_string() && is_computed(f))
+    {
+        computed(field, d);
+    }
     let mut judge = |source: &Source| {
         if !matches!(source, Source::Literal(_) | Source::Null(_)) {
             d.error(&source.tokens(), "whether a record counts depends on the record alone")
@@ -156,7 +174,7 @@ fn of_the_record(filter: &Filter, d: &mut Diagnostics) {
         }
     };
     match filter {
-        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| of_the_record(one, d)),
+        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| of_the_record(one, model, d)),
         Filter::Cond { operand, .. } => match operand {
             Operand::One(source) | Operand::ListOf(source) => judge(source),
             Operand::List(list) => list.iter().for_each(judge),
