@@ -156,7 +156,7 @@ static LIBRARY: Package =
 /// The titles of what an author has published, one a line: `GET /articles/titles/{author}?limit=5`.
 #[route(entity = Article, method = "GET", path = "titles/{author}", auth = none, timeout = "2s")]
 async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Query(query): Query<HashMap<String, u32>>) -> Result<String> {
-    let page = PageArgs { limit: query.get("limit").copied(), cursor: None };
+    let page = PageArgs { limit: query.get("limit").copied(), ..PageArgs::default() };
     let page = articles.by_author(&cx, author, page).await?;
     Ok(page.items.iter().map(|article| format!("{}\n", article.title)).collect())
 }

@@ -163,7 +163,7 @@ fn computed(field: &Ident, d: &mut Diagnostics) {
 /// Whether a record counts is a matter of the record: not of who calls, and not of the hour.
 fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     if let Filter::Cond { field, .. } = filter
-        && model.fields.iter().any(|f| f.name == field.unraw().to_string() && is_computed(f))
+        && model.fields.iter().any(|f| field.unraw() == f.name && is_computed(f))
     {
         computed(field, d);
     }
