@@ -137,6 +137,7 @@ struct Inner {
     message: Cow<'static, str>,
     details: Vec<Problem>,
     retry_after: Option<u32>,
+    #[cfg(feature = "server")]
     overtaken: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -144,7 +145,15 @@ struct Inner {
 impl Error {
     /// An error of `code` with a sentence for people.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, overtaken: false, source: None }))
+        Self(Box::new(Inner {
+            code,
+            message: message.into(),
+            details: Vec::new(),
+            retry_after: None,
+            #[cfg(feature = "server")]
+            overtaken: false,
+            source: None,
+        }))
     }
 
     /// 400 `validation_failed` with its problems, ordered by path.

@@ -53,8 +53,10 @@ impl Paging {
     /// By number, with pages of any size that is allowed at all.
     pub const NUMBER: Self = Self::Number { most: 100 };
     /// The size of a page that is asked for by its number alone.
+    #[cfg(feature = "server")]
     pub(crate) const SIZE: u32 = 20;
     /// How many records numbers reach; a cursor goes on behind them.
+    #[cfg(feature = "server")]
     const REACH: u64 = 10_000;
 
     /// With pages no greater than this.

@@ -5,12 +5,14 @@
 //! is still as it was read. Whoever was overtaken reads again. Of several records each may have a value of its own: those are held
 //! by a transaction, get their values, and then the statement changes all of them at once.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::guard;
 use super::statement::Statements;
 use super::write::Turns;
 use crate::entity::EntityDesc;
+use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::memory::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
@@ -202,29 +204,36 @@ impl Statements {
             if found.is_empty() {
                 return Ok(rows.without_recording());
             }
-            // Records of one value are written together.
             let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
             for old in &found {
                 let values = behind.values(desc, old, set, &args)?;
                 if behind.fields.iter().zip(&values).all(|(field, value)| old[*field] == *value) {
                     continue;
                 }
-                let key = old[desc.primary].clone();
-                match groups.iter_mut().find(|(known, _)| *known == values) {
-                    Some((_, keys)) => keys.push(key),
-                    None => groups.push((values, vec![key])),
+                groups.push((values, vec![old[desc.primary].clone()]));
+            }
+            // Records of one value are written together.
+            groups.sort_by(|(a, _), (b, _)| order(a, b));
+            groups.dedup_by(|(next, keys), (one, all)| {
+                let same = next == one;
+                if same {
+                    all.append(keys);
                 }
-            }
-            for (mut values, keys) in groups {
-                values.push(list_value(&keys));
-                self.hand(cx, &note, values, Rows::count()).await?;
-            }
+                same
+            });
             let keys: Vec<Value> = found.iter().map(|record| record[desc.primary].clone()).collect();
             let mut args = args;
             args.truncate(behind.base);
             args.push(list_value(&keys));
-            let done = self.hand(cx, &write, args, rows).await;
-            // Their values have been written already.
+            let done = async {
+                for (mut values, keys) in groups {
+                    values.push(list_value(&keys));
+                    self.hand(cx, &note, values, Rows::count()).await?;
+                }
+                self.hand(cx, &write, args, rows).await
+            };
+            let done = done.await;
+            // Some of their values may have been written already.
             if done.is_err()
                 && let Some(transaction) = cx.in_transaction()
             {
@@ -309,4 +318,10 @@ impl Behind {
         let values = self.values(desc, old, set, args)?;
         Ok(own.chain(values).chain(self.inputs.iter().map(|field| old[*field].clone())).collect())
     }
+}
+
+/// Any order in which equal values are neighbours.
+fn order(a: &[Value], b: &[Value]) -> Ordering {
+    let each = a.iter().zip(b).map(|(a, b)| compare(a.as_ref(), b.as_ref()));
+    each.fold(Ordering::Equal, Ordering::then)
 }
