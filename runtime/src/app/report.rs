@@ -170,7 +170,8 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     };
     let follows = || !computed::following(desc, written).is_empty();
     match spec.kind.name() {
-        "upsert" => Some(usize::from(follows())),
+        // What stands in the way of a new record may be the record itself, made meanwhile.
+        "upsert" => Some(if follows() { 2 } else { 0 }),
         "batch" => (!follows()).then_some(0),
         "consume" => (mark.is_none() || !follows()).then_some(0),
         "computed_aggregate" => {

@@ -267,8 +267,13 @@ impl Statements {
         let mut turns = Turns::default();
         // Who was found and not changed.
         let mut refused: Option<Box<[Value]>> = None;
+        let mut met: Option<Box<[Value]>> = None;
+        let read = async || {
+            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?;
+            Ok::<_, Error>(found.records.into_iter().next())
+        };
         while turns.next(cx, desc, refused.as_ref().map(|record| &record[desc.primary])).await {
-            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records.into_iter().next();
+            let found = if met.is_some() { met.take() } else { read().await? };
             let (statement, args) = match &found {
                 None => (&create, args.clone()),
                 // As it was read before: it is out of reach.
@@ -279,7 +284,18 @@ impl Statements {
                     (&change, args)
                 }
             };
-            let done = self.hand(cx, statement, args, rows.clone()).await?;
+            let done = match self.hand(cx, statement, args, rows.clone()).await {
+                // Who makes the same record at the same moment may be met in a unique over a computed field, before the keys are looked
+                // at. Then the record is there by now.
+                Err(error) if found.is_none() && error.code() == Code::Conflict => {
+                    met = read().await?;
+                    if met.is_none() {
+                        return Err(error);
+                    }
+                    continue;
+                }
+                done => done?,
+            };
             if done.count > 0 {
                 return Ok(done);
             }

@@ -268,10 +268,10 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
     for _ in 0..r.below(4) {
         let field = if r.percent(4) { *r.one(&fields) } else { *r.one(&usable) };
         let ops: &[&str] = match field.kind {
-            _ if r.percent(4) && !made(field) => &["[contains]", "[has]", "[gt]", "[x]", "[null]"],
+            _ if r.percent(4) && !made(desc, field) => &["[contains]", "[has]", "[gt]", "[x]", "[null]"],
             Kind::StringArray => &["[has]", "[null]"],
             Kind::Boolean | Kind::Enum(_) => &["", "[ne]", "[null]"],
-            Kind::String if !made(field) => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[null]"],
+            Kind::String if !made(desc, field) => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[null]"],
             _ => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[null]"],
         };
         let op = *r.one(ops);
@@ -436,9 +436,10 @@ fn comparable(field: &FieldDesc) -> bool {
     !matches!(field.default, DefaultDesc::Cuid)
 }
 
-/// Whether its texts are made up, so that they hold other letters on each side.
-fn made(field: &FieldDesc) -> bool {
-    matches!(field.default, DefaultDesc::Cuid | DefaultDesc::Uuid)
+/// Whether its texts are made up, or name records by such, so that they hold other letters on each side.
+fn made(desc: &EntityDesc, field: &FieldDesc) -> bool {
+    let own = |field: &FieldDesc| matches!(field.default, DefaultDesc::Cuid | DefaultDesc::Uuid);
+    own(field) || desc.gates.iter().any(|gate| desc.fields[gate.field].name == field.name && own(gate.target.primary_field()))
 }
 
 fn tree(r: &mut Random, desc: &'static EntityDesc, depth: usize) -> Json {
@@ -456,7 +457,7 @@ fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
     let ops: &[&str] = match field.kind {
         Kind::StringArray => &["$has", "$eq", "$ne"],
         Kind::Boolean | Kind::Enum(_) => &["$eq", "$ne", "$in", "$nin"],
-        Kind::String if !made(field) => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains"],
+        Kind::String if !made(desc, field) => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains"],
         _ => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"],
     };
     let op = *r.one(ops);
