@@ -121,7 +121,7 @@ async fn tenants_do_not_meet() {
         assert_eq!(l.hunt(odd, "secret").await, Vec::<String>::new(), "{odd:?}");
     }
     let notes = l.running.adapter::<Note>().unwrap();
-    let all = notes.hunt(&Cx::system("a test"), "secret", PageArgs { limit: Some(100), cursor: None }).await.unwrap();
+    let all = notes.hunt(&Cx::system("a test"), "secret", PageArgs { limit: Some(100), ..PageArgs::default() }).await.unwrap();
     assert_eq!(all.len(), 47, "the application itself sees all");
     l.stop().await;
 }
@@ -235,7 +235,7 @@ async fn any_text_is_answered() {
     for strategy in [readable.boxed(), "\\PC{1,40}".boxed(), any::<String>().boxed()] {
         for _ in 0..300 {
             let text = strategy.new_tree(&mut runner).unwrap().current();
-            let found = adapter.find(&cx, text.as_str(), PageArgs { limit: Some(100), cursor: None }).await;
+            let found = adapter.find(&cx, text.as_str(), PageArgs { limit: Some(100), ..PageArgs::default() }).await;
             let Ok(found) = found else {
                 assert!(text.trim().is_empty() || text.contains('\0') || text.chars().count() > 512, "{text:?}");
                 continue;
