@@ -8,7 +8,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::guard;
 use super::statement::Statements;
 use super::write::Turns;
 use crate::entity::EntityDesc;
@@ -146,7 +145,7 @@ impl Statements {
         if fields.is_empty() {
             return self.hand(cx, statement, args, rows);
         }
-        let behind = Behind { inputs: inputs_of(desc, &fields), fields, base: guard::arity(desc, &statement.plan) };
+        let behind = Behind { inputs: inputs_of(desc, &fields), fields, base: statement.plan.arity(desc) };
         let cx = cx.clone();
         Reply::Later(Box::pin(async move {
             match &statement.plan {

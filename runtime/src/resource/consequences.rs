@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::firsts::{nameable, turn};
-use super::guard;
 use super::prepared::Prepared;
 use super::statement::Statements;
 use super::summaries::{Move, Summaries};
@@ -237,7 +236,7 @@ impl Statements {
         let (desc, rows) = (self.desc(), rows.witnessing(self.desc()));
         let (looking, narrowed) = match &statement.plan {
             Plan::Update { filter, set, pick } => {
-                let those = Source::Arg { index: guard::arity(desc, &statement.plan), nullable: false };
+                let those = Source::Arg { index: statement.plan.arity(desc), nullable: false };
                 let filter_of = || filter.clone().and(Filter::cond(desc.primary, Op::In, Operand::One(those.clone())));
                 let look = self.derived(statement, b'l', || Plan::Lock { filter: filter.clone(), pick: pick.clone() })?;
                 let write = self.derived(statement, b'w', || Plan::Update { filter: filter_of(), set: set.clone(), pick: None })?;
@@ -253,7 +252,7 @@ impl Statements {
         }
         // The records that were seen, whatever else matches by now.
         let keys: Vec<Value> = before.iter().map(|record| record[desc.primary].clone()).collect();
-        args.truncate(guard::arity(desc, &statement.plan));
+        args.truncate(statement.plan.arity(desc));
         args.push(list_value(&keys));
         let rows = self.send(cx, &write, args, rows).await?;
         Ok((before, rows))

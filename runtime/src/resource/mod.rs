@@ -3,6 +3,7 @@
 //! [`Table`] is not generic; [`Adapter`] is its typed face.
 
 mod adapter;
+mod adapters;
 mod aggregate;
 pub(crate) mod computed;
 mod consequences;
@@ -11,8 +12,6 @@ mod draft;
 mod firsts;
 pub(crate) mod gate;
 pub(crate) mod guard;
-#[cfg(all(test, feature = "sqlite"))]
-mod guard_tests;
 mod include;
 mod integrity;
 mod key;
@@ -20,6 +19,7 @@ mod page;
 mod prepared;
 mod provided;
 mod provisions;
+mod run;
 mod statement;
 mod summaries;
 pub(crate) mod sweep;
@@ -31,10 +31,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use adapter::{
-    Adapter, Adapters, NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records,
-    run_row, run_rows, run_unit, run_upserted, run_values,
-};
+pub use adapter::Adapter;
+pub use adapters::Adapters;
 pub use cursor::CursorKey;
 pub use draft::Draft;
 pub(crate) use firsts::nameable;
@@ -44,6 +42,10 @@ pub use page::ListRequest;
 pub(crate) use page::{Ask, refused};
 pub use prepared::Prepared;
 pub(crate) use provided::SearchRequest;
+pub use run::{
+    NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row, run_rows,
+    run_unit, run_upserted, run_values,
+};
 pub(crate) use table::Borrowed;
 pub use table::Table;
 pub(crate) use write::Turns;

@@ -114,6 +114,53 @@ impl Plan {
             Self::Update { set, .. } => set.iter().map(|assign| assign.field).collect(),
         }
     }
+
+    /// How many arguments a plan takes.
+    #[cfg(feature = "server")]
+    pub(crate) fn arity(&self, entity: &EntityDesc) -> usize {
+        let mut most = 0;
+        let mut note = |source: &Source| {
+            if let Source::Arg { index, .. } = source {
+                most = most.max(index + 1);
+            }
+        };
+        match self {
+            Self::Insert => return entity.fields.len(),
+            Self::Select { filter, after, limit, .. } => {
+                filter.sources(&mut note);
+                limit.iter().for_each(&mut note);
+                let slots: Vec<usize> = match after {
+                    None => Vec::new(),
+                    Some(After::Keys(keys)) => keys.iter().flatten().copied().collect(),
+                    Some(After::Count(slot)) => vec![*slot],
+                };
+                for index in slots {
+                    note(&Source::Arg { index, nullable: false });
+                }
+            }
+            Self::Related { filter, values, limit, .. } => {
+                filter.sources(&mut note);
+                note(&Source::Arg { index: *values, nullable: false });
+                limit.iter().for_each(&mut note);
+            }
+            Self::Aggregate { filter, compute, .. } => {
+                filter.sources(&mut note);
+                for compute in compute {
+                    compute.filter.sources(&mut note);
+                }
+            }
+            Self::Exists { filter } | Self::Hold { filter } | Self::Lock { filter, .. } | Self::Delete { filter, .. } => {
+                filter.sources(&mut note);
+            }
+            Self::Update { filter, set, .. } | Self::Upsert { guard: filter, set, .. } => {
+                filter.sources(&mut note);
+                for assign in set {
+                    assign.value.sources(&mut note);
+                }
+            }
+        }
+        if matches!(self, Self::Upsert { .. }) { most.max(entity.fields.len()) } else { most }
+    }
 }
 
 /// The first records in an order.

@@ -4,6 +4,7 @@
 //! stores. One lock per table makes every statement atomic. Nothing survives the process.
 
 mod aggregate;
+mod assign;
 mod items;
 mod others;
 mod outbox;
@@ -18,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
+pub(crate) use self::assign::assign;
 use self::others::Held;
 use self::table::Table;
-pub(crate) use self::table::assign;
 use super::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::{Error, Result, Value};

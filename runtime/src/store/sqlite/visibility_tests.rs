@@ -6,7 +6,7 @@ use super::render::{Native, Runs, render};
 use super::{SqliteOptions, SqliteStore, bind, reader};
 use crate::entity::{EntityDesc, FieldDesc, Flags, Gate, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
-use crate::resource::guard::{Guard, Reach, arity};
+use crate::resource::guard::{Guard, Reach};
 use crate::store::{After, Order, Plan, Rows, Store};
 use crate::{Timestamp, Value};
 
@@ -123,7 +123,7 @@ fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
 fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach: Reach) -> (Native, Vec<Value>) {
     let guard = Guard::new(entity).expect("it is guarded");
     let route = guard.route("list", true, false);
-    let base = arity(entity, plan);
+    let base = plan.arity(entity);
     assert_eq!(args.len(), base);
     if entity.tenant.is_some() && reach == Reach::Caller {
         args.push(text("t1"));
@@ -241,7 +241,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
                 plan => plan,
             };
             for reach in [Reach::Caller, Reach::NoTenant, Reach::Anonymous, Reach::System] {
-                let native = render(entity, &guard.plan(&plan, reach, &route, arity(entity, &plan))).expect("it renders");
+                let native = render(entity, &guard.plan(&plan, reach, &route, plan.arity(entity))).expect("it renders");
                 let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql);
                 assert_eq!(matches!(native.runs, Runs::Inline), inline, "{what}");
                 let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a plan");

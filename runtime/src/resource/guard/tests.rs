@@ -9,12 +9,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{Call, CursorKey, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{
     Bound, EntityDesc, FieldDesc, Flags, IndexDesc, Kind, PageArgs, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc,
 };
 use crate::filter::{CtxPath, Filter, FilterSpec, Op, Operand, OperandSpec, Source, SourceSpec};
 use crate::operation::{AssignSpec, Batch, Consume, Exists, Increment, Lookup, OpSpec, ParamSpec, Place, Upsert};
+use crate::resource::{Call, CursorKey, Draft, Form, ListRequest, Outcome, Table};
 use crate::store::memory::Memory;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Order, Plan, Rows, Store};

@@ -1,0 +1,107 @@
+//! The adapters of an app, and what its handlers share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::provisions::Provided;
+use super::{Adapter, Table};
+use crate::entity::Entity;
+use crate::event::EventBus;
+use crate::{Error, Result};
+
+/// Typed access to every adapter of an app.
+#[derive(Clone, Default)]
+pub struct Adapters {
+    tables: Arc<HashMap<&'static str, Arc<Table>>>,
+    events: EventBus,
+    provided: Provided,
+}
+
+impl std::fmt::Debug for Adapters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.tables.values()).finish()
+    }
+}
+
+impl Adapters {
+    /// Adapters over mounted tables.
+    #[doc(hidden)]
+    pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
+        // Storage names are unique within an app: start-up checks that.
+        let tables: Arc<HashMap<_, Arc<Table>>> = Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect());
+        let provided = Provided::default();
+        for table in tables.values() {
+            table.link(&tables, &provided);
+        }
+        Self { tables, events: EventBus::default(), provided }
+    }
+
+    /// With the bus of the app.
+    pub(crate) fn with_events(self, events: EventBus) -> Self {
+        Self { events, ..self }
+    }
+
+    /// Whether changes of any entity make events.
+    pub(crate) fn emit(&self) -> bool {
+        self.tables.values().any(|table| table.emits())
+    }
+
+    /// Where events can be listened to.
+    pub fn events(&self) -> &EventBus {
+        &self.events
+    }
+
+    /// Keeps a value for handlers of custom operations and routes of this app, by its type: what an `after_adapters` hook has
+    /// captured, such as the adapters of other entities. A second value of a type takes the first one's place.
+    pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
+        self.provided.put(value);
+    }
+
+    /// What [`Adapters::provide`] keeps.
+    ///
+    /// # Errors
+    /// `internal` when nobody has provided a `T`.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.provided.get()
+    }
+
+    /// The adapter of `E`.
+    ///
+    /// # Errors
+    /// When no package of the app lists `E`.
+    pub fn get<E: Entity>(&self) -> Result<E::Adapter> {
+        match self.table(E::DESC.storage_name) {
+            Some(table) => Ok(Adapter::new(Arc::clone(table)).into()),
+            None => Err(Error::internal(format!("entity `{}` is in no package of this app", E::DESC.name))),
+        }
+    }
+
+    /// Makes the search index of `E` anew, from every record there is; says how many. Records are written and searched
+    /// meanwhile. An index follows changes by itself: this is for one that was lost or brought back from an old copy.
+    ///
+    /// # Errors
+    /// When `E` has no search provider; when the store or the provider fails.
+    pub async fn rebuild_search<E: Entity>(&self) -> Result<u64> {
+        self.rebuild_index(E::DESC.storage_name).await
+    }
+
+    /// Makes the search index of an entity anew.
+    pub(crate) async fn rebuild_index(&self, storage_name: &str) -> Result<u64> {
+        let table = self.table(storage_name);
+        match table.and_then(|table| Some((table, table.search_index()?))) {
+            Some((table, index)) => index.rebuild(table).await,
+            None => Err(Error::internal(format!("`{storage_name}` has no search index in this app"))),
+        }
+    }
+
+    /// Every table.
+    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
+        self.tables.values().map(Arc::clone).collect()
+    }
+
+    /// The table with a storage name.
+    #[doc(hidden)]
+    pub fn table(&self, storage_name: &str) -> Option<&Arc<Table>> {
+        self.tables.get(storage_name)
+    }
+}

@@ -1,0 +1,152 @@
+//! Whose records a call sees: the values of tenant and scopes, and what they stamp on new records.
+
+use super::{Guard, Reach, RouteGuard};
+use crate::entity::{Kind, ScopeFrom};
+use crate::filter::CtxPath;
+use crate::store::layout;
+use crate::validate::MAX_INTEGER;
+use crate::{Cx, Error, Result, Value};
+
+impl Guard {
+    /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go to `out`.
+    ///
+    /// # Errors
+    /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
+    pub(in crate::resource) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
+        if cx.reaches_all() {
+            let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
+            return Ok(if cx.reaches_deleted() {
+                Reach::Deleted
+            } else if plain {
+                Reach::Caller
+            } else if cx.follows() && self.behind.is_some() {
+                Reach::Followed
+            } else {
+                Reach::System
+            });
+        }
+        let tenant = self.tenant(cx, route)?;
+        let reach = self.caller(cx, &tenant);
+        out.extend((!tenant.is_null()).then_some(tenant));
+        for scope in &route.scopes {
+            out.push(self.scope(cx, *scope)?);
+        }
+        if let Some(behind) = &self.behind {
+            out.extend(behind.values(|path| cx.value(path)));
+        }
+        Ok(reach)
+    }
+
+    /// Whose records a call sees: the fields of tenant and scopes with their values; nothing for the application itself.
+    ///
+    /// # Errors
+    /// As [`Guard::reach`].
+    pub(in crate::resource) fn owners(&self, cx: &Cx, route: &RouteGuard) -> Result<Vec<(usize, Value)>> {
+        if cx.system_reason().is_some() {
+            return Ok(Vec::new());
+        }
+        let tenant = self.desc.tenant.map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
+        let scopes = route.scopes.iter().map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
+        tenant.into_iter().chain(scopes).collect()
+    }
+
+    /// Who calls, as far as it depends on there being a tenant: of the records themselves, or of those behind them.
+    fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
+        let behind = self.behind.as_ref().is_some_and(|behind| behind.tenants);
+        let without = match self.desc.tenant {
+            Some(_) => tenant.is_null(),
+            None => behind && cx.value(CtxPath::TenantId).is_null(),
+        };
+        let known = || cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        match without {
+            false => Reach::Caller,
+            true if behind && !known() => Reach::Anonymous,
+            true => Reach::NoTenant,
+        }
+    }
+
+    /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
+    fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
+        let Some(tenant) = self.desc.tenant else { return Ok(Value::Null) };
+        let known = cx.get_actor().is_some_and(|actor| actor.id.is_some());
+        match cx.value(CtxPath::TenantId) {
+            Value::Null if (known && tenant.optional) || (!known && route.anonymous) => Ok(Value::Null),
+            Value::Null => Err(missing(known)),
+            value => self.fitting(tenant.field, value),
+        }
+    }
+
+    /// The value of a scope.
+    fn scope(&self, cx: &Cx, scope: usize) -> Result<Value> {
+        let scope = &self.desc.scope[scope];
+        match scope.from {
+            ScopeFrom::Ctx(path) => self.fitting(scope.field, cx.bind(path)?),
+            ScopeFrom::Path(name) => cx.bound(self.desc, scope.field).ok_or_else(|| {
+                let (entity, parent) = (self.desc.name, self.desc.parent_path.unwrap_or_default());
+                Error::internal(format!("`{entity}` lives below `{parent}`: say which `{name}` with `cx.within(..)`"))
+            }),
+        }
+    }
+
+    /// A context value as a field holds it. Tenants and ids are texts in the context; one that is no number is nobody's
+    /// where fields are numbers.
+    fn fitting(&self, field: usize, value: Value) -> Result<Value> {
+        Ok(match (self.desc.fields[field].kind, value) {
+            (Kind::Integer, Value::Text(text)) => {
+                let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());
+                Value::Int(number.ok_or_else(Error::forbidden)?)
+            }
+            (Kind::String, Value::Int(number)) => Value::Text(number.to_string()),
+            (Kind::Integer, value @ Value::Int(_)) | (Kind::String, value @ Value::Text(_)) => value,
+            _ => return Err(Error::forbidden()),
+        })
+    }
+
+    /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
+    ///
+    /// # Errors
+    /// As [`Guard::reach`]; 403 for the application itself when a value is required and nobody said which.
+    pub(in crate::resource) fn stamp<V: Held>(&self, cx: &Cx, route: &RouteGuard, values: &mut [V]) -> Result<()> {
+        let system = cx.system_reason().is_some();
+        let owner = self.desc.tenant.map(|tenant| (tenant.field, None));
+        let scopes = route.scopes.iter().map(|i| (self.desc.scope[*i].field, Some(*i)));
+        for (field, scope) in owner.into_iter().chain(scopes) {
+            let value = match scope {
+                _ if system => match cx.bound(self.desc, field).or_else(|| values.get(field).and_then(Held::held)) {
+                    Some(value) => value,
+                    None if self.desc.fields[field].optional => Value::Null,
+                    None => return Err(Error::forbidden()),
+                },
+                None => self.tenant(cx, route)?,
+                Some(scope) => self.scope(cx, scope)?,
+            };
+            values[field] = value.into();
+        }
+        if let Some((field, value)) = layout::expiry(self.desc, cx.now()) {
+            values[field] = value.into();
+        }
+        Ok(())
+    }
+}
+
+/// A value of a new record, or the place for one.
+pub(in crate::resource) trait Held: From<Value> {
+    /// The value, unless it is null or missing.
+    fn held(&self) -> Option<Value>;
+}
+
+impl Held for Value {
+    fn held(&self) -> Option<Value> {
+        (!self.is_null()).then(|| self.clone())
+    }
+}
+
+impl Held for Option<Value> {
+    fn held(&self) -> Option<Value> {
+        self.as_ref().and_then(Held::held)
+    }
+}
+
+fn missing(known: bool) -> Error {
+    if known { Error::forbidden() } else { Error::unauthorized() }
+}

@@ -1,0 +1,49 @@
+//! Where the guard's arguments stand among those of a statement.
+
+use super::{Guard, Reach, RouteGuard};
+use crate::resource::gate::Behind;
+use crate::store::Plan;
+
+/// Where the guard's arguments stand.
+pub(super) struct Slots {
+    /// The tenant, if the reach has one, and the scopes behind it.
+    pub(super) owner: usize,
+    pub(super) scoped: bool,
+    /// What conditions and gates compare with.
+    pub(super) behind: usize,
+    pub(super) now: Option<usize>,
+    pub(super) expiry: Option<usize>,
+}
+
+impl Slots {
+    pub(super) fn of(guard: &Guard, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Self {
+        let desc = guard.desc;
+        let system = desc.tenant.is_none() && desc.scope.is_empty();
+        let scoped = reach.is_caller() && !system;
+        let tenant = usize::from(desc.tenant.is_some() && reach == Reach::Caller);
+        let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
+        let values = guard.behind.as_ref().filter(|_| reach.is_caller()).map_or(0, Behind::wants);
+        let mut next = behind + values;
+        let mut slot = |wanted: bool| {
+            wanted.then(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        let (marks, changes, filters) = match plan {
+            Plan::Insert => (false, false, false),
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => (false, false, true),
+            Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
+            Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
+        };
+        let instant = guard.behind.as_ref().is_some_and(|behind| behind.needs_now(reach));
+        let now = slot(filters && (desc.ttl.is_some() || marks || instant));
+        let expiry = slot(changes && desc.ttl.is_some_and(|ttl| ttl.after.is_some()));
+        Self { owner: base, scoped, behind, now, expiry }
+    }
+}

@@ -1,0 +1,195 @@
+//! One way to the store: every statement of CRUD and of operations is prepared and run here.
+//!
+//! What holds for every statement alike has its place in [`Statements::prepare`] and [`Statements::execute`], and cannot be
+//! forgotten by a kind of operation: nobody else runs one. That is the [`Guard`] above all.
+
+mod guarded;
+mod run;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+
+pub(super) use self::guarded::Guarded;
+use super::firsts::Firsts;
+use super::guard::{Guard, Reach, RouteGuard};
+use super::prepared::{Change, Prepared, event};
+use super::summaries::Summaries;
+use crate::Result;
+use crate::entity::EntityDesc;
+use crate::event::Emitter;
+use crate::store::{Driver, Plan, Statement, Store};
+
+/// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
+const SHAPES: usize = 512;
+
+/// Where a statement is in memory, and the shape of the conditions that it is under.
+type LimitedKey = (usize, Box<[u8]>);
+
+/// A statement under the conditions of a permission.
+struct Limited {
+    /// What it was made of: kept, so that no other statement takes its place in memory.
+    _of: Arc<Statement>,
+    statement: Arc<Statement>,
+}
+
+/// The statements of one mounted entity.
+pub(super) struct Statements {
+    desc: &'static EntityDesc,
+    store: Arc<dyn Store>,
+    guard: Option<Guard>,
+    shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
+    /// What the guard is on each route, with a number for each that is different.
+    routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
+    /// Statements under the conditions of a permission, by the statement they were made of and the shape of the conditions.
+    limited: RwLock<HashMap<LimitedKey, Limited>>,
+    /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
+    emitter: OnceLock<Arc<Emitter>>,
+    /// What other records keep of these; without it a statement is all there is to a change.
+    summaries: Option<Summaries>,
+    /// What these keep of others.
+    firsts: Firsts,
+}
+
+impl Statements {
+    pub(super) fn new(desc: &'static EntityDesc, store: Arc<dyn Store>) -> Result<Self> {
+        Ok(Self {
+            desc,
+            summaries: Summaries::new(desc, &store)?,
+            firsts: Firsts::default(),
+            store,
+            guard: Guard::new(desc),
+            shapes: RwLock::default(),
+            routes: RwLock::default(),
+            limited: RwLock::default(),
+            emitter: OnceLock::new(),
+        })
+    }
+
+    /// `memory`, `sqlite` and so on.
+    pub(super) fn store_name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    /// What handlers of custom operations reach the store by.
+    pub(super) fn driver(&self) -> Driver {
+        self.store.driver()
+    }
+
+    /// Whether both go to one store.
+    pub(super) fn shares_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
+    /// Whether the store computes a number and writes it in one statement.
+    pub(super) fn computes(&self, last: bool) -> bool {
+        self.store.computes(last)
+    }
+
+    /// Whether calls differ in what they see.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// A statement of a route: `get`, `list` and so on, or the name of an operation.
+    pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
+        let (event, change) = (event(route, &plan), Change::of(self.desc, &plan));
+        let Some(guard) = &self.guard else {
+            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change });
+        };
+        let (_, route) = self.route(guard, route);
+        let base = plan.arity(self.desc);
+        let statement = self.store.prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
+        let guarded = Guarded { plan, route, base, others: Default::default(), eviction: OnceLock::new() };
+        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)), event, change })
+    }
+
+    /// A statement without a guard, for what the application itself does with records nobody sees any more. It makes the
+    /// events of a route, or none.
+    pub(super) fn unguarded(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
+        // What leaves without anybody being told of it has been out of sight for long.
+        let change = if event.is_some() { Change::of(self.desc, &plan) } else { Change::None };
+        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change })
+    }
+
+    /// From now on what changes records makes events. Doing so again changes nothing.
+    /// Answers the emitter that does it.
+    pub(super) fn emit(&self, emitter: Arc<Emitter>) -> &Emitter {
+        self.emitter.get_or_init(|| emitter)
+    }
+
+    /// Whether what changes records makes events.
+    pub(super) fn emits(&self) -> bool {
+        self.emitter.get().is_some()
+    }
+
+    /// The statement of a shape that requests choose, prepared on first use.
+    pub(super) fn shape(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+        let Some(guard) = &self.guard else { return self.shaped(route, key, plan) };
+        // Routes that differ in their guard share no statement. No shape begins with a zero.
+        match self.route(guard, route).0.to_be_bytes() {
+            [0, 0] => self.shaped(route, key, plan),
+            [high, low] => self.shaped(route, &[&[0, high, low], key].concat(), plan),
+        }
+    }
+
+    fn shaped(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+        if let Some(prepared) = self.shapes.read().get(key) {
+            // Routes may share a statement; the events are those of the one that runs it.
+            return Ok(Prepared { event: prepared.event.map(|_| route), ..prepared.clone() });
+        }
+        let prepared = self.prepare(route, plan())?;
+        let mut shapes = self.shapes.write();
+        if shapes.len() >= SHAPES {
+            // Clients choose shapes; forgetting all of them bounds memory, and the common ones are back at once.
+            shapes.clear();
+        }
+        shapes.insert(key.into(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// What other records keep of these.
+    pub(super) fn summaries(&self) -> Option<&Summaries> {
+        self.summaries.as_ref()
+    }
+
+    /// What these keep of others.
+    pub(super) fn firsts(&self) -> &Firsts {
+        &self.firsts
+    }
+
+    /// Where the records are.
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Whether a transaction is the only one that writes.
+    pub(super) fn alone(&self) -> bool {
+        self.store.alone()
+    }
+
+    /// The entity.
+    pub(super) fn desc(&self) -> &'static EntityDesc {
+        self.desc
+    }
+
+    /// A statement that stands for another one, or beside it: made once. No shape of conditions has one byte.
+    pub(super) fn derived(&self, of: &Arc<Statement>, what: u8, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+        self.kept(of, Box::from([what]), plan)
+    }
+
+    fn kept(&self, of: &Arc<Statement>, shape: Box<[u8]>, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+        let key = (Arc::as_ptr(of) as usize, shape);
+        if let Some(limited) = self.limited.read().get(&key) {
+            return Ok(Arc::clone(&limited.statement));
+        }
+        let prepared = self.store.prepare(of.entity, plan())?;
+        let mut limited = self.limited.write();
+        if limited.len() >= SHAPES {
+            limited.clear();
+        }
+        limited.insert(key, Limited { _of: Arc::clone(of), statement: Arc::clone(&prepared) });
+        Ok(prepared)
+    }
+}
