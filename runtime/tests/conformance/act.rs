@@ -7,11 +7,11 @@ use linchpin::resource::Adapters;
 use linchpin::{Actor, Code, Cx, Param};
 use serde::{Deserialize, Serialize};
 
-use super::pool::{Random, text};
-use super::related::{
+use super::fixture::related::{
     Case, CaseCreate, Finding, FindingCreate, Job, Memo, MemoCreate, Node, NodeCreate, Person, PersonCreate, Project, ProjectCreate, Stage,
     Ticket, TicketCreate,
 };
+use super::pool::{Random, text};
 
 /// A call of an adapter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use linchpin::store::memory::Memory;
 
 use super::compare::Alike;
 use super::fixture::ALL;
-use super::related::{Job, Person, Project};
+use super::fixture::related::{Job, Person, Project};
 use super::sequence::{Call, Step, What};
 use super::side::{ACTORS, Answer, Side, TOLD};
 use super::{generate, shrink};

@@ -18,11 +18,8 @@ mod fixture;
 mod full_disk;
 mod generate;
 mod large;
-mod listed;
 mod pool;
 mod races;
-mod related;
-mod seen;
 mod sequence;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

@@ -287,7 +287,7 @@ async fn restore(app: App) {
 
 /// Two at a time to each, none to two, until all is handed out.
 async fn claim(app: App) {
-    let jobs = app.1.get::<super::related::Job>().unwrap();
+    let jobs = app.1.get::<super::fixture::related::Job>().unwrap();
     let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
     for (round, callers) in rounds() {
         let there = 2 * (1 + round % 10);

@@ -1,201 +1,20 @@
 //! Stores that lie, each in one way: the comparison must find every one of them.
 
+mod liar;
+mod twist;
+
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use linchpin::entity::{EntityDesc, Kind};
-use linchpin::event::Entry;
+use linchpin::entity::Kind;
 use linchpin::filter::{Filter, Op, Source};
 use linchpin::http::Claims;
-use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
-use linchpin::store::{After, Assign, AssignValue, Order, Outbox, Plan, Reply, Rows, Statement, Store, Transaction, Truncate};
-use linchpin::{Code, Result, Timestamp, Value};
+use linchpin::store::{After, Assign, AssignValue, Order, Plan, Rows, Store, Truncate};
+use linchpin::{Code, Value};
 
+use self::liar::{Liar, Lie};
+use self::twist::{field, in_filter, in_related, in_set, is_claim, is_end, operator, without};
 use super::differential::differences;
-
-/// Changes a plan on its way in.
-type Twist = fn(&'static EntityDesc, Plan) -> Plan;
-/// Changes what is written, and what comes back.
-type Bend = fn(&Statement, &mut Vec<Value>);
-type Turn = fn(&Statement, Result<Rows>) -> Result<Rows>;
-
-/// Changes what those who listen are told.
-type Whisper = fn(&mut Vec<(i64, Entry)>);
-
-#[derive(Clone, Copy)]
-enum Lie {
-    Plan(Twist),
-    Args(Bend),
-    Rows(Turn),
-    /// What is undone is there all the same.
-    Undone,
-    Events(Whisper),
-}
-
-impl Lie {
-    fn bend(self, statement: &Statement, args: &mut Vec<Value>) {
-        if let Self::Args(bend) = self {
-            bend(statement, args);
-        }
-    }
-
-    fn turn(self, statement: &Statement, rows: Result<Rows>) -> Result<Rows> {
-        if let Self::Rows(turn) = self { turn(statement, rows) } else { rows }
-    }
-}
-
-struct Liar(Memory, Lie);
-
-impl Store for Liar {
-    // Functions of the user's are those of the store it is in truth.
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-    fn supports(&self, capability: &str) -> bool {
-        self.0.supports(capability)
-    }
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        match self.1 {
-            Lie::Plan(twist) => self.0.prepare(entity, twist(entity, plan)),
-            _ => self.0.prepare(entity, plan),
-        }
-    }
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        self.1.bend(statement, &mut args);
-        let lie = self.1;
-        match self.0.run(statement, args, rows) {
-            Reply::Ready(rows) => Reply::Ready(lie.turn(statement, rows)),
-            Reply::Later(rows) => Reply::Later(Box::pin(async move { lie.turn(statement, rows.await) })),
-        }
-    }
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async move { Ok(Box::new(Half(Some(self.0.begin().await?), self.1)) as Box<dyn Transaction>) })
-    }
-    fn outbox(&self) -> Option<&dyn Outbox> {
-        Some(self)
-    }
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        self.0.install(entities)
-    }
-    fn ready(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.ready()
-    }
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.0.close()
-    }
-}
-
-/// A transaction of a liar.
-struct Half(Option<Box<dyn Transaction>>, Lie);
-
-impl Transaction for Half {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
-        self.1.bend(statement, &mut args);
-        let lie = self.1;
-        let open = self.0.as_mut().expect("it has not ended");
-        Box::pin(async move { lie.turn(statement, open.run(statement, args, rows).await) })
-    }
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        self.0.take().expect("it has not ended").commit()
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        if let (Some(open), Lie::Undone) = (self.0.take(), self.1) {
-            open.commit().now_or_never().expect("memory does not wait").expect("committed");
-        }
-    }
-}
-
-impl Outbox for Liar {
-    fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
-        self.0.outbox().expect("memory has one").open(consumers)
-    }
-    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
-        self.0.outbox().expect("memory has one").knows(consumer)
-    }
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
-        Box::pin(async move {
-            let mut waiting = self.0.outbox().expect("memory has one").waiting(consumer, given, limit).await?;
-            if let Lie::Events(whisper) = self.1 {
-                whisper(&mut waiting);
-            }
-            Ok(waiting)
-        })
-    }
-    fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
-        self.0.outbox().expect("memory has one").settle(consumer, given)
-    }
-    fn prune<'a>(&'a self, consumers: &'a [&'a str], before: Timestamp, limit: usize) -> BoxFuture<'a, Result<usize>> {
-        self.0.outbox().expect("memory has one").prune(consumers, before, limit)
-    }
-}
-
-/// Every condition that is `wanted` becomes what `change` makes of it.
-fn conditions(filter: Filter, change: &impl Fn(Filter) -> Filter) -> Filter {
-    match filter {
-        Filter::All(list) => Filter::All(list.into_iter().map(|f| conditions(f, change)).collect()),
-        Filter::Any(list) => Filter::Any(list.into_iter().map(|f| conditions(f, change)).collect()),
-        one => change(one),
-    }
-}
-
-fn in_filter(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
-    match plan {
-        Plan::Select { filter, order, after, limit } => Plan::Select { filter: conditions(filter, &change), order, after, limit },
-        Plan::Exists { filter } => Plan::Exists { filter: conditions(filter, &change) },
-        Plan::Update { filter, set, pick } => Plan::Update { filter: conditions(filter, &change), set, pick },
-        Plan::Delete { filter, pick } => Plan::Delete { filter: conditions(filter, &change), pick },
-        plan => plan,
-    }
-}
-
-fn in_related(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
-    match plan {
-        Plan::Related { filter, field, values, order, limit } => {
-            Plan::Related { filter: conditions(filter, &change), field, values, order, limit }
-        }
-        plan => plan,
-    }
-}
-
-/// Whether it is about calls under an idempotency key.
-fn is_claim(statement: &Statement) -> bool {
-    statement.entity.name == Claims::entity().name
-}
-
-/// Whether it is the one behind the last of a sequence.
-fn is_end(entry: &Entry) -> bool {
-    entry.event.contains("end-") || entry.record.as_ref().is_some_and(|key| key.contains("end-"))
-}
-
-fn operator(plan: Plan, from: Op, to: Op) -> Plan {
-    in_filter(plan, |one| match one {
-        Filter::Cond { field, op, value } if op == from => Filter::cond(field, to, value),
-        one => one,
-    })
-}
-
-fn without(plan: Plan, gone: impl Fn(usize, Op) -> bool) -> Plan {
-    in_filter(plan, |one| match one {
-        Filter::Cond { field, op, .. } if gone(field, op) => Filter::TRUE,
-        one => one,
-    })
-}
-
-fn in_set(plan: Plan, change: impl Fn(Assign) -> Option<Assign>) -> Plan {
-    match plan {
-        Plan::Update { filter, set, pick } => Plan::Update { filter, set: set.into_iter().filter_map(change).collect(), pick },
-        plan => plan,
-    }
-}
-
-/// Position of a field of the fixture's, by entity and wire name.
-fn field(desc: &EntityDesc, entity: &str, wire: &str) -> Option<usize> {
-    (desc.name == entity).then(|| desc.field_by_wire(wire)).flatten()
-}
 
 const LIES: &[(&str, Lie)] = &[
     ("gte as gt", Lie::Plan(|_, plan| operator(plan, Op::Gte, Op::Gt))),

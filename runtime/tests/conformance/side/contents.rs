@@ -1,0 +1,77 @@
+//! What is stored on a side, and whether it is sound.
+
+use linchpin::entity::EntityDesc;
+use linchpin::filter::Filter;
+use linchpin::filter::eval::matches;
+use linchpin::store::{Row, Rows};
+use linchpin::{Value, ValueRef};
+
+use super::text::records;
+use super::{Side, all};
+
+impl Side {
+    /// Everything that is stored of an entity: hidden fields and deleted records as well. Only expired records are left out, since
+    /// nobody can tell when they go.
+    pub async fn contents(&mut self, desc: &'static EntityDesc) -> String {
+        let (all, _) = &self.whole[desc.storage_name];
+        let rows = self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents");
+        assert!(rows.records.len() < 500, "more than is looked at");
+        let now = self.now();
+        let expired = |record: &[Value]| desc.ttl.is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now));
+        let live: Vec<&Box<[Value]>> = rows.records.iter().filter(|record| !expired(record)).collect();
+        let mut broken = String::new();
+        for record in &live {
+            self.remember(desc, record);
+            // Whatever both sides agree on, what is computed follows from the rest.
+            for (field, value) in desc.fields.iter().zip(&record[..]) {
+                let follows = field.computed.map(|computed| (computed.value)(&Stored(record)));
+                if follows.is_some_and(|follows| !matches!(follows, Ok(follows) if follows == *value)) {
+                    broken.push_str(&format!("\n{}: `{}` does not follow from the rest of {record:?}", self.store.name(), field.wire));
+                }
+            }
+        }
+        self.named(records(desc, live.into_iter())) + &broken
+    }
+
+    /// Every number that records of an entity keep of others is what counting gives.
+    pub async fn sound(&self, desc: &'static EntityDesc) -> std::result::Result<(), String> {
+        for other in all() {
+            for summary in other.summaries.iter().filter(|summary| (summary.target)().storage_name == desc.storage_name) {
+                let field = summary.position().expect("a field");
+                let when = Filter::from(&summary.when);
+                let (records, kept) = (self.stored(other).await, self.stored(desc).await);
+                for record in kept {
+                    let named = |one: &[Value]| one[summary.by] == record[desc.primary];
+                    let own = |one: &[Value]| match other.tenant.zip(desc.tenant) {
+                        Some((theirs, ours)) => one[theirs.field] == record[ours.field],
+                        None => true,
+                    };
+                    let live = |one: &[Value]| other.soft_delete.is_none_or(|mark| one[mark.field()].is_null());
+                    let counted = records.iter().filter(|one| named(one) && own(one) && live(one) && matches(&when, &***one, &[])).count();
+                    if record[field] != Value::Int(counted as i64) {
+                        let (key, is) = (&record[desc.primary], &record[field]);
+                        return Err(format!(
+                            "{} {key:?} keeps {is:?} in {}, and counting {} gives {counted}",
+                            desc.name, summary.field, other.name
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn stored(&self, desc: &'static EntityDesc) -> Vec<Box<[Value]>> {
+        let (all, _) = &self.whole[desc.storage_name];
+        self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents").records
+    }
+}
+
+/// A record as it is stored.
+struct Stored<'a>(&'a [Value]);
+
+impl Row for Stored<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        self.0[field].as_ref()
+    }
+}
