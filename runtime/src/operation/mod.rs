@@ -20,6 +20,7 @@ mod field_update;
 #[cfg(feature = "server")]
 mod guarded;
 mod increment;
+mod kind;
 mod lookup;
 mod restore;
 mod search;
@@ -61,10 +62,11 @@ pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginn
 pub use exists::Exists;
 pub use field_update::FieldUpdate;
 pub use increment::Increment;
+pub use kind::{Answer, Kind, NamedSort};
 pub use lookup::Lookup;
 pub use restore::Restore;
 pub use search::Search;
-pub use spec::{Answer, AssignSpec, Kind, Method, NamedSort, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
+pub use spec::{AssignSpec, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
 pub use transition::Transition;
 #[cfg(feature = "server")]
 pub(crate) use transition::choice as transition_choice;

@@ -1,0 +1,106 @@
+//! What surrounds a call besides its actor: parents, values of the context, what is answered once.
+
+use std::sync::Arc;
+
+use super::Cx;
+use crate::entity::{Entity, EntityDesc, Field, FieldType};
+use crate::{ContextDesc, ContextValue, Value};
+
+/// What surrounds a call besides its actor.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    /// Parameters of parent paths: storage name and field of the entity below, and the value.
+    parents: Vec<(&'static str, usize, Value)>,
+    /// Values of the context by name; null where who provides them has none.
+    context: Vec<(&'static str, Value)>,
+    /// What the call answers once.
+    #[cfg(feature = "server")]
+    once: Option<Arc<crate::http::Once>>,
+}
+
+impl Cx {
+    /// The same call below a parent: the value of a field that a parameter of `parent_path` is bound to.
+    ///
+    /// Over HTTP the path says it; in code, `cx.within(comment::doc_id, "d1")`.
+    #[must_use]
+    pub fn within<F: Field>(self, _field: F, value: impl Into<<F::Ty as FieldType>::Inner>) -> Self {
+        self.within_value(F::Entity::DESC, F::INDEX, value.into().into_value())
+    }
+
+    pub(crate) fn within_value(self, entity: &EntityDesc, field: usize, value: Value) -> Self {
+        let mut around = self.surroundings();
+        around.parents.retain(|(of, at, _)| (*of, *at) != (entity.storage_name, field));
+        around.parents.push((entity.storage_name, field, value));
+        Self { around: Some(Arc::new(around)), ..self }
+    }
+
+    fn surroundings(&self) -> Around {
+        self.around.as_deref().cloned().unwrap_or_default()
+    }
+
+    /// What [`Cx::within`] said of a field.
+    #[cfg(feature = "server")]
+    pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
+        let mut parents = self.around.as_deref()?.parents.iter();
+        parents.find(|(of, at, _)| (*of, *at) == (entity.storage_name, field)).map(|(.., value)| value.clone())
+    }
+
+    /// The same call with a value of the context, as `ctx(locale)` reads it.
+    ///
+    /// Over HTTP a plugin provides it; in code, `cx.with_context(locale, "de")`.
+    #[must_use]
+    pub fn with_context<V: ContextValue>(self, _value: V, held: impl Into<V::Value>) -> Self {
+        self.with_context_values([(V::NAME, held.into().into_value())])
+    }
+
+    pub(crate) fn with_context_values(self, values: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        let mut around = self.surroundings();
+        for (name, value) in values {
+            around.context.retain(|(other, _)| *other != name);
+            around.context.push((name, value));
+        }
+        Self { around: Some(Arc::new(around)), ..self }
+    }
+
+    /// Says a member of the answer that `output_once` of the route declares: it stands in the answer of this call, and nowhere
+    /// else. Where there is no such answer, as in a call from code, it is dropped.
+    ///
+    /// # Errors
+    /// `internal` when the route declares no such name, or another type.
+    #[cfg(feature = "server")]
+    pub fn answer_once<T: FieldType>(&self, name: &str, value: T) -> crate::Result<()> {
+        match self.once() {
+            None => Ok(()),
+            Some(once) => once.say(name, T::KIND, value.into_value()),
+        }
+    }
+
+    /// The same call with room for what it answers once.
+    #[cfg(feature = "server")]
+    pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
+        let once = Some(Arc::new(crate::http::Once::new(declared)));
+        Self { around: Some(Arc::new(Around { once, ..self.surroundings() })), ..self }
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) fn once(&self) -> Option<&crate::http::Once> {
+        self.around.as_deref()?.once.as_deref()
+    }
+
+    /// A value of the context; `None` when nobody has provided it, or there is none for this call.
+    pub fn context<V: ContextValue>(&self, _value: V) -> Option<V::Value> {
+        // Who provided it gave it this type.
+        V::Value::from_value(self.provided(V::DESC)?.as_ref()).ok()
+    }
+
+    /// Every value of the context, by name.
+    #[cfg(feature = "server")]
+    pub(crate) fn context_values(&self) -> &[(&'static str, Value)] {
+        self.around.as_deref().map_or(&[], |around| &around.context)
+    }
+
+    /// Null when there is none for this call; `None` when nobody was asked.
+    pub(super) fn provided(&self, desc: ContextDesc) -> Option<&Value> {
+        self.around.as_deref()?.context.iter().find(|(name, _)| *name == desc.name).map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,204 @@
+//! The call context: who calls, when, and under which request.
+
+mod around;
+#[cfg(feature = "server")]
+mod reach;
+#[cfg(feature = "server")]
+mod transaction;
+
+#[cfg(feature = "server")]
+use std::hash::BuildHasher;
+#[cfg(feature = "server")]
+use std::net::IpAddr;
+#[cfg(feature = "server")]
+use std::num::NonZeroU64;
+use std::sync::Arc;
+#[cfg(feature = "server")]
+use std::sync::OnceLock;
+
+use self::around::Around;
+#[cfg(feature = "server")]
+use crate::Uuid;
+use crate::filter::CtxPath;
+#[cfg(feature = "server")]
+use crate::store::TxScope;
+use crate::{Actor, Timestamp, Value};
+
+/// The context of one call: every adapter method takes one, so no call is without a scope.
+#[derive(Clone, Debug)]
+pub struct Cx {
+    scope: Scope,
+    now: Timestamp,
+    request_id: Arc<str>,
+    #[cfg(feature = "server")]
+    transaction: Option<Arc<TxScope>>,
+    /// Where the request came from.
+    #[cfg(feature = "server")]
+    from: Option<IpAddr>,
+    /// Where the first event of the call is noted, for its answer.
+    #[cfg(feature = "server")]
+    emitted: Option<Arc<OnceLock<Uuid>>>,
+    /// The operation that other routes' statements run for.
+    #[cfg(feature = "server")]
+    operation: Option<&'static str>,
+    /// What must hold of the records that it may touch.
+    #[cfg(feature = "server")]
+    only: Option<Arc<crate::permission::Only>>,
+    /// What is told of its changes.
+    #[cfg(feature = "server")]
+    audit: Option<Arc<crate::audit::Auditing>>,
+    /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
+    #[cfg(feature = "server")]
+    follows: bool,
+    /// Whether what keeps numbers of the records that it changes has been taken; and whether the transaction ends with the statement.
+    #[cfg(feature = "server")]
+    taken: Option<bool>,
+    /// What most calls have none of: parents and values of the context.
+    around: Option<Arc<Around>>,
+}
+
+#[derive(Clone, Debug)]
+enum Scope {
+    Actor(Arc<Actor>),
+    /// The reason, and whether deleted records are meant as well.
+    #[cfg_attr(not(feature = "server"), allow(dead_code))] // only stores reach deleted records
+    System(&'static str, bool),
+}
+
+impl Cx {
+    /// A call on behalf of an actor, at the system clock's present.
+    pub fn actor(actor: impl Into<Arc<Actor>>) -> Self {
+        Self::new(actor.into(), Timestamp::system_now(), "".into())
+    }
+
+    /// A call of the application itself. The reason is logged; tenant and data scope do not apply.
+    pub fn system(reason: &'static str) -> Self {
+        Self::of(Scope::System(reason, false), Timestamp::system_now(), "".into())
+    }
+
+    /// A call on behalf of an actor at an instant, under a request.
+    pub fn new(actor: Arc<Actor>, now: Timestamp, request_id: Arc<str>) -> Self {
+        Self::of(Scope::Actor(actor), now, request_id)
+    }
+
+    /// A call with nothing else around it.
+    fn of(scope: Scope, now: Timestamp, request_id: Arc<str>) -> Self {
+        Self {
+            scope,
+            now,
+            request_id,
+            #[cfg(feature = "server")]
+            transaction: None,
+            #[cfg(feature = "server")]
+            from: None,
+            #[cfg(feature = "server")]
+            emitted: None,
+            #[cfg(feature = "server")]
+            operation: None,
+            #[cfg(feature = "server")]
+            only: None,
+            #[cfg(feature = "server")]
+            audit: None,
+            #[cfg(feature = "server")]
+            follows: false,
+            #[cfg(feature = "server")]
+            taken: None,
+            around: None,
+        }
+    }
+
+    /// The same call from an address.
+    #[cfg(feature = "server")]
+    pub(crate) fn called_from(mut self, from: Option<IpAddr>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Where the request came from, as far as that is known.
+    #[cfg(feature = "server")]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.from
+    }
+
+    /// A number for whose call it is, where callers share what there is little of: equal for calls of one actor, or of one
+    /// address (of IPv6: the 2^64 around it) when the actor is anonymous; `None` for the application itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn caller(&self) -> Option<NonZeroU64> {
+        // Random per process, so that nobody can choose a name that shares with somebody else.
+        static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
+        let (actor, keys) = (self.get_actor()?, KEYS.get_or_init(Default::default));
+        let key = match &actor.id {
+            Some(id) => keys.hash_one((&actor.tenant_id, id)),
+            None => keys.hash_one(self.from.map(crate::address::one_client)),
+        };
+        NonZeroU64::new(key | 1)
+    }
+
+    /// The same call at another instant, for tests and jobs.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// A context value; null when absent, and for the application itself.
+    #[cfg(feature = "server")]
+    pub(crate) fn value(&self, path: CtxPath) -> Value {
+        match path {
+            CtxPath::Value(desc) => self.provided(desc).cloned().unwrap_or_default(),
+            _ => self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default(),
+        }
+    }
+
+    /// The actor; `None` for system calls.
+    pub fn get_actor(&self) -> Option<&Arc<Actor>> {
+        match &self.scope {
+            Scope::Actor(actor) => Some(actor),
+            Scope::System(..) => None,
+        }
+    }
+
+    /// Why the application itself calls; `None` for actors.
+    pub fn system_reason(&self) -> Option<&'static str> {
+        match &self.scope {
+            Scope::Actor(_) => None,
+            Scope::System(reason, _) => Some(reason),
+        }
+    }
+
+    /// The call's one instant.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The request's id; empty outside HTTP.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// A context value as a binding reads it.
+    ///
+    /// # Errors
+    /// When it is null: 401 for an anonymous actor, 403 otherwise. A value that nobody was asked for is `internal`.
+    pub fn bind(&self, path: CtxPath) -> crate::Result<Value> {
+        let value = match (path, &self.scope) {
+            (CtxPath::Value(desc), scope) => match (self.provided(desc), scope) {
+                (Some(value), _) => value.clone(),
+                (None, Scope::System(..)) => return Err(crate::Error::forbidden()),
+                (None, Scope::Actor(_)) => {
+                    let name = desc.name;
+                    return Err(crate::Error::internal(format!(
+                        "`ctx({name})` has no value here: say it with `cx.with_context({name}, ..)`"
+                    )));
+                }
+            },
+            (_, Scope::System(..)) => return Err(crate::Error::forbidden()),
+            (_, Scope::Actor(actor)) => actor.lookup(path),
+        };
+        match (value, &self.scope) {
+            (Value::Null, Scope::Actor(actor)) if actor.id.is_none() => Err(crate::Error::unauthorized()),
+            (Value::Null, _) => Err(crate::Error::forbidden()),
+            (value, _) => Ok(value),
+        }
+    }
+}
