@@ -1,0 +1,123 @@
+//! The one static descriptor of an entity.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use crate::entity::field::Field;
+use crate::entity::model::{EntityModel, Place};
+use crate::entity::{field_tokens, gates, relations, search, summaries, visibility};
+use crate::policy::Policy;
+
+pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
+    let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
+    let fields = (0..model.fields.len()).map(|i| field_desc(model, i)).chain(visibility::expiry(model));
+    let primary = Literal::usize_unsuffixed(model.primary.unwrap_or(0));
+    let doc = (!model.doc.is_empty()).then(|| {
+        let doc = &model.doc;
+        quote!(doc: #doc,)
+    });
+    let namespace = model.namespace.as_ref().map(|ns| quote!(namespace: __lp::Some(#ns),));
+    let indexes = (!model.indexes.is_empty()).then(|| {
+        let indexes = model.indexes.iter().filter(|i| !i.places.is_empty()).map(|index| {
+            let fields = index.places.iter().map(sort_desc);
+            quote!(__lp::index(&[#(#fields),*]))
+        });
+        quote!(indexes: &[#(#indexes),*],)
+    });
+    let uniques = (!model.uniques.is_empty()).then(|| {
+        let uniques = model.uniques.iter().filter(|u| !u.places.is_empty()).map(|unique| {
+            let fields = unique.places.iter().map(|place| Literal::usize_unsuffixed(place.field));
+            let global = unique.global;
+            quote!(__lp::unique(&[#(#fields),*], #global))
+        });
+        quote!(uniques: &[#(#uniques),*],)
+    });
+    let sort = (!model.sort.is_empty()).then(|| {
+        let keys = model.sort.iter().map(sort_desc);
+        quote!(sort: &[#(#keys),*],)
+    });
+    let pagination = pagination(model).map(|limits| quote!(pagination: #limits,));
+    let paging = model.numbered.then(|| quote!(paging: __lp::Paging::NUMBER,));
+    let version = model.version.as_ref().map(|version| {
+        let (field, required) = (Literal::usize_unsuffixed(version.field), version.required_on_write);
+        quote!(version: __lp::Some(__lp::VersionDesc { field: #field, required_on_write: #required }),)
+    });
+    let ident = &model.ident;
+    let check = model.check.as_ref().map(|check| {
+        let call = quote_spanned!(check.span()=> __lp::check::<#ident>(row, #check));
+        quote!(check: __lp::Some(|row| #call),)
+    });
+    let defaults = (!model.defaults.is_inherit()).then(|| {
+        let defaults = model.defaults.tokens();
+        quote!(defaults: #defaults,)
+    });
+    let routes = model.routes.iter().any(|r| !r.is_inherit()).then(|| {
+        let routes = model.routes.iter().map(Policy::tokens);
+        quote!(routes: [#(#routes),*],)
+    });
+    let stores = (!model.stores.is_empty()).then(|| {
+        let stores = model.stores.iter().map(ToString::to_string);
+        quote!(stores: &[#(#stores),*],)
+    });
+    let visibility = visibility::descriptor(model);
+    let gates = gates::descriptor(model);
+    let relations = relations::descriptor(model);
+    let summaries = summaries::descriptor(model);
+    let search = search::descriptor(model);
+    let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
+    quote! {
+        static DESC: __lp::EntityDesc = __lp::EntityDesc {
+            #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
+            #check #defaults #routes #stores #rename
+            ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
+        };
+    }
+}
+
+fn sort_desc(place: &Place) -> TokenStream {
+    let field = Literal::usize_unsuffixed(place.field);
+    if place.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) }
+}
+
+fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
+    let field = &model.fields[i];
+    let (module, ident) = (&model.generated.module, &field.ident);
+    let (name, wire, column) = (&field.name, &field.wire, &field.column);
+    if field.generated {
+        return quote!(__lp::version_field(#name, #wire, #column));
+    }
+    let mut flags = field_tokens::flags(field);
+    match (model.filterable(i), model.sortable(i)) {
+        (true, true) => flags.push(quote!(LISTED)),
+        (true, false) => flags.push(quote!(FILTERABLE)),
+        (false, true) => flags.push(quote!(SORTABLE)),
+        (false, false) => {}
+    }
+    let options = field_tokens::options(field, &flags, &quote!(__lp::literal::<#module::#ident>));
+    let computed = computed(model, field);
+    quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
+}
+
+/// The function of a computed field, and the positions of what it follows from.
+fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
+    let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
+    let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
+    let from = computed.from.iter().filter_map(|name| model.index_of(name)).map(Literal::usize_unsuffixed);
+    let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
+    Some(quote!(.computed(__lp::follows::<#module::#ident>(|row| #call, &[#(#from),*]))))
+}
+
+pub(super) fn pagination(model: &EntityModel) -> Option<TokenStream> {
+    let args = &model.pagination;
+    let default = args.default.as_ref().map(|limit| quote!(default_limit: #limit,));
+    let max = args.max.as_ref().map(|limit| quote!(max_limit: #limit,));
+    let unbounded = args.unbounded_lookup.map(|unbounded| quote!(unbounded_lookup: #unbounded,));
+    if default.is_none() && max.is_none() && unbounded.is_none() {
+        return None;
+    }
+    // Beside all of them, the rest would be none, which clippy tells the user.
+    let all = default.is_some() && max.is_some() && unbounded.is_some();
+    let rest = (!all).then(|| quote!(..__lp::Pagination::DEFAULT));
+    Some(quote!(__lp::Pagination { #default #max #unbounded #rest }))
+}

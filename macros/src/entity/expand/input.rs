@@ -1,0 +1,72 @@
+//! The structs of new records and of changes, and how the runtime reads them.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::entity::docs;
+use crate::entity::field::Field;
+use crate::entity::model::EntityModel;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Input {
+    Create,
+    Patch,
+}
+
+impl Input {
+    /// The fields it holds. Private ones are among them: code sets them, HTTP does not know them.
+    fn fields(self, model: &EntityModel) -> impl Iterator<Item = &Field> {
+        model.fields.iter().filter(move |f| !f.server_owned() && (self == Self::Create || !f.immutable()))
+    }
+
+    /// Whether a member is `Option` of the field's type: absent selects the default, or leaves the field unchanged.
+    fn may_be_absent(self, field: &Field) -> bool {
+        self == Self::Patch || field.has_default()
+    }
+}
+
+pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
+    let vis = &model.vis;
+    let (ident, doc, derive) = match input {
+        Input::Create => (&model.generated.create, docs::create(&model.name), None),
+        Input::Patch => (&model.generated.patch, docs::patch(&model.name), Some(quote!(#[derive(Default)]))),
+    };
+    let mut nested = false;
+    let members: Vec<TokenStream> = input
+        .fields(model)
+        .map(|field| {
+            let (name, vis, ty, doc) = (&field.ident, &field.vis, &field.ty, docs::member(&field.name, &field.doc));
+            let absent = input.may_be_absent(field);
+            nested |= absent && field.optional;
+            let ty = if absent { quote!(::core::option::Option<#ty>) } else { quote!(#ty) };
+            quote!(#[doc = #doc] #vis #name: #ty,)
+        })
+        .collect();
+    // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON merge has both.
+    let allow = if nested { quote!(#[allow(dead_code, clippy::option_option)]) } else { quote!(#[allow(dead_code)]) };
+    quote! {
+        #[doc = #doc]
+        #derive
+        #allow
+        #vis struct #ident { #(#members)* }
+    }
+}
+
+pub(super) fn input_impl(model: &EntityModel, input: Input) -> TokenStream {
+    let module = &model.generated.module;
+    let ident = if input == Input::Create { &model.generated.create } else { &model.generated.patch };
+    let puts: Vec<TokenStream> = input
+        .fields(model)
+        .map(|field| {
+            let name = &field.ident;
+            let value = if input.may_be_absent(field) { quote!(self.#name) } else { quote!(__lp::Some(self.#name)) };
+            quote!(__lp::put::<#module::#name>(#value, set);)
+        })
+        .collect();
+    let set = if puts.is_empty() { quote!(_) } else { quote!(set) };
+    quote! {
+        impl __lp::Input for #ident {
+            fn write(self, #set: &mut dyn FnMut(usize, __lp::Value)) { #(#puts)* }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The expansion of `#[entity]`: the struct, markers, inputs, adapter and one static descriptor. Infallible.
+//!
+//! Data and calls into the runtime, no logic: a body longer than a few lines is a missing function of `__private`.
+
+mod assertions;
+mod descriptor;
+mod input;
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{ToTokens, quote};
+use syn::Visibility;
+
+use self::input::Input;
+use super::model::EntityModel;
+use super::{docs, relations};
+
+/// Everything but the schema macro.
+pub(crate) fn expand(model: &EntityModel) -> TokenStream {
+    let item = &model.item;
+    let markers = markers(model);
+    let create = input::input(model, Input::Create);
+    let patch = input::input(model, Input::Patch);
+    let surface = surface(model);
+    let krate = &model.krate;
+    let fields = field_impls(model);
+    let desc = descriptor::descriptor(model);
+    let entity = entity_impl(model);
+    let inputs = [input::input_impl(model, Input::Create), input::input_impl(model, Input::Patch)];
+    let adapter = crate::SERVER.then(|| adapter_impls(model));
+    let assertions = assertions::assertions(model);
+    let consts = relations::consts(model);
+    // A field on its way out is still read and written here.
+    let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
+    let allow = deprecated.then(|| quote!(#[allow(deprecated)]));
+    quote! {
+        #[allow(dead_code)] // the store reads its fields; an app need not
+        #item
+        #markers
+        #create
+        #patch
+        #surface
+        #consts
+        #allow
+        const _: () = {
+            use #krate::__private as __lp;
+            #fields
+            #desc
+            #entity
+            #(#inputs)*
+            #adapter
+            #assertions
+        };
+    }
+}
+
+fn markers(model: &EntityModel) -> TokenStream {
+    let (vis, module) = (&model.vis, &model.generated.module);
+    let doc = docs::module(&model.name);
+    let inner = from_inside(vis);
+    let structs = model.fields.iter().map(|field| {
+        let (ident, doc) = (&field.ident, docs::marker(&model.name, &field.name, &field.doc));
+        quote! {
+            #[doc = #doc]
+            #inner struct #ident;
+        }
+    });
+    quote! {
+        #[doc = #doc]
+        #[allow(non_camel_case_types, dead_code, clippy::module_inception)] // named as the fields are; operations use some
+        #vis mod #module { #(#structs)* }
+    }
+}
+
+/// The same visibility, seen from a module inside.
+fn from_inside(vis: &Visibility) -> TokenStream {
+    match vis {
+        Visibility::Inherited => quote!(pub(super)),
+        Visibility::Restricted(restricted) => {
+            let path = &restricted.path;
+            match path.segments.first().map(|s| s.ident.to_string()).as_deref() {
+                Some("self") => quote!(pub(super)),
+                Some("super") => quote!(pub(in super::#path)),
+                _ => vis.to_token_stream(),
+            }
+        }
+        Visibility::Public(_) => vis.to_token_stream(),
+    }
+}
+
+fn surface(model: &EntityModel) -> TokenStream {
+    let (vis, ident, krate) = (&model.vis, &model.ident, &model.krate);
+    let (adapter, query) = (&model.generated.adapter, &model.generated.list_query);
+    let (query_doc, adapter_doc) = (docs::list_query(&model.name), docs::adapter(&model.name));
+    let adapter_struct = crate::SERVER.then(|| {
+        quote! {
+            #[doc = #adapter_doc]
+            #[derive(Clone, Debug)]
+            #[allow(dead_code)] // an app may leave its records to the routes
+            #vis struct #adapter(#krate::Adapter<#ident>);
+        }
+    });
+    quote! {
+        #[doc = #query_doc]
+        #[allow(dead_code)] // as the adapter
+        #vis type #query = #krate::entity::ListQuery<#ident>;
+        #adapter_struct
+    }
+}
+
+fn field_impls(model: &EntityModel) -> TokenStream {
+    let (ident, module) = (&model.ident, &model.generated.module);
+    let fields = model.fields.iter().enumerate().map(|(i, field)| {
+        let (name, ty, index) = (&field.ident, &field.ty, Literal::usize_unsuffixed(i));
+        quote! {
+            impl __lp::Field for #module::#name {
+                type Entity = #ident;
+                type Ty = #ty;
+                const INDEX: usize = #index;
+            }
+        }
+    });
+    quote!(#(#fields)*)
+}
+
+fn entity_impl(model: &EntityModel) -> TokenStream {
+    let (ident, module, generated) = (&model.ident, &model.generated.module, &model.generated);
+    let (adapter, create, patch) = (&generated.adapter, &generated.create, &generated.patch);
+    // Without a key the declaration is wrong already; any type will do then.
+    let id = model.primary.map_or_else(|| quote!(::std::string::String), |i| model.fields[i].inner.to_token_stream());
+    let members = model.fields.iter().map(|field| {
+        let name = &field.ident;
+        quote!(#name: __lp::read::<#module::#name>(row)?)
+    });
+    let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
+    let adapter = crate::SERVER.then(|| quote!(type Adapter = #adapter;));
+    // What is no entity is told so, without a list of all that are.
+    quote! {
+        #[diagnostic::do_not_recommend]
+        impl __lp::Entity for #ident {
+            const DESC: &'static __lp::EntityDesc = &DESC;
+            #adapter
+            type Id = #id;
+            type Create = #create;
+            type Patch = #patch;
+            fn read(#row: &dyn __lp::Row) -> ::core::result::Result<Self, __lp::DecodeError> {
+                ::core::result::Result::Ok(Self { #(#members),* })
+            }
+        }
+    }
+}
+
+fn adapter_impls(model: &EntityModel) -> TokenStream {
+    let (ident, adapter) = (&model.ident, &model.generated.adapter);
+    quote! {
+        impl ::core::convert::From<__lp::Adapter<#ident>> for #adapter {
+            fn from(adapter: __lp::Adapter<#ident>) -> Self { Self(adapter) }
+        }
+        impl ::core::ops::Deref for #adapter {
+            type Target = __lp::Adapter<#ident>;
+            fn deref(&self) -> &Self::Target { &self.0 }
+        }
+        impl<S: ::core::marker::Sync> __lp::FromRequestParts<S> for #adapter {
+            type Rejection = __lp::Error;
+            fn from_request_parts(parts: &mut __lp::Parts, _: &S) -> impl ::core::future::Future<Output = __lp::Result<Self>> {
+                ::core::future::ready(__lp::adapter_of::<#ident>(parts))
+            }
+        }
+    }
+}

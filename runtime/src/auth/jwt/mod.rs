@@ -1,0 +1,113 @@
+//! `JwtAuth`: bearer tokens signed with the app's secret, for apps whose users are known elsewhere.
+
+mod command;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde::{Deserialize, Serialize};
+
+use self::verifier::Verifier;
+use crate::app::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
+use crate::http::RouteAuth;
+use crate::resource::BoxFuture;
+use crate::{Actor, Code, Error, Result};
+
+/// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret, `exp` and `sub` required,
+/// `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant` are taken over. Every other algorithm is refused, and
+/// so are headers that bring keys (`jwk`, `jku`, `x5u`, `x5c`) or extensions (`crit`).
+///
+/// A token that cannot be used is 401 on every route, public ones included: a caller who sends one means to be known. It
+/// adds the command `token`, which mints one for trying out.
+#[derive(Debug, Default)]
+pub struct JwtAuth(());
+
+impl JwtAuth {
+    /// The plugin.
+    pub fn new() -> Self {
+        Self(())
+    }
+
+    /// A token for `actor`, good from now on for `ttl`: id, session, roles and tenant become its claims. For tests, and for
+    /// services of yours that may say who calls.
+    ///
+    /// ```
+    /// use linchpin::prelude::*;
+    ///
+    /// let editor = Actor::user("alice").with_roles(["editor"]);
+    /// let token = JwtAuth::token("only a test: 32 bytes or more of it", &editor, std::time::Duration::from_mins(5))?;
+    /// assert_eq!(token.split('.').count(), 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the actor has no id, or the secret is shorter than 32 bytes.
+    pub fn token(secret: &str, actor: &Actor, ttl: Duration) -> Result<String> {
+        let secret = SigningSecret::new(secret).map_err(|why| Error::new(Code::Internal, why))?;
+        let Some(sub) = actor.id.clone() else {
+            return Err(Error::new(Code::Internal, "a token is for an actor with an id"));
+        };
+        Claims { sid: actor.session_id.clone(), roles: actor.roles.clone(), tenant: actor.tenant_id.clone(), ..Claims::of(sub) }
+            .signed(ttl, &secret)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    sub: String,
+    exp: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nbf: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sid: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    roles: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    #[serde(flatten)]
+    others: std::collections::BTreeMap<String, serde_json::Value>,
+}
+
+impl Claims {
+    fn of(sub: String) -> Self {
+        Self { sub, exp: 0, nbf: None, sid: None, roles: Vec::new(), tenant: None, others: std::collections::BTreeMap::new() }
+    }
+
+    fn signed(mut self, ttl: Duration, secret: &SigningSecret) -> Result<String> {
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+        self.exp = (crate::Timestamp::system_now().millis() / 1000).saturating_add(seconds);
+        install_crypto();
+        encode(&Header::new(Algorithm::HS256), &self, &EncodingKey::from_secret(secret.expose())).map_err(Error::internal)
+    }
+}
+
+impl Plugin for JwtAuth {
+    fn name(&self) -> &'static str {
+        "jwt-auth"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let verifier = Verifier::new(cx.signing_secrets(), Arc::clone(cx.clock()));
+            cx.set_actor_resolver(Arc::new(verifier))
+        })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
+    }
+
+    fn commands(&self) -> Vec<Command> {
+        vec![Command::alone("token", "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]", command::token)]
+    }
+}
+
+/// The cryptography of tokens, installed by name: when another crate of the build switches on a second backend, choosing by
+/// feature would panic at first use. Whoever installed one first keeps it.
+fn install_crypto() {
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+}

@@ -1,0 +1,173 @@
+//! Who a request is by its token: verified once, kept, and held to the clock on every use.
+
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode};
+use quick_cache::{Weighter, sync::Cache};
+
+use super::{Claims, install_crypto};
+use crate::app::SigningSecret;
+use crate::http::{ActorResolver, Clock, Origin, Resolution};
+use crate::{Actor, ActorKind, Code, Error, Result};
+
+/// Bytes of verified tokens kept.
+const CACHED: u64 = 16 << 20;
+/// What a kept token costs besides its text, in bytes.
+const OVERHEAD: u64 = 512;
+/// How far the clocks of issuer and app may differ, in seconds.
+pub(super) const LEEWAY: i64 = 10;
+/// Longest token looked at, in bytes.
+pub(super) const LONGEST: usize = 8 * 1024;
+
+pub(super) struct Verified {
+    actor: Arc<Actor>,
+    /// What it holds in memory, in bytes.
+    weight: u64,
+    not_before: i64,
+    expires: i64,
+}
+
+/// Verifies tokens and remembers those it has verified.
+pub(super) struct Verifier {
+    keys: Vec<DecodingKey>,
+    validation: Validation,
+    clock: Clock,
+    anonymous: Arc<Actor>,
+    /// Keyed by the whole token: another signature is another token. Only verified ones get in, so that nobody without a
+    /// secret can push others out.
+    pub(super) verified: Cache<Box<str>, Arc<Verified>, Weight>,
+}
+
+#[derive(Clone)]
+pub(super) struct Weight;
+
+impl Weighter<Box<str>, Arc<Verified>> for Weight {
+    fn weight(&self, token: &Box<str>, verified: &Arc<Verified>) -> u64 {
+        token.len() as u64 + verified.weight + OVERHEAD
+    }
+}
+
+impl Verifier {
+    pub(super) fn new(secrets: &[SigningSecret], clock: Clock) -> Self {
+        install_crypto();
+        let mut validation = Validation::new(Algorithm::HS256);
+        // Times are checked here, against the application's clock, on every use of a cached token as well.
+        validation.validate_exp = false;
+        validation.validate_nbf = false;
+        validation.validate_aud = false;
+        validation.set_required_spec_claims(&["exp", "sub"]);
+        let keys = secrets.iter().map(|s| DecodingKey::from_secret(s.expose())).collect();
+        Self {
+            keys,
+            validation,
+            clock,
+            anonymous: Arc::new(Actor::anonymous()),
+            verified: Cache::with_weighter((CACHED / (2 * OVERHEAD)) as usize, CACHED, Weight),
+        }
+    }
+
+    pub(super) fn actor(&self, token: &str) -> Result<Arc<Actor>> {
+        if token.len() > LONGEST {
+            return Err(refused());
+        }
+        let verified = match self.verified.get(token) {
+            Some(verified) => verified,
+            None => {
+                let verified = Arc::new(self.verify(token)?);
+                self.verified.insert(token.into(), Arc::clone(&verified));
+                verified
+            }
+        };
+        let now = (self.clock)().millis().div_euclid(1000);
+        if now >= verified.expires.saturating_add(LEEWAY) {
+            return Err(Error::new(Code::Unauthorized, "The token has expired"));
+        }
+        if now < verified.not_before.saturating_sub(LEEWAY) {
+            return Err(refused());
+        }
+        Ok(Arc::clone(&verified.actor))
+    }
+
+    fn verify(&self, token: &str) -> Result<Verified> {
+        let mut why = None;
+        let read = |key: &DecodingKey| decode::<Claims>(token, key, &self.validation).map_err(|error| why = Some(error)).ok();
+        let Some(data) = self.keys.iter().find_map(read) else {
+            // For whoever reads the log: another folder's secret, a missing claim. The answer says nothing of it.
+            tracing::debug!(error = why.map(tracing::field::display), "a token was refused");
+            return Err(refused());
+        };
+        let claims = data.claims;
+        let names = [Some(&claims.sub), claims.sid.as_ref(), claims.tenant.as_ref()];
+        if !acceptable(&data.header) || !names.into_iter().flatten().chain(&claims.roles).all(|name| is_name(name)) {
+            return Err(refused());
+        }
+        // Names are at most 255 bytes each; claims may be of any form, and an array of digits takes sixteen times its text.
+        let weight = claims.roles.iter().map(|role| 32 + role.len() as u64).sum::<u64>()
+            + claims.others.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum::<u64>();
+        let actor = Actor {
+            id: Some(claims.sub),
+            kind: ActorKind::User,
+            tenant_id: claims.tenant,
+            session_id: claims.sid,
+            roles: claims.roles,
+            claims: claims.others,
+            attached: crate::Attached::default(),
+        };
+        Ok(Verified { actor: Arc::new(actor), weight, not_before: claims.nbf.unwrap_or(i64::MIN), expires: claims.exp })
+    }
+}
+
+/// About what a claim holds in memory, in bytes. Reading it has bounded its depth.
+fn weight(value: &serde_json::Value) -> u64 {
+    use serde_json::Value;
+    size_of::<Value>() as u64
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len() as u64,
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(members) => members.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum(),
+        }
+}
+
+/// A plain JWT: it brings no key of its own, and asks for nothing we would have to understand.
+fn acceptable(header: &Header) -> bool {
+    header.typ.as_deref().is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"))
+        && header.crit.is_none()
+        && header.jwk.is_none()
+        && header.jku.is_none()
+        && header.x5u.is_none()
+        && header.x5c.is_none()
+        && header.enc.is_none()
+        && header.zip.is_none()
+}
+
+/// Texts that may be compared with and bound to stored ones.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 255 && !text.contains(char::is_control)
+}
+
+/// One text for everything that is wrong with a token: an attacker learns nothing from it.
+fn refused() -> Error {
+    Error::new(Code::Unauthorized, "The token is not valid")
+}
+
+impl ActorResolver for Verifier {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
+        let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
+        let Some(header) = headers.next() else {
+            return Resolution::Ready(Ok(Arc::clone(&self.anonymous)));
+        };
+        if headers.next().is_some() {
+            // Two identities are none.
+            return Resolution::Ready(Err(refused()));
+        }
+        let token = header.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        let no_bearer = || Error::new(Code::Unauthorized, "The Authorization header must be `Bearer <token>`");
+        Resolution::Ready(token.ok_or_else(no_bearer).and_then(|token| self.actor(token)))
+    }
+}
