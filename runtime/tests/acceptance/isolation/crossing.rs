@@ -4,7 +4,10 @@ use linchpin::entity::{EntityDesc, Link};
 use linchpin::http::{Action, Endpoint};
 use serde_json::{Value as Json, json};
 
-use super::{Sweep, clean, dump, everything, forged, is_theirs, phantom, plain, probes, push, request, send, uniq, victim};
+use super::Sweep;
+use super::answers::{plain, request, send};
+use super::probes::{Request, forged, probes, push};
+use super::records::{clean, dump, everything, is_theirs, phantom, uniq, victim};
 use crate::server::{Reply, Server};
 
 const KEY: &str = "idempotency-key";
@@ -33,7 +36,7 @@ pub(super) async fn answers_are_not_replayed(
         let theirs = victim(s, sweep, base, desc, 2).await;
         let nobodys = phantom(desc, &theirs);
         let probe = &probes(endpoint, desc, base)[0];
-        let under = |mut asked: super::Request, key: &str| {
+        let under = |mut asked: Request, key: &str| {
             asked.headers.push((KEY, key.to_owned()));
             asked
         };
@@ -118,7 +121,7 @@ pub(super) async fn included_records_are_ones_own(
     true
 }
 
-async fn as_victim(s: &Server, sweep: &Sweep, asked: &super::Request) -> Reply {
+async fn as_victim(s: &Server, sweep: &Sweep, asked: &Request) -> Reply {
     let as_them = Sweep { asking: sweep.victim.clone(), victim: sweep.victim.clone(), paths: sweep.paths };
     send(s, &as_them, asked).await
 }

@@ -1,0 +1,238 @@
+//! What a route is asked about a record.
+
+use linchpin::entity::{EntityDesc, FieldDesc, Flags, Kind};
+use linchpin::http::{Action, Endpoint};
+use linchpin::operation::{OpSpec, ParamSpec, Place, Whole};
+use serde_json::{Map, Value as Json, json};
+
+use super::answers::request;
+use super::records::uniq;
+use super::{Known, Sweep};
+use crate::server::Server;
+
+/// A request that names a record.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Request {
+    pub(super) method: &'static str,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Option<Json>,
+}
+
+pub(super) type Probe = Box<dyn Fn(&Known, &str) -> Request>;
+type Change = Box<dyn Fn(&mut Request, &Known, &str)>;
+
+/// What a route is asked about a record: by path, parameters, filters, cursors, headers and bodies.
+pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str) -> Vec<Probe> {
+    let (method, path, base) = (endpoint.method.as_str(), endpoint.path.clone(), base.to_owned());
+    let plain = {
+        let endpoint = endpoint.clone();
+        move |known: &Known| {
+            let mut request = Request { method, path: fill(&path, desc, &endpoint, known), ..Request::default() };
+            match endpoint.action {
+                Action::Create => request.body = Some(body(desc, known, FieldDesc::creatable)),
+                Action::Update => request.body = Some(body(desc, known, FieldDesc::updatable)),
+                Action::Operation(spec, in_path) => operation(spec, in_path, desc, known, &mut request),
+                _ => {}
+            }
+            request
+        }
+    };
+    let mut out: Vec<Probe> = Vec::new();
+    let add = |out: &mut Vec<Probe>, change: Change| {
+        let plain = plain.clone();
+        out.push(Box::new(move |known, cursor| {
+            let mut request = plain(known);
+            change(&mut request, known, cursor);
+            request
+        }));
+    };
+    add(&mut out, Box::new(|_, _, _| {}));
+    // Headers: a version, a tenant and an owner that the caller would like to be.
+    for name in ["if-match", "if-none-match"] {
+        add(
+            &mut out,
+            Box::new(move |request, known, _| {
+                if let Some(version) = known.get("version") {
+                    request.headers.push((name, format!("\"{version}\"")));
+                }
+            }),
+        );
+    }
+    for (name, wire) in [("x-tenant-id", "tenantId"), ("x-tenant", "tenantId"), ("x-user-id", "ownerId"), ("x-forwarded-user", "ownerId")] {
+        add(
+            &mut out,
+            Box::new(move |request, known, _| {
+                request.headers.push((name, known.get(wire).and_then(Json::as_str).unwrap_or("somebody").to_owned()));
+            }),
+        );
+    }
+    // Bodies that name whose the record is, or its key.
+    for field in desc.fields.iter().filter(|f| f.readable()) {
+        add(
+            &mut out,
+            Box::new(move |request, known, _| {
+                if let Some(Json::Object(body)) = &mut request.body
+                    && !told(desc, field)
+                {
+                    body.insert(field.wire.to_owned(), known.get(field.wire).cloned().unwrap_or(Json::Null));
+                }
+            }),
+        );
+        // Parameters nobody declared.
+        add(&mut out, Box::new(move |request, known, _| push(&mut request.query, field.wire, known.get(field.wire))));
+    }
+    add(&mut out, Box::new(|request, known, _| push(&mut request.query, "actor.id", known.get("ownerId"))));
+    add(&mut out, Box::new(|request, _, _| push(&mut request.query, "includeDeleted", Some(&json!("true")))));
+    add(&mut out, Box::new(|request, _, cursor| push(&mut request.query, "cursor", Some(&json!(cursor)))));
+    if endpoint.includes() {
+        for relation in desc.relations {
+            // The relations of the fixture lead to their own entity.
+            for path in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
+                add(&mut out, Box::new(move |request, _, _| push(&mut request.query, "include", Some(&json!(path)))));
+            }
+        }
+    }
+    match endpoint.action {
+        Action::List => {
+            for field in desc.fields.iter().filter(|f| f.readable() && f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))) {
+                for operator in ["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[has]"] {
+                    // How a stranger's value sorts against one's own says nothing of whether it is there.
+                    if matches!(operator, "[gt]" | "[gte]" | "[lt]" | "[lte]") {
+                        continue;
+                    }
+                    add(
+                        &mut out,
+                        Box::new(move |request, known, _| {
+                            push(&mut request.query, &format!("{}{operator}", field.wire), known.get(field.wire));
+                        }),
+                    );
+                }
+            }
+        }
+        Action::Operation(..) if endpoint.method.as_str() == "GET" => {}
+        _ => {
+            // A body where there is none, and one that is no body at all.
+            add(&mut out, Box::new(|request, known, _| request.body = Some(Json::Object(known.clone()))));
+            add(&mut out, Box::new(|request, _, _| request.body = Some(json!([1]))));
+        }
+    }
+    // Twice in a row: the second may meet what the first has changed of one's own.
+    add(&mut out, Box::new(|_, _, _| {}));
+    let _ = base;
+    out
+}
+
+pub(super) fn push(query: &mut String, name: &str, value: Option<&Json>) {
+    let Some(value) = value.filter(|v| !v.is_null()) else { return };
+    let text = match value {
+        Json::String(text) => text.clone(),
+        Json::Array(list) => list.first().and_then(Json::as_str).unwrap_or_default().to_owned(),
+        other => other.to_string(),
+    };
+    let text: String = text
+        .bytes()
+        .map(|b| if b.is_ascii_alphanumeric() || b"-_.".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect();
+    query.push_str(if query.is_empty() { "?" } else { "&" });
+    query.push_str(&format!("{name}={text}"));
+}
+
+fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) -> bool) -> Json {
+    let value = |f: &FieldDesc| if told(desc, f) { Some(json!(format!("fresh{}", uniq()))) } else { known.get(f.wire).cloned() };
+    let members = desc.fields.iter().filter(|f| wanted(f)).filter_map(|f| Some((f.wire.to_owned(), value(f)?)));
+    Json::Object(members.collect())
+}
+
+/// Whether a unique beyond one's own records tells that a value is taken: a refused create says so, as the contract allows.
+fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
+    let holds = |u: &linchpin::entity::UniqueDesc| u.fields.iter().any(|f| desc.fields[*f].wire == field.wire);
+    desc.uniques.iter().any(|u| (u.global || desc.tenant.is_none()) && holds(u))
+}
+
+/// The value of a parameter: that of the field it is compared with or written to.
+fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
+    let field = &desc.fields[param.field];
+    let value = known.get(field.wire).cloned().unwrap_or(Json::Null);
+    match (param.list, field.kind, value) {
+        (true, Kind::StringArray, list) => list,
+        (true, _, one) => json!([one]),
+        (false, Kind::StringArray, Json::Array(list)) if !is_whole(param, field) => list.first().cloned().unwrap_or(json!("none")),
+        (_, _, value) => value,
+    }
+}
+
+/// Whether a parameter holds a whole list of strings: its name says so, as `array_set` binds it.
+fn is_whole(param: &ParamSpec, field: &FieldDesc) -> bool {
+    param.name == field.wire
+}
+
+fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, known: &Known, request: &mut Request) {
+    let mut members = Map::new();
+    let mut whole = None;
+    for param in spec.params {
+        let creates = spec.kind.name() == "upsert" && told(desc, &desc.fields[param.field]);
+        let value = if creates { json!(format!("fresh{}", uniq())) } else { argument(param, desc, known) };
+        match param.place {
+            Place::Body => drop(members.insert(param.name.to_owned(), value)),
+            Place::Query => push(&mut request.query, param.name, Some(&value)),
+            Place::Segment if !in_path => push(&mut request.query, param.name, Some(&value)),
+            Place::Segment | Place::Id => {}
+            Place::Whole(Whole::Items) => whole = Some(value),
+            Place::Whole(Whole::Item) => whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({}))),
+            Place::Whole(Whole::Patch) => {
+                let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));
+                // The member that tells items apart never changes.
+                item.as_object_mut().unwrap().remove("id");
+                whole = Some(item);
+            }
+        }
+    }
+    if !matches!(request.method, "GET" | "DELETE") {
+        request.body = Some(whole.unwrap_or(Json::Object(members)));
+    }
+}
+
+/// The path with the record's values in it.
+fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> String {
+    let value = |name: &str| -> String {
+        let field = match endpoint.action {
+            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name).map(|p| p.field),
+            _ => None,
+        };
+        let wire = desc.fields[field.unwrap_or(desc.primary)].wire;
+        // Of a list of items, the id of the first.
+        let text = known.get(wire).and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
+        text.unwrap_or("none").to_owned()
+    };
+    let segments = path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
+        Some(name) => value(name),
+        None => part.to_owned(),
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// A position within the victim's records on this route; any text where the route has no pages.
+pub(super) async fn cursor(s: &Server, sweep: &Sweep, endpoint: &Endpoint, theirs: &Known) -> String {
+    let desc = endpoint.table.as_ref().unwrap().desc;
+    let mut asked = Request { method: endpoint.method.as_str(), path: endpoint.path.clone(), ..Request::default() };
+    if let Action::Operation(spec, in_path) = endpoint.action {
+        operation(spec, in_path, desc, theirs, &mut asked);
+    }
+    if asked.method == "GET" {
+        push(&mut asked.query, "limit", Some(&json!("1")));
+        let path = format!("{}{}", asked.path, asked.query);
+        let reply = request(s, &sweep.victim, "GET", &path, &[], None).await;
+        if let Some(cursor) = reply.status.eq(&200).then(|| reply.json()["nextCursor"].as_str().map(str::to_owned)).flatten() {
+            return cursor;
+        }
+    }
+    "bm90IGEgY3Vyc29y".to_owned()
+}
+
+/// A cursor that nobody has signed.
+pub(super) fn forged(cursor: &str) -> String {
+    let turn = |c: char| if c == 'A' { 'B' } else { 'A' };
+    cursor.chars().enumerate().map(|(i, c)| if i % 5 == 2 { turn(c) } else { c }).collect()
+}

@@ -1,0 +1,132 @@
+//! The victim's records, nobody's of the same shape, and the caller's own.
+
+use linchpin::entity::{EntityDesc, FieldDesc, Kind, PageArgs};
+use linchpin::prelude::*;
+use linchpin::resource::{Form, ListRequest, Outcome};
+use serde_json::{Map, Value as Json, json};
+
+use super::answers::request;
+use super::{Known, OWN, Sweep, THEIRS};
+use crate::server::Server;
+
+/// A record of the victim, with every field it can have.
+pub(super) async fn victim(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc, n: usize) -> Known {
+    let mut body = Map::new();
+    for (i, field) in desc.fields.iter().enumerate().filter(|(_, f)| f.creatable()) {
+        body.insert(field.wire.to_owned(), sample(field, &format!("bobs{n}{i}{}", uniq())));
+    }
+    name(desc, THEIRS, &mut body);
+    let reply = request(s, &sweep.victim, "POST", base, &[], Some(&Json::Object(body))).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    reply.json().as_object().unwrap().clone()
+}
+
+/// Has a record name what it is seen through.
+fn name(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
+    for gate in desc.gates {
+        body.insert(desc.fields[gate.field].wire.to_owned(), json!(what));
+    }
+}
+
+/// Texts of one length that occur once.
+pub(super) fn uniq() -> String {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(100_000);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string()
+}
+
+fn sample(field: &FieldDesc, text: &str) -> Json {
+    match field.kind {
+        Kind::String => json!(text),
+        Kind::Integer => json!(4711),
+        Kind::Number => json!(47.5),
+        Kind::Boolean => json!(true),
+        Kind::Date => json!("2031-01-02T03:04:05.678Z"),
+        Kind::Enum(desc) => json!(desc.variants[0]),
+        Kind::StringArray => json!([text]),
+        Kind::Items(fields) => {
+            let members = fields.iter().map(|f| (f.wire.to_owned(), sample(f, &format!("{text}{}", f.wire))));
+            json!([Json::Object(members.collect())])
+        }
+        Kind::Json => json!([]),
+    }
+}
+
+/// The same shape with values that no record holds.
+pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
+    let turned = |text: &str| -> String {
+        let turn = |c: char| match c {
+            '0'..='9' => char::from(b'9' - (c as u8 - b'0')),
+            // Ids are lower-case hexadecimal and stay so.
+            'a'..='f' => char::from(b'f' - (c as u8 - b'a')),
+            other => other,
+        };
+        text.chars().map(turn).collect()
+    };
+    let mut out = of.clone();
+    for field in desc.fields {
+        match (field.kind, out.get_mut(field.wire)) {
+            (Kind::String, Some(Json::String(text))) => *text = turned(text),
+            (Kind::StringArray, Some(Json::Array(list))) => {
+                for item in list {
+                    *item = json!(turned(item.as_str().unwrap_or_default()));
+                }
+            }
+            (Kind::Items(_), Some(Json::Array(items))) => {
+                for text in items.iter_mut().filter_map(Json::as_object_mut).flat_map(Map::values_mut) {
+                    *text = json!(turned(text.as_str().unwrap_or_default()));
+                }
+            }
+            (Kind::Integer, Some(value @ Json::Number(_))) => *value = json!(value.as_i64().unwrap_or_default() + 1),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Everything the store holds, deleted records included, as the application itself sees it.
+pub(super) async fn everything(s: &Server, desc: &'static EntityDesc) -> Vec<Box<[linchpin::Value]>> {
+    let table = s.running().adapters().table(desc.storage_name).unwrap();
+    let (mut all, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = PageArgs { limit: Some(200), cursor, ..PageArgs::default() };
+        let request = ListRequest { page, deleted: true, ..ListRequest::default() };
+        let outcome = table.list(&Cx::system("look").at(s.now()), request, &Form::Records).await.unwrap();
+        let Outcome::Page { rows, next_cursor } = outcome else { panic!("a page") };
+        all.extend(rows.records);
+        let Some(next) = next_cursor else { return all };
+        cursor = Some(next);
+    }
+}
+
+/// What is stored of the victim.
+pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
+    let theirs = everything(s, desc).await.into_iter().filter(|record| is_theirs(desc, record));
+    theirs.map(|record| format!("{record:?}")).collect()
+}
+
+/// Leaves the caller with one record, whatever earlier probes have made of it.
+pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc) {
+    let table = s.running().adapters().table(desc.storage_name).unwrap();
+    for record in everything(s, desc).await.iter().filter(|record| !is_theirs(desc, record)) {
+        table.purge(&Cx::system("clean up"), record[desc.primary].clone()).await.unwrap();
+    }
+    if !sweep.asking.is_empty() {
+        let own = desc.fields.iter().filter(|f| f.creatable()).map(|f| (f.wire.to_owned(), sample(f, "own")));
+        let mut own: Map<String, Json> = own.collect();
+        own.insert("views".to_owned(), json!(5));
+        name(desc, OWN, &mut own);
+        assert_eq!(request(s, &sweep.asking, "POST", base, &[], Some(&Json::Object(own))).await.status, 201);
+    }
+}
+
+/// Whether a record is the victim's.
+pub(super) fn is_theirs(desc: &EntityDesc, record: &[linchpin::Value]) -> bool {
+    let (field, of) = match (desc.tenant, desc.scope.first()) {
+        (Some(tenant), _) => (tenant.field, "t2"),
+        (None, Some(scope)) => (scope.field, "bob"),
+        (None, None) if !desc.gates.is_empty() => (desc.gates[0].field, THEIRS),
+        (None, None) => panic!("`{}` is everybody's", desc.name),
+    };
+    record[field] == linchpin::Value::Text(of.to_owned())
+}

@@ -1,0 +1,59 @@
+//! CONS-*: taken by one.
+
+use serde_json::{Value as Json, json};
+
+use crate::server::Server;
+
+pub(super) async fn code(s: &Server, body: Json) -> String {
+    let reply = s.post("/vouchers", body).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    reply.json()["id"].as_str().unwrap().to_owned()
+}
+
+pub(super) async fn cons_01(s: &Server) {
+    let id = code(s, json!({"code": "k"})).await;
+    let first = s.post("/vouchers/redeem", json!({"code": "k"})).await;
+    assert_eq!((first.status, &first.json()["id"]), (200, &json!(id)));
+    let second = s.post("/vouchers/redeem", json!({"code": "k"})).await;
+    assert_eq!((second.status, second.json()), (200, Json::Null));
+    assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 404);
+}
+
+pub(super) async fn cons_02(s: &Server) {
+    code(s, json!({"code": "k"})).await;
+    assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"true");
+    assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"false");
+}
+
+pub(super) async fn cons_03(s: &Server) {
+    let id = code(s, json!({"code": "k", "expiresAt": "2026-03-04T05:06:07.008Z"})).await;
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json(), Json::Null);
+    assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 200);
+    let valid = code(s, json!({"code": "k", "rank": 9, "expiresAt": "2026-03-04T05:06:07.009Z"})).await;
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(valid), "an expired one hides none");
+}
+
+pub(super) async fn cons_04(s: &Server) {
+    code(s, json!({"code": "k", "rank": 2})).await;
+    let first = code(s, json!({"code": "k", "rank": 1})).await;
+    assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(first));
+    assert_eq!(s.walk("/vouchers").await.len(), 1);
+}
+
+pub(super) async fn cons_05(s: &Server) {
+    code(s, json!({"code": "k"})).await;
+    let replies = s.parallel(25, |_| s.post("/vouchers/redeem", json!({"code": "k"}))).await;
+    assert_eq!(replies.iter().filter(|r| r.json() != Json::Null).count(), 1);
+}
+
+// 7.12: N callers, M records.
+pub(super) async fn cons_many(s: &Server) {
+    for rank in 0..10 {
+        code(s, json!({"code": "k", "rank": rank})).await;
+    }
+    let replies = s.parallel(25, |_| s.post("/vouchers/redeem", json!({"code": "k"}))).await;
+    let mut taken: Vec<String> = replies.iter().filter_map(|r| r.json()["id"].as_str().map(str::to_owned)).collect();
+    taken.sort();
+    taken.dedup();
+    assert_eq!(taken.len(), 10);
+}
