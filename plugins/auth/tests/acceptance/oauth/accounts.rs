@@ -1,0 +1,208 @@
+//! AUTH-64, 65 and 67: whose account it is that a provider names, and what links are made and taken away.
+
+use linchpin_auth::Linking;
+use serde_json::json;
+
+use super::{app, app_with, fresh};
+use crate::issuer::{Away, Browser, Peer, enter, landed};
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+pub(super) async fn auth_64_existing_account(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let id = format!("ex{}", fresh());
+    let email = format!("{id}@x.test");
+    peer.account(&id, Some(&email), true).await;
+    let app = app_with(&store, |auth| post.on(auth)).await;
+    let owner = app.register(&email).await;
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=account_exists");
+    assert_eq!(app.me(&owner.token).await.json()["providers"], json!([]));
+    assert_eq!(post.all("existing_account", 1).await[0].to, email);
+    // Nothing was left behind: the account goes on as before.
+    assert_eq!(app.login(&email).await.id, owner.id);
+    // What the provider does not vouch for is not used, whether there is an account or not.
+    peer.account(&id, Some(&email), false).await;
+    for _ in 0..2 {
+        let away = Away::from(&app, "/auth/peer").await;
+        let callback = Browser::new().sign_in(&away.url, &id).await;
+        assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_not_verified");
+        peer.account(&id, Some(&format!("new-{email}")), false).await;
+    }
+    peer.account(&id, None, false).await;
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_required");
+}
+
+pub(super) async fn auth_64_linking_verified(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let (id, plain) = (format!("li{}", fresh()), format!("pl{}", fresh()));
+    let email = format!("{id}@peer.test");
+    let app = store
+        .app_with(|auth| {
+            let auth = peer.with(post.on(auth), "peer", |mut provider| {
+                provider.trust_email = Some(true);
+                provider
+            });
+            peer.with(auth, "other", |provider| provider).configure(|config| config.auth.oauth.linking = Linking::Verified)
+        })
+        .await;
+    app.to_the_present().await;
+    let owner = app.register(&email).await;
+    let arrive = async |provider: &str, login: &str| {
+        let away = Away::from(&app, &format!("/auth/{provider}")).await;
+        let callback = Browser::new().sign_in(&away.url, login).await;
+        away.back(&app, &callback).await
+    };
+    // Not while nobody has proved the address here, and not by a provider that is not trusted with it.
+    assert_eq!(landed(&arrive("peer", &id).await, "error"), "account_exists");
+    app.change(&owner.id, json!({ "emailVerified": true })).await;
+    assert_eq!(landed(&arrive("other", &id).await, "error"), "account_exists");
+    peer.account(&id, Some(&email), false).await;
+    assert_eq!(landed(&arrive("peer", &id).await, "error"), "email_not_verified");
+    peer.account(&id, Some(&email), true).await;
+    let done = enter(&app, "peer", &id).await;
+    assert_eq!((done.status, done.text("userId")), (200, owner.id.clone()));
+    assert_eq!(app.me(&owner.token).await.json()["providers"], json!(["peer"]));
+    let mail = &post.all("provider_linked", 1).await[0];
+    assert!(mail.to == email && mail.text.contains("with peer"), "{mail:?}");
+    assert_eq!(post.count("provider_linked"), 1);
+    // A trusted provider's word makes a new account's address as good as proved.
+    assert_eq!(enter(&app, "peer", &plain).await.json()["emailVerified"], json!(true));
+}
+
+pub(super) async fn auth_65_link(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, |auth| post.on(auth)).await;
+    let ada = app.register("ada@x.test").await;
+    let (first, second) = (format!("l1{}", fresh()), format!("l2{}", fresh()));
+    let link = async |token: &str| app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None).await;
+    app.raw("POST", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    let away = Away::of(&link(&ada.token).await);
+    let callback = Browser::new().sign_in(&away.url, &first).await;
+    assert_eq!(away.back(&app, &callback).await.header("location"), "/settings?linked=peer");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["peer"]));
+    assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
+    // Once more says the same and does nothing; another person of the same provider does not fit beside the first.
+    let again = async |token: &str, login: &str| {
+        let away = Away::of(&link(token).await);
+        let callback = Browser::new().sign_in(&away.url, login).await;
+        away.back(&app, &callback).await.header("location")
+    };
+    assert_eq!(again(&ada.token, &first).await, "/settings?linked=peer");
+    assert_eq!(again(&ada.token, &second).await, "/settings?error=already_linked");
+    let bob = app.register("bob@x.test").await;
+    assert_eq!(again(&bob.token, &first).await, "/settings?error=already_linked");
+    assert_eq!(app.me(&bob.token).await.json()["providers"], json!([]));
+    assert_eq!(post.count("provider_linked"), 1);
+    // It signs in to the account that it was linked to, whose address is another one.
+    assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
+    // The session in which it was asked for has ended, or its user has.
+    let away = Away::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&away.url, &second).await;
+    assert_eq!(app.with(&bob.token, "POST", "/auth/logout", None).await.status, 200);
+    away.back(&app, &callback).await.refused(400, "invalid_state");
+    let bob = app.login("bob@x.test").await;
+    let away = Away::of(&link(&bob.token).await);
+    let callback = Browser::new().sign_in(&away.url, &second).await;
+    app.change(&bob.id, json!({ "suspended": true })).await;
+    away.back(&app, &callback).await.refused(400, "invalid_state");
+    app.change(&bob.id, json!({ "suspended": false })).await;
+    // A sign-in that is not recent does not do.
+    app.advance(901).await;
+    link(&ada.token).await.refused(403, "step_up_required");
+}
+
+pub(super) async fn auth_65_unlink(store: Store) {
+    let post = Post::default();
+    let peer = Peer::shared();
+    let app = store.app_with(|auth| peer.with(peer.with(post.on(auth), "peer", |peer| peer), "other", |other| other)).await;
+    app.to_the_present().await;
+    let id = format!("un{}", fresh());
+    let unlink = async |token: &str, provider: &str, body: serde_json::Value| {
+        app.with(token, "DELETE", &format!("/auth/{provider}/link"), Some(body)).await
+    };
+    // By nothing but the provider: signing in a moment ago is proof, and the only way in stays.
+    let only = enter(&app, "peer", &id).await.text("token");
+    unlink(&only, "other", json!({})).await.refused(404, "not_found");
+    unlink(&only, "peer", json!({})).await.refused(409, "last_credential");
+    app.advance(301).await;
+    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
+    assert_eq!(set_password(&app, &only).await.status, 200);
+    // With a password, that is what proves.
+    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
+    unlink(&only, "peer", json!({ "password": "wrong-wrong-wrong" })).await.refused(401, "invalid_credentials");
+    unlink(&only, "peer", json!({ "passwords": GOOD })).await.problem("unknown_field", "passwords");
+    app.raw("DELETE", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    assert_eq!(app.me(&only).await.json()["providers"], json!(["peer"]));
+    let done = unlink(&only, "peer", json!({ "password": GOOD })).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!(app.me(&only).await.json()["providers"], json!([]));
+    let mail = &post.all("provider_unlinked", 1).await[0];
+    assert!(mail.to == format!("{id}@peer.test") && mail.text.contains("with peer"), "{mail:?}");
+    unlink(&only, "peer", json!({ "password": GOOD })).await.refused(404, "not_found");
+    let away = Away::from(&app, "/auth/peer").await;
+    let callback = Browser::new().sign_in(&away.url, &id).await;
+    assert_eq!(landed(&away.back(&app, &callback).await, "error"), "account_exists");
+    let events = app.get(&only, "/auth/activity").await.json();
+    assert!(events["items"].as_array().unwrap().iter().any(|event| event["event"] == "auth:oauth.unlinked"), "{events}");
+}
+
+/// The part of AUTH-67 that is about passwords.
+pub(super) async fn auth_67_first_password(store: Store) {
+    let app = app(&store).await;
+    let (id, late) = (format!("pw{}", fresh()), format!("pw{}", fresh()));
+    let done = enter(&app, "peer", &id).await;
+    let late = enter(&app, "peer", &late).await.text("token");
+    app.post("/auth/login", json!({ "email": format!("{id}@peer.test"), "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.advance(900).await;
+    assert_eq!(set_password(&app, &done.text("token")).await.status, 200);
+    assert_eq!(app.login(&format!("{id}@peer.test")).await.id, done.text("userId"));
+    app.advance(1).await;
+    set_password(&app, &late).await.refused(403, "step_up_required");
+}
+
+/// The part of AUTH-67 that is about second factors.
+pub(super) async fn auth_67_second_factor(store: Store) {
+    let app = app_with(&store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let id = format!("mf{}", fresh());
+    let first = enter(&app, "peer", &id).await.signed_in();
+    let (secret, _) = crate::factor::enrol(&app, &first).await;
+    app.advance(30).await;
+    let challenged = enter(&app, "peer", &id).await;
+    let body = challenged.json();
+    assert_eq!((challenged.status, &body["token"], &body["mfaRequired"]), (200, &json!(""), &json!(true)), "{body}");
+    assert_eq!((&body["mfaMethods"], challenged.headers.get("set-cookie")), (&json!(["totp"]), None));
+    let code = crate::factor::code_at(&app, &secret, 0);
+    let done = app.post("/auth/mfa/verify", json!({ "mfaToken": body["mfaToken"], "code": code })).await;
+    assert_eq!((done.status, done.text("userId")), (200, first.id));
+    let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
+    let own = sessions["sessions"].as_array().unwrap().iter().find(|session| session["current"] == true).unwrap();
+    assert_eq!(own["amr"], json!(["fed", "otp", "mfa"]));
+}
+
+/// Whoever deleted their account is somebody new to the provider's app, and nothing of the link is left.
+pub(super) async fn deleted_accounts(store: Store) {
+    let app = app_with(&store, |auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)).await;
+    let id = format!("de{}", fresh());
+    let first = enter(&app, "peer", &id).await;
+    let gone = app.with(&first.text("token"), "DELETE", "/auth/me", Some(json!({}))).await;
+    assert_eq!(gone.status, 202, "{gone:?}");
+    // Until then they sign in to what is left of it.
+    let again = enter(&app, "peer", &id).await;
+    assert_eq!((again.text("userId"), again.json()["deletionScheduledFor"].is_string()), (first.text("userId"), true));
+    app.with(&again.text("token"), "POST", "/auth/peer/link", None).await.refused(403, "deletion_scheduled");
+    app.advance(121).await;
+    let new = enter(&app, "peer", &id).await;
+    assert_eq!(new.status, 200, "{new:?}");
+    assert_ne!(new.text("userId"), first.text("userId"));
+    assert_eq!(app.me(&new.text("token")).await.json()["providers"], json!(["peer"]));
+}
+
+pub(super) async fn set_password(app: &Server, token: &str) -> Reply {
+    app.with(token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await
+}

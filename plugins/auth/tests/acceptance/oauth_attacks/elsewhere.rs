@@ -1,0 +1,158 @@
+//! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that have been overtaken.
+
+use hmac::KeyInit;
+use serde_json::json;
+
+use super::{app, app_with, arrive};
+use crate::issuer::{Away, Browser, landed};
+use crate::server::{GOOD, Reply, Store};
+use crate::standin::{Bad, StandIn};
+
+pub(super) async fn parallel_callbacks_and_exchanges(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app(&store, &standin).await;
+    let away = Away::from(&app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&away.url, "").await;
+    let backs = futures_util::future::join_all((0..10).map(|_| away.back(&app, &callback))).await;
+    let landed_at: Vec<&Reply> = backs.iter().filter(|back| back.status == 302).collect();
+    assert_eq!((landed_at.len(), standin.asked("/token")), (1, 1));
+    for refused in backs.iter().filter(|back| back.status != 302) {
+        refused.refused(400, "invalid_state");
+    }
+    let code = landed(landed_at[0], "code");
+    let exchanged = futures_util::future::join_all((0..10).map(|_| away.exchange(&app, &code))).await;
+    assert_eq!(exchanged.iter().filter(|reply| reply.status == 200).count(), 1);
+    for refused in exchanged.iter().filter(|reply| reply.status != 200) {
+        refused.refused(401, "invalid_code");
+    }
+    // The same new person comes back in several browsers at once, and is one account.
+    standin.behave(|manner| {
+        manner.claims.insert("sub".to_owned(), json!("subject-2"));
+        manner.claims.insert("email".to_owned(), json!("bob@standin.test"));
+    });
+    let all = futures_util::future::join_all((0..6).map(|_| async {
+        let (away, back) = arrive(&app).await;
+        away.exchange(&app, &landed(&back, "code")).await
+    }))
+    .await;
+    let ids: std::collections::BTreeSet<String> = all.iter().map(|reply| reply.text("userId")).collect();
+    assert!(ids.len() == 1 && all.iter().all(|reply| reply.status == 200), "{all:?}");
+}
+
+pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app(&store, &standin).await;
+    let login = app.post("/auth/register", json!({ "email": "eve@x.test", "password": GOOD })).await;
+    let (token, csrf) = (login.text("token"), login.cookie_value("csrf_token"));
+    let session = format!("__Host-token={token}; csrf_token={csrf}");
+    let origin = format!("http://{}", app.host());
+    let get = async |headers: &[(&str, &str)]| {
+        let all: Vec<_> = headers.iter().copied().chain([("cookie", session.as_str())]).collect();
+        app.raw("GET", "/auth/stand/link", &all, "").await
+    };
+    let same_page = format!("{origin}/settings");
+    for own in [&[("sec-fetch-site", "same-origin")][..], &[("sec-fetch-site", "none")], &[("referer", &same_page)]] {
+        assert_eq!(get(own).await.status, 302, "{own:?}");
+    }
+    for foreign in [
+        &[][..],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "cross-site"), ("referer", &same_page)],
+        &[("referer", "https://evil.test/")],
+        &[("referer", "nothing")],
+    ] {
+        get(foreign).await.refused(403, "csrf_failed");
+    }
+    // What no browser sends by itself goes by POST.
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str()), ("sec-fetch-site", "same-origin")];
+    app.raw("GET", "/auth/stand/link", &headers, "").await.refused(403, "csrf_failed");
+    app.raw("GET", "/auth/stand/link", &[("sec-fetch-site", "same-origin")], "").await.refused(401, "unauthorized");
+    app.raw("POST", "/auth/stand/link", &[("cookie", &session)], "").await.refused(403, "csrf_failed");
+    let proved = [("cookie", session.as_str()), ("x-csrf-token", &csrf), ("origin", &origin)];
+    assert_eq!(app.raw("POST", "/auth/stand/link", &proved, "").await.status, 303);
+    // Somebody sends a victim's browser to the end of a link of their own: it is not the browser that was sent away.
+    let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
+    let callback = Browser::new().sign_in(&own.url, "").await;
+    let victim = Away::from(&app, "/auth/stand").await;
+    victim.back(&app, &callback).await.refused(400, "invalid_state");
+    assert_eq!(
+        app.raw("GET", "/auth/stand/link?returnTo=//evil.test", &[("cookie", &session), ("sec-fetch-site", "none")], "").await.status,
+        400
+    );
+}
+
+/// Whoever ends their sessions while a provider is being asked is not found linked to it afterwards.
+pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app(&store, &standin).await;
+    let ada = app.register("ada@x.test").await;
+    standin.behave(|manner| {
+        manner.answers.insert("/token".to_owned(), Bad::Held);
+    });
+    let set = |from: &str, to: &str| json!({ "currentPassword": from, "password": to });
+    const OTHER: &str = "amber-walrus-17-dune";
+    for what in ["logout", "everywhere else", "another password"] {
+        let thief = app.login("ada@x.test").await;
+        let away = Away::of(&app.with(&thief.token, "POST", "/auth/stand/link", None).await);
+        let callback = Browser::new().sign_in(&away.url, "").await;
+        let meanwhile = async {
+            standin.is_asked().await;
+            let done = match what {
+                "logout" => app.with(&thief.token, "POST", "/auth/logout", None).await,
+                "everywhere else" => app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None).await,
+                _ => app.with(&ada.token, "POST", "/auth/set-password", Some(set(GOOD, OTHER))).await,
+            };
+            assert_eq!(done.status, 200, "{what}: {done:?}");
+            standin.let_go();
+        };
+        let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+        back.refused(400, "invalid_state");
+        assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]), "{what}");
+    }
+    // One that lives on gets its link.
+    let away = Away::of(&app.with(&ada.token, "POST", "/auth/stand/link", None).await);
+    let callback = Browser::new().sign_in(&away.url, "").await;
+    let meanwhile = async {
+        standin.is_asked().await;
+        app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "displayName": "Ada" }))).await;
+        standin.let_go();
+    };
+    let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
+    assert_eq!(landed(&back, "linked"), "stand", "a change of the account alone ends nothing");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
+}
+
+/// With a challenge, the code that comes back is worth a session to whoever made that: a page elsewhere must not bring its own.
+pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app_with(&store, &standin, |auth| {
+        auth.configure(|config| {
+            config.security.allowed_origins.push("https://spa.test".to_owned());
+            config.auth.oauth.allowed_redirect_origins.push("https://native.test".to_owned());
+        })
+    })
+    .await;
+    let challenge = "x".repeat(43);
+    let (plain, bound) = ("/auth/stand".to_owned(), format!("/auth/stand?codeChallenge={challenge}"));
+    let start = async |path: &str, headers: &[(&str, &str)]| app.raw("GET", path, headers, "").await;
+    let (cross, evil, spa) = (("sec-fetch-site", "cross-site"), ("referer", "https://evil.test/"), ("referer", "https://spa.test/"));
+    for foreign in [&[cross][..], &[cross, evil], &[("sec-fetch-site", "same-site"), evil], &[evil], &[cross, cross]] {
+        start(&bound, foreign).await.refused(403, "csrf_failed");
+    }
+    for own in [&[][..], &[("sec-fetch-site", "none")], &[("sec-fetch-site", "same-origin")], &[cross, spa], &[spa]] {
+        assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
+    }
+    // Some browsers call it cross-site when an app opened them, which nothing says more of; what comes back is for the app.
+    let native = format!("{bound}&returnTo=https://native.test/done");
+    for any in [&[][..], &[cross]] {
+        assert_eq!(start(&native, any).await.status, 302, "{any:?}");
+    }
+    start(&native, &[cross, evil]).await.refused(403, "csrf_failed");
+    start(&native, &[cross, cross]).await.refused(403, "csrf_failed");
+    // Without one it is good in the browser that was sent away, and there alone.
+    for any in [&[][..], &[cross], &[cross, evil]] {
+        assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
+    }
+}
