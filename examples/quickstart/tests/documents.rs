@@ -2,7 +2,7 @@
 //! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
 
 use example_support::client::Client;
-use example_support::markdown::{anchors, blocks, links, read, root};
+use example_support::markdown::{anchors, blocks, documents, links, paths, read, root};
 use example_support::session::{Server, command, differences, run};
 use serde_json::json;
 
@@ -10,11 +10,14 @@ use serde_json::json;
 const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"alice@example.com","password":"violet-otter-91-lamp"}'"#;
 /// The application's program.
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
+/// Whose every block is held to something.
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
 /// Where snippets are taken from, letter by letter.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
     "examples/quickstart/src/main.rs",
-    "examples/quickstart/tests/guide.rs",
+    "examples/quickstart/tests/guide/main.rs",
+    "examples/quickstart/tests/guide/extended.rs",
+    "examples/quickstart/tests/guide/library.rs",
     "examples/quickstart/tests/context.rs",
     "examples/quickstart/tests/operations.rs",
     "examples/tasks/src/main.rs",
@@ -75,7 +78,9 @@ fn every_block_is_of_a_kind_that_is_checked() {
 
 #[test]
 fn links_lead_somewhere() {
-    for document in DOCUMENTS {
+    let all = documents();
+    assert!(DOCUMENTS.iter().all(|document| all.iter().any(|other| other == document)), "{all:?}");
+    for document in &all {
         let folder = root().join(document).parent().expect("a folder").to_owned();
         for link in links(&read(document)) {
             if link.contains("://") {
@@ -88,6 +93,18 @@ fn links_lead_somewhere() {
                 let found = anchors(&std::fs::read_to_string(&target).expect("a document")).contains(&anchor.to_owned());
                 assert!(found, "{document}: {link} has no such heading");
             }
+        }
+    }
+}
+
+#[test]
+fn files_that_are_named_are_there() {
+    for document in documents() {
+        // From the root, from where the document stands, or, as in a page about it, from the runtime's sources.
+        let folder = root().join(&document).parent().expect("a folder").to_owned();
+        let from = [root(), folder, root().join("runtime/src")];
+        for (line, path) in paths(&read(&document)) {
+            assert!(from.iter().any(|folder| folder.join(&path).exists()), "{document}:{line}: there is no `{path}`");
         }
     }
 }

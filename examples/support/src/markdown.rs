@@ -12,6 +12,29 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
+/// Every document of the repository, from its root.
+pub fn documents() -> Vec<String> {
+    fn walk(folder: &Path, from: &str, out: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if from.is_empty() { name.clone() } else { format!("{from}/{name}") };
+            let foreign = name.starts_with('.') || matches!(name.as_str(), "target" | "node_modules");
+            if entry.file_type().expect("a type").is_dir() {
+                if !foreign {
+                    walk(&entry.path(), &path, out);
+                }
+            } else if name.ends_with(".md") {
+                out.push(path);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&root(), "", &mut out);
+    out.sort();
+    out
+}
+
 /// A fenced block.
 #[derive(Debug)]
 pub struct Block {
@@ -51,19 +74,37 @@ pub fn blocks(markdown: &str) -> Vec<Block> {
     out
 }
 
-/// The targets of all links outside fenced blocks.
-pub fn links(markdown: &str) -> Vec<String> {
-    let mut out = Vec::new();
+/// The lines outside fenced blocks, with their numbers.
+pub fn prose(markdown: &str) -> Vec<(usize, &str)> {
     let mut open = false;
-    for line in markdown.lines() {
-        if line.starts_with("```") {
-            open = !open;
-        } else if !open {
-            let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-            out.extend(targets.map(str::to_owned));
-        }
-    }
-    out
+    let outside = |(_, line): &(usize, &str)| {
+        let fence = line.starts_with("```");
+        open ^= fence;
+        !open && !fence
+    };
+    markdown.lines().enumerate().map(|(number, line)| (number + 1, line)).filter(outside).collect()
+}
+
+/// The targets of all links.
+pub fn links(markdown: &str) -> Vec<String> {
+    let targets = |line: &str| -> Vec<String> {
+        line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+    };
+    prose(markdown).into_iter().flat_map(|(_, line)| targets(line)).collect()
+}
+
+/// The files and folders that a document names as code: what has a slash in it and ends as one of ours does.
+pub fn paths(markdown: &str) -> Vec<(usize, String)> {
+    let is_path = |text: &&str| {
+        let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+        let (first, last) = (text.chars().next(), text.rsplit('.').next());
+        let named = matches!(last, Some("rs" | "md" | "toml" | "yml" | "json" | "stderr")) || text.ends_with('/');
+        plain && named && text.contains('/') && first != Some('/')
+    };
+    let named = |(number, line): (usize, &str)| -> Vec<(usize, String)> {
+        line.split('`').skip(1).step_by(2).filter(is_path).map(|path| (number, path.to_owned())).collect()
+    };
+    prose(markdown).into_iter().flat_map(named).collect()
 }
 
 /// The anchors that the headings of a document make.
