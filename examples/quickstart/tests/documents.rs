@@ -2,7 +2,7 @@
 //! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
 
 use example_support::client::Client;
-use example_support::markdown::{anchors, blocks, documents, links, paths, read, root};
+use example_support::markdown::{anchors, blocks, documents, links, paths, prose, read, root};
 use example_support::session::{Server, command, differences, run};
 use serde_json::json;
 
@@ -105,6 +105,16 @@ fn files_that_are_named_are_there() {
         let from = [root(), folder, root().join("runtime/src")];
         for (line, path) in paths(&read(&document)) {
             assert!(from.iter().any(|folder| folder.join(&path).exists()), "{document}:{line}: there is no `{path}`");
+        }
+    }
+}
+
+#[test]
+fn lines_can_be_read() {
+    for document in documents() {
+        for (line, text) in prose(&read(&document)) {
+            let table = text.starts_with('|');
+            assert!(table || text.chars().count() <= 140, "{document}:{line}: {} characters", text.chars().count());
         }
     }
 }
