@@ -100,9 +100,9 @@ fn links_lead_somewhere() {
 #[test]
 fn files_that_are_named_are_there() {
     for document in documents() {
-        // From the root, from where the document stands, or, as in a page about it, from the runtime's sources.
+        // From the root, from where the document stands, or from the sources of the crate that it is about.
         let folder = root().join(&document).parent().expect("a folder").to_owned();
-        let from = [root(), folder, root().join("runtime/src")];
+        let from = [root(), folder, root().join("runtime/src"), root().join("plugins/auth/src")];
         for (line, path) in paths(&read(&document)) {
             assert!(from.iter().any(|folder| folder.join(&path).exists()), "{document}:{line}: there is no `{path}`");
         }

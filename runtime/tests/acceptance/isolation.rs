@@ -13,7 +13,6 @@ mod records;
 use std::collections::BTreeSet;
 
 use linchpin::http::{Action, Endpoint, endpoints};
-use linchpin::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use self::answers::{plain, request, send};

@@ -6,7 +6,6 @@ mod provider;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hmac::KeyInit;
 use linchpin::BoxFuture;
 use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, Limit, ProviderSection, SignIn, SignUp};
 use serde_json::{Value as Json, json};

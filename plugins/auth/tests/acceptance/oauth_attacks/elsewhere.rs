@@ -1,6 +1,5 @@
 //! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that have been overtaken.
 
-use hmac::KeyInit;
 use serde_json::json;
 
 use super::{app, app_with, arrive};
