@@ -230,6 +230,12 @@ impl Error {
         self
     }
 
+    /// 409 `conflict`: whoever wanted to change a record has met others at it too often.
+    #[cfg(feature = "server")]
+    pub(crate) fn kept_changing() -> Self {
+        Self::new(Code::Conflict, "The record kept changing; try again")
+    }
+
     /// Marks that somebody else got in between, so that the transaction may be begun again.
     #[cfg(feature = "server")]
     #[must_use]

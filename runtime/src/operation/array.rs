@@ -111,7 +111,7 @@ mod run {
     use crate::operation::guarded::{Guarded, Refusal};
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
     use crate::store::{Assign, AssignValue};
-    use crate::{Code, Error, Problem, Result, Value};
+    use crate::{Error, Problem, Result, Value};
 
     pub(super) struct Run {
         kind: &'static ArrayWrite,
@@ -192,7 +192,7 @@ mod run {
                     return Ok(Outcome::Record(rows));
                 }
             }
-            Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+            Err(Error::kept_changing())
         }
 
         fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {

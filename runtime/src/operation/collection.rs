@@ -121,12 +121,10 @@ mod run {
     use super::{Collection, Method};
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::OpSpec;
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table};
+    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, REPEATS, Table};
     use crate::store::{Assign, AssignValue, Plan, Rows};
     use crate::{Code, Error, Problem, Result, Value};
 
-    /// How often a write is repeated when the read says it should have succeeded.
-    const RETRIES: usize = 3;
     // Arguments of every statement: the record, the item or its id, the call's instant; then the rest.
     const RECORD: usize = 0;
     const ITEM: usize = 1;
@@ -187,7 +185,7 @@ mod run {
                 } else if self.kind.max.is_some_and(|max| found.len() >= max as usize) {
                     full()
                 } else {
-                    retry()
+                    Error::kept_changing()
                 }
             })
             .await?;
@@ -206,7 +204,7 @@ mod run {
                 return Err(Error::validation(problems));
             }
             let set = AssignValue::Set(arg(ITEM));
-            self.write(table, call, record, items, set, Filter::TRUE, Vec::new(), |_| retry()).await?;
+            self.write(table, call, record, items, set, Filter::TRUE, Vec::new(), |_| Error::kept_changing()).await?;
             Ok(Outcome::Json(text.into_bytes()))
         }
 
@@ -262,7 +260,7 @@ mod run {
                 let set = table.touch(vec![Assign { field: self.kind.field, value: set }], NOW);
                 Plan::Update { filter, set, pick: None }
             })?;
-            for _ in 0..RETRIES {
+            for _ in 0..REPEATS {
                 let mut args = vec![record.clone(), item.clone(), Value::Date(call.cx.now())];
                 args.extend(rest.iter().cloned().chain(version.map(Value::Int)));
                 let rows = table.execute(call.cx, &statement, args, table.rows(&Form::Records)).await?;
@@ -276,7 +274,7 @@ mod run {
                     return Err(error);
                 }
             }
-            Err(retry())
+            Err(Error::kept_changing())
         }
 
         async fn read(&self, table: &Table, call: &Call<'_>, record: Value) -> Result<Rows> {
@@ -308,7 +306,7 @@ mod run {
         }
 
         fn gone(&self, found: &[&RawValue], id: &Value) -> Error {
-            if found.iter().any(|item| self.is(item, Some(id))) { retry() } else { Error::not_found() }
+            if found.iter().any(|item| self.is(item, Some(id))) { Error::kept_changing() } else { Error::not_found() }
         }
 
         fn missing(&self) -> Error {
@@ -350,10 +348,6 @@ mod run {
 
     fn full() -> Error {
         Error::new(Code::CollectionFull, "The list holds as many items as it may")
-    }
-
-    fn retry() -> Error {
-        Error::new(Code::Conflict, "The record kept changing; try again")
     }
 
     impl Executor for Run {

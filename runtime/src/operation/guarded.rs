@@ -6,12 +6,9 @@ use super::bind::{self, Slots};
 use super::write::Write;
 use super::{AssignSpec, OpSpec};
 use crate::filter::Filter;
-use crate::resource::{Call, Form, Prepared, Table};
+use crate::resource::{Call, Form, Prepared, REPEATS, Table};
 use crate::store::{Assign, Plan, Rows};
-use crate::{Code, Error, Result, Value};
-
-/// How often a write is repeated when the read says it should have succeeded.
-const RETRIES: usize = 3;
+use crate::{Error, Result, Value};
 
 /// Why a visible record was not changed.
 pub(crate) enum Refusal {
@@ -64,7 +61,7 @@ impl Guarded {
             return table.found(self.read(table, call, call.form).await?, expected);
         }
         let variant = self.write.of(table, call, expected)?;
-        for _ in 0..RETRIES {
+        for _ in 0..REPEATS {
             let args = variant.values(call, expected)?;
             let rows = table.execute(call.cx, &variant.statement, args, table.rows(call.form)).await?;
             if rows.count > 0 {
@@ -78,7 +75,7 @@ impl Guarded {
                 None => return Err(Error::not_found()),
             }
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 
     /// Reads the record that matches, visible or not changed.

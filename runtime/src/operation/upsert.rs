@@ -98,12 +98,9 @@ mod run {
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::bind::{self, value_of};
     use crate::operation::{AssignSpec, OpSpec};
-    use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table};
+    use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table, Turns};
     use crate::store::{Assign, AssignValue, Plan, Rows};
     use crate::{Code, Error, Result, Value};
-
-    /// How often it looks again: the record was made, or removed, between two statements.
-    const RETRIES: usize = 32;
 
     pub(super) struct Run {
         kind: &'static Upsert,
@@ -175,7 +172,9 @@ mod run {
         async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
             // Whichever way it goes, the event is this operation's.
             let cx = &call.cx.for_operation(self.spec.name);
-            for _ in 0..RETRIES {
+            // The record may be made, or removed, between two statements. No queue: the change of one that is there waits in its own.
+            let mut turns = Turns::default();
+            while turns.next(cx, table.desc, None).await {
                 let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
                 let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
                 let Some(old) = found.records.first() else {
@@ -205,7 +204,7 @@ mod run {
                     Err(error) => return Err(error),
                 }
             }
-            Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+            Err(Error::kept_changing())
         }
 
         /// Whether a conflict is one of the fields that are matched by.

@@ -288,7 +288,7 @@ impl Permit {
         match self.find(table, &cx.unlimited(), matches).await {
             Ok(Some(found)) if self.waits() && self.resource.into_iter().chain(self.rank).any(|field| !same(only, field, &found)) => {
                 // Moved while it was looked at: the answer was about another resource.
-                Error::new(Code::Conflict, "The record kept changing; try again")
+                Error::kept_changing()
             }
             Ok(Some(found)) => only.admits(&found).err().unwrap_or(error),
             Ok(None) => error,

@@ -185,7 +185,7 @@ impl Statements {
             }
             id = Some(old[desc.primary].clone());
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 
     /// Changes any number of records: each gets its values, and then what the statement writes.
@@ -300,7 +300,7 @@ impl Statements {
             }
             refused = found;
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 }
 

@@ -97,7 +97,7 @@ impl Statements {
                 // Made by somebody else between the look and the write.
                 (false, None) => {
                     doom(cx);
-                    return Err(Error::new(Code::Conflict, "The record kept changing; try again").overtaken());
+                    return Err(Error::kept_changing().overtaken());
                 }
             });
         }

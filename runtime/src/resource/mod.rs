@@ -48,7 +48,7 @@ pub use run::{
 };
 pub(crate) use table::Borrowed;
 pub use table::Table;
-pub(crate) use write::Turns;
+pub(crate) use write::{REPEATS, Turns};
 
 use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};

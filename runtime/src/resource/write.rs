@@ -11,10 +11,10 @@ use super::{Borrowed, Draft, Form, Table, computed};
 use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Row, Rows};
-use crate::{Code, Cx, Error, Problem, Result, Value};
+use crate::{Cx, Error, Problem, Result, Value};
 
-/// How often a guarded write is repeated when the record looks as if it should have succeeded.
-const RETRIES: usize = 3;
+/// How often a guarded write is repeated when a look at the record says that it should have succeeded.
+pub(crate) const REPEATS: usize = 3;
 /// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
 const CHANGES: usize = 32;
 /// Records share so many queues.
@@ -194,7 +194,7 @@ impl Table {
                 _ => {}
             }
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 
     async fn write(
@@ -206,7 +206,7 @@ impl Table {
         version: Option<i64>,
         form: &Form,
     ) -> Result<Rows> {
-        for _ in 0..RETRIES {
+        for _ in 0..REPEATS {
             let rows = self.write_once(cx, "update", conditions.clone(), sets.clone(), form).await?;
             if rows.count > 0 {
                 return Ok(rows);
@@ -215,7 +215,7 @@ impl Table {
             let current = self.read(cx, "update", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
             self.found(current, version)?;
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 
     /// Writes to the record that has these values, if it has them still; `count` is 0 when not.
@@ -290,7 +290,7 @@ impl Table {
     /// # Errors
     /// `not_found`; `precondition_failed` when `version` is not the stored one.
     pub async fn delete(&self, cx: &Cx, id: Value, version: Option<i64>) -> Result<()> {
-        for _ in 0..RETRIES {
+        for _ in 0..REPEATS {
             let (statement, args) = match (version, &self.fixed.delete_version) {
                 (Some(version), Some(statement)) => (statement, vec![id.clone(), Value::Int(version)]),
                 _ => (&self.fixed.delete, vec![id.clone()]),
@@ -301,7 +301,7 @@ impl Table {
             let current = self.read(cx, "delete", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
             self.found(current, version)?;
         }
-        Err(Error::new(Code::Conflict, "The record kept changing; try again"))
+        Err(Error::kept_changing())
     }
 
     fn check_value(&self, field: usize, value: &Value, problems: &mut Vec<Problem>) {
