@@ -4,7 +4,7 @@
 use linchpin::{Code, Cx, Error, Result, Timestamp};
 use serde_json::json;
 
-use super::{NewAccount, Reason};
+use super::{NewAccount, OVERTAKEN, Reason};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::hooks::SignUp;
@@ -12,9 +12,6 @@ use crate::identity::normalise::Identifier;
 use crate::limit::{Bucket, Hit};
 use crate::mail::MailKind;
 use crate::outbox::Concealed;
-
-/// How often an account is looked at again that has changed meanwhile.
-const TRIES: usize = 8;
 
 impl Core {
     /// Makes the account and mails its owner a link, or tells the owner of the one there is.
@@ -45,7 +42,7 @@ impl Core {
     /// signed up first must have no way in that works once the owner, who has signed up as well, follows the link.
     async fn owner_of(&self, client: &Client, identifier: &str, password_hash: &str, asked_at: Timestamp) -> Result<User> {
         let cx = client.cx();
-        for _ in 0..TRIES {
+        for _ in 0..OVERTAKEN {
             // Gone meanwhile: the sign-up is done again.
             let found = self.users.by_identifier(&cx, identifier.to_owned()).await?.filter(|user| !user.is_gone(client.now));
             let user = found.ok_or_else(|| Error::unavailable("the account of an address has just gone"))?;

@@ -49,6 +49,9 @@ pub(crate) use proof::{Need, Proof};
 pub use rekey::Rekeyed;
 pub(crate) use ways_in::Without;
 
+/// How often a flow looks again at what another request changed meanwhile. Each time, that one got on.
+const OVERTAKEN: usize = 16;
+
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {
     pub(crate) access: String,

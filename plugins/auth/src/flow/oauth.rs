@@ -9,7 +9,7 @@ use linchpin::http::Reply;
 use linchpin::{Code, Cx, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{NewAccount, Proved};
+use super::{NewAccount, OVERTAKEN, Proved};
 use crate::config::Linking;
 use crate::core::{Client, Core};
 use crate::entities::User;
@@ -29,8 +29,6 @@ use crate::secret::same;
 const AWAY: Duration = Duration::from_mins(10);
 /// How long the code is worth a session.
 const REDEEMABLE: Duration = Duration::from_mins(1);
-/// How often an account is looked for that somebody else is just making.
-const TRIES: usize = 3;
 
 const METHOD: &str = "oauth";
 
@@ -201,7 +199,7 @@ impl Core {
     /// The account of somebody a provider knows: the one that is linked, or one that is linked now, or a new one.
     async fn known_by(&self, client: &Client, provider: &Provider, identity: &Identity) -> Result<User, Refused> {
         let cx = client.cx();
-        for _ in 0..TRIES {
+        for _ in 0..OVERTAKEN {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
                     // Whose account is gone is somebody new.
@@ -306,7 +304,7 @@ impl Core {
     /// Links a provider to the account that asked for it.
     async fn link(&self, client: &Client, provider: &Provider, identity: Identity, link: &LinkFor) -> Result<(), Refused> {
         let cx = client.cx();
-        for _ in 0..TRIES {
+        for _ in 0..OVERTAKEN {
             let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
             self.may_add_way_in(&user).map_err(|_| Refused("email_not_verified"))?;
             match self.link_of(&cx, &identity).await? {

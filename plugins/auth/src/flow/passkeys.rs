@@ -6,6 +6,7 @@ use linchpin::{Adapters, Code, Cx, PageArgs, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::OVERTAKEN;
 use crate::config::{AuthConfig, UserVerification};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
@@ -13,9 +14,6 @@ use crate::mail::MailKind;
 use crate::mfa::{Begun, Challenge, Way};
 use crate::secret::same;
 use crate::webauthn::{self, Asserted, Assertion, Fault, Registration, Site};
-
-/// How often a use is noted that another one overtook.
-const TRIES: usize = 16;
 
 /// What all of them work with.
 #[derive(Debug)]
@@ -325,5 +323,5 @@ fn described(credentials: &[Credential]) -> Value {
 
 /// Whether a write was overtaken, and what it was about is to be looked at again.
 pub(crate) fn was_overtaken<T>(done: &Result<T>, tried: usize) -> bool {
-    tried < TRIES && done.as_ref().err().is_some_and(|error| matches!(error.code(), Code::PreconditionFailed | Code::Conflict))
+    tried < OVERTAKEN && done.as_ref().err().is_some_and(|error| matches!(error.code(), Code::PreconditionFailed | Code::Conflict))
 }

@@ -2,12 +2,10 @@
 
 use linchpin::{Code, Cx, Error, Result};
 
+use super::OVERTAKEN;
 use crate::core::{Client, Core};
 use crate::entities::{Session, SessionPatch};
 use crate::session::{Known, sid};
-
-/// How often a session is tried again that has changed meanwhile.
-const TRIES: usize = 8;
 
 impl Core {
     /// Gives the session of a caller a new `sid` and a new family of refresh tokens, with what else changes, and with the ways `added`
@@ -25,7 +23,7 @@ impl Core {
         changes: impl Fn() -> SessionPatch,
     ) -> Result<(Session, String)> {
         let handle = known.handle.as_str();
-        for _ in 0..TRIES {
+        for _ in 0..OVERTAKEN {
             let session = self.sessions.get(cx, handle).await?.ok_or_else(Error::unauthorized)?;
             if session.sid_hash != sid::hash(&known.sid) {
                 return Err(Error::unauthorized());

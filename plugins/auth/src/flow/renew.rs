@@ -2,16 +2,13 @@
 
 use linchpin::{Code, Cx, Error, Result, axum};
 
-use super::{Reason, Tokens};
+use super::{OVERTAKEN, Reason, Tokens};
 use crate::core::{Client, Core, later, millis};
 use crate::entities::{Session, SessionPatch, User};
 use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse};
 use crate::limit::{Bucket, Hit};
 use crate::session::refresh::{Presented, Worth};
 use crate::session::sid;
-
-/// How often a rotation is tried that another one overtook: that one has rotated, so the second look tells.
-const TRIES: usize = 16;
 
 impl Core {
     /// Renews the tokens of a session.
@@ -24,7 +21,8 @@ impl Core {
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
         let mut counted = false;
-        for _ in 0..TRIES {
+        // Whoever overtook it has rotated, so that the second look tells.
+        for _ in 0..OVERTAKEN {
             let session = self.sessions.get(&cx, presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
             let session = session.filter(|session| self.renews(session, client)).ok_or_else(invalid)?;
             if !std::mem::replace(&mut counted, true) {
