@@ -45,7 +45,8 @@ const SERVER: bool = cfg!(feature = "server");
 /// ```
 ///
 /// # Options of the entity
-/// * `name = "Post"`, `namespace = "blog"`, `path = "news/posts"`, `storage_name = "posts"`, `rename_from = "old_posts"`
+/// * `name = "Post"`, `namespace = "blog"`, `path = "news/posts"`, `storage_name = "posts"`, `rename_from = "old_posts"` (for
+///   migrations: nothing is renamed at run time, and a table that is there under the old name stops the start)
 /// * `index(a, desc(b))`, `unique(a, b)`, `unique(a, global)`, each as often as needed; `sort = desc(a)`
 /// * `pagination(default = 50, max = 200, unbounded_lookup = false)`
 /// * `version`, `version(field = rev, required_on_write = false)`: a counter for `If-Match`, added to the struct
@@ -67,7 +68,7 @@ const SERVER: bool = cfg!(feature = "server");
 /// # Options of a field
 /// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`
 /// * `default = uuid`, `cuid`, `now`, `ctx(actor.id)`, a literal or the path of a const or variant; `on_update = now`
-/// * `column = "a"`, `rename_from = "b"`
+/// * `column = "a"`, `rename_from = "b"` (checked and kept for migrations; at run time it does nothing)
 /// * `length = 1..=200`, `range = 0..`, `pattern = ".."`, `format = "email"`, `items = ..=10`, `unique_items`,
 ///   `each(length = 1..=64)`, `one_of("a", "b")`
 ///

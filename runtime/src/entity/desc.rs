@@ -70,7 +70,8 @@ pub struct EntityDesc {
     pub routes: [PolicyDesc; 5],
     /// Stores named by the entity; empty means any configured one.
     pub stores: &'static [&'static str],
-    /// Earlier storage name, for migrations.
+    /// Earlier storage name. Nothing is renamed by it: stores name it in what they say of a schema that differs, and it is kept for
+    /// migrations.
     pub rename_from: Option<&'static str>,
     /// Where the entity is declared.
     pub at: SourceLine,
@@ -133,7 +134,7 @@ pub struct FieldDesc {
     pub flags: Flags,
     /// Constraints on its values.
     pub rules: &'static Rules,
-    /// Earlier name, for migrations.
+    /// Earlier name, kept for migrations: at run time nobody reads it.
     pub rename_from: Option<&'static str>,
     /// Whether a value reads as the field's Rust type, for types that ask more than their kind says: `Json<T>` and items.
     pub reads: Option<fn(ValueRef<'_>) -> bool>,
