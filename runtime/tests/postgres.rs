@@ -69,9 +69,10 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
     };
     let app = Arc::new(app);
     let (stop, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let writers: Vec<_> = (0..8)
+    let done: Arc<[AtomicUsize; 8]> = Arc::default();
+    let writers: Vec<_> = (0..done.len())
         .map(|writer| {
-            let (app, stop, refused) = (Arc::clone(&app), Arc::clone(&stop), Arc::clone(&refused));
+            let (app, stop, refused, done) = (Arc::clone(&app), Arc::clone(&stop), Arc::clone(&refused), Arc::clone(&done));
             tokio::spawn(async move {
                 let mut acknowledged = BTreeSet::new();
                 for n in 0.. {
@@ -83,6 +84,7 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
                     match reply.status {
                         201 => {
                             acknowledged.insert(slug);
+                            done[writer].fetch_add(1, Ordering::Relaxed);
                         }
                         503 => {
                             assert_eq!((reply.header("retry-after").as_str(), reply.code().1), ("1", "unavailable"), "{reply:?}");
@@ -96,8 +98,17 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
             })
         })
         .collect();
+    // Each writer has written so many more.
+    let written = async |more: usize| {
+        let before: Vec<usize> = done.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+        let end = std::time::Instant::now() + Duration::from_mins(1);
+        while done.iter().zip(&before).any(|(n, before)| n.load(Ordering::Relaxed) < before + more) {
+            assert!(std::time::Instant::now() < end, "a writer does not get on: {done:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
     for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        written(10).await;
         engine.kill();
         let before = refused.load(Ordering::Relaxed);
         let end = std::time::Instant::now() + Duration::from_secs(10);
@@ -119,7 +130,7 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    written(10).await;
     stop.store(true, Ordering::Relaxed);
     let mut acknowledged = BTreeSet::new();
     for writer in writers {
@@ -129,7 +140,7 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
     let lost: Vec<_> = acknowledged.difference(&stored).collect();
     assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
     // Each writer wrote before, between and after.
-    assert!(acknowledged.len() > 50, "{}", acknowledged.len());
+    assert!(acknowledged.len() >= 8 * 3 * 10, "{}", acknowledged.len());
     // What was in flight when the server went is of unknown fate: at most one write per writer and crash.
     assert!(stored.len() - acknowledged.len() <= 16, "{} unknown", stored.len() - acknowledged.len());
     if let Some(told) = log {

@@ -305,19 +305,25 @@ async fn the_app_sweeps_by_itself() {
     let input = |id: &str| SessionCreate { id: id.into(), code: id.into(), hits: None, note: None };
     sessions.create(&cx(1_000_000), input("old")).await.unwrap();
     sessions.create(&cx(1_000_900), input("young")).await.unwrap();
+    sessions.create(&cx(999_000), input("expired")).await.unwrap();
     let stored = || -> Vec<String> {
         let connection = rusqlite::Connection::open(&file).unwrap();
         let mut all = connection.prepare("SELECT id FROM sessions ORDER BY id").unwrap();
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert_eq!(stored(), ["old", "young"], "nothing has expired yet");
-    clock.store(1_001_000, Ordering::SeqCst);
-    for _ in 0..200 {
-        if stored() == ["young"] {
-            return running.stop().await.unwrap();
+    let swept = async |gone: &str| {
+        for _ in 0..200 {
+            if stored().iter().all(|id| id != gone) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("still stored: {:?}", stored());
+        panic!("still stored: {:?}", stored());
+    };
+    swept("expired").await;
+    assert_eq!(stored(), ["old", "young"], "nothing else has expired yet");
+    clock.store(1_001_000, Ordering::SeqCst);
+    swept("old").await;
+    assert_eq!(stored(), ["young"]);
+    running.stop().await.unwrap();
 }

@@ -128,13 +128,18 @@ async fn events_of_a_record_are_in_order_whoever_began_first() {
     let change = "INSERT INTO records (id) VALUES ('one') ON CONFLICT (id) DO UPDATE SET id = excluded.id";
     sqlx::query(change).execute(&mut *late).await.expect("changed");
     let first = leave(&mut late, "one").await;
+    let waits: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *early).await.expect("a number");
     let blocked = tokio::spawn(async move {
         sqlx::query(change).execute(&mut *early).await.expect("changed, once the record is free");
         let second = leave(&mut early, "one").await;
         early.commit().await.expect("committed");
         second
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // Until it waits for the end of the other one.
+    let held_up = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted";
+    while sqlx::query_scalar::<_, i64>(held_up).bind(waits).fetch_one(&mut *late).await.expect("counted") == 0 {
+        tokio::task::yield_now().await;
+    }
     late.commit().await.expect("committed");
     let second = blocked.await.expect("no panic");
     let waiting = fixture.waiting("a", &[], 9).await;

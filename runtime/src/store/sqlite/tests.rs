@@ -106,8 +106,13 @@ async fn a_full_queue_refuses_at_once() {
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let put = |i: i32| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count());
     let first = put(0);
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let second = put(1);
+    // There is room for the next one once the writer has taken the first.
+    let second = loop {
+        match put(1) {
+            Reply::Ready(Err(error)) if error.code() == crate::Code::Unavailable => tokio::task::yield_now().await,
+            reply => break reply,
+        }
+    };
     for i in 2..10 {
         let reply = put(i);
         assert!(matches!(reply, Reply::Ready(Err(e)) if e.code() == crate::Code::Unavailable && e.retry_after_seconds() == Some(1)), "{i}");
