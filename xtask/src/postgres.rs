@@ -1,15 +1,17 @@
 //! `PostgreSQL`: the one that the tests of its store start, and one for the benchmarks.
 
+#[path = "../../runtime/tests/support/programs.rs"]
+mod programs;
+
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Installs it where it is missing. Where it cannot be, that is said in a sentence, before the tests of one store fail one by one.
 pub(crate) fn install() -> Result<(), String> {
-    let there = || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || binaries().is_some();
+    let there = || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
     if there() {
         return Ok(());
     }
@@ -19,13 +21,6 @@ pub(crate) fn install() -> Result<(), String> {
         return Ok(());
     }
     Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
-}
-
-/// The folder of `initdb` and its like.
-fn binaries() -> Option<PathBuf> {
-    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    debian.chain(std::env::split_paths(&path)).find(|folder| Path::join(folder, "initdb").exists())
 }
 
 /// A server of our own on a free port, with settings as they are shipped; ended and removed when dropped.
@@ -40,13 +35,13 @@ impl Cluster {
     /// Makes it below a folder and starts it.
     pub(crate) fn start(below: &Path) -> Result<Self, String> {
         install()?;
-        let bin = binaries().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
+        let bin = programs::folder().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
         let folder = below.join("postgres");
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
         let mut cluster = Self { bin, folder, port, server: None };
-        if root() {
-            done(Command::new("chown").arg("nobody:nogroup").arg(&cluster.folder))?;
+        if programs::is_root() {
+            done(Command::new("chown").arg(programs::NOBODY).arg(&cluster.folder))?;
         }
         let data = cluster.folder.join("data");
         done(cluster.program("initdb").arg("-D").arg(&data).args(["-U", "bench", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]))?;
@@ -78,11 +73,9 @@ impl Cluster {
     /// One of its programs, as a user it agrees to run as.
     fn program(&self, name: &str) -> Command {
         let program = self.bin.join(name);
-        if !root() {
-            return Command::new(program);
-        }
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(program);
+        let [first, rest @ ..] = programs::before() else { return Command::new(program) };
+        let mut command = Command::new(first);
+        command.args(rest).arg(program);
         command
     }
 }
@@ -96,10 +89,6 @@ impl Drop for Cluster {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-fn root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
 }
 
 /// Runs something to its end; what it said is told when it fails.

@@ -3,9 +3,11 @@
 //! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server that is missing fails.
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses its part of it; tests stop where something is wrong
 
+mod programs;
+
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +25,11 @@ impl Server {
     pub fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let folder = tempfile::Builder::new().prefix("linchpin-pg").tempdir().expect("a folder").keep();
-        let bin = binaries();
-        // The server refuses to run as root.
-        let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-        let user = if root { "setpriv --reuid=nobody --regid=nogroup --clear-groups " } else { "" };
-        if root {
-            let done = Command::new("chown").arg("nobody:nogroup").arg(&folder).status().expect("chown");
+        let bin = programs::folder()
+            .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES");
+        let user: String = programs::before().iter().flat_map(|word| [word, " "]).collect();
+        if programs::is_root() {
+            let done = Command::new("chown").arg(programs::NOBODY).arg(&folder).status().expect("chown");
             assert!(done.success(), "the folder cannot be given away");
         }
         let (bin, data) = (bin.display(), folder.display());
@@ -121,18 +122,6 @@ END
     pub fn url(&self) -> String {
         format!("postgres://test@127.0.0.1:{}/postgres", self.port)
     }
-}
-
-fn binaries() -> PathBuf {
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|e| e.path().join("bin")).collect();
-    found.retain(|bin| bin.join("initdb").exists());
-    found.sort();
-    let on_path = || std::env::split_paths(&std::env::var_os("PATH")?).find(|p| Path::join(p, "initdb").exists());
-    found
-        .pop()
-        .or_else(on_path)
-        .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES")
 }
 
 /// The URL of a new, empty schema on this binary's server.

@@ -1,0 +1,27 @@
+//! The programs of `PostgreSQL`, for whoever starts a server of its own: tests with one that forgets, benchmarks with one that does not.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// What stands before a program of the server when root starts it: it refuses to run as root.
+const AS_NOBODY: &[&str] = &["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+/// Who that is.
+pub const NOBODY: &str = "nobody:nogroup";
+
+/// The folder of `initdb` and its like: that of the newest version which Debian has installed, or one of the search path.
+pub fn folder() -> Option<PathBuf> {
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let has_programs = |folder: &PathBuf| folder.join("initdb").exists();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    debian.filter(has_programs).max().or_else(|| std::env::split_paths(&path).find(has_programs))
+}
+
+/// Whether this process is root's, so that folders of the server have to be given away.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// What stands before a program of the server, if anything has to.
+pub fn before() -> &'static [&'static str] {
+    if is_root() { AS_NOBODY } else { &[] }
+}
