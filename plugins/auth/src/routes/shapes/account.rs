@@ -55,7 +55,8 @@ pub(crate) struct Scheduled {
     pub(crate) deletion_scheduled_for: Timestamp,
 }
 
-/// An account as those who run the app see it.
+/// An account as those who run the app see it. Its members are written out, most of them as in [`UserView`]: a shape takes over none
+/// of another's, since clients see one flat object.
 #[derive(Embedded)]
 pub(crate) struct AdminUser {
     pub(crate) id: String,
