@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::overrides::Override;
 use super::path;
 use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
-use crate::entity::{Entity, FieldDesc, FieldSet, FieldType, PageArgs, Paging, SourceLine};
-use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg, Sql};
+use crate::entity::{FieldDesc, FieldSet, Paging, SourceLine};
+use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg};
 use crate::package::{EntityEntry, Package};
-use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
-use crate::{Cx, Error, Result, Value};
+use crate::resource::{Adapters, Table};
 
 /// One route: where it is, who may call it, what it does.
 #[derive(Clone)]
@@ -260,93 +260,6 @@ impl Policy {
     pub fn is_public(&self) -> bool {
         self.auth == AuthDesc::None
     }
-}
-
-/// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and projection have run or will run.
-pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcome>> + Send + Sync>;
-
-/// What an override gets.
-#[derive(Debug)]
-pub struct OverrideCall {
-    /// Who, when, under which request.
-    pub cx: Cx,
-    /// The entity the route works on.
-    pub table: Arc<Table>,
-    /// Typed access to every other entity.
-    pub adapters: Adapters,
-    /// The typed inputs.
-    pub inputs: Inputs,
-    /// How records are wanted: hand it to the table.
-    pub form: Form,
-    /// `create`, `list` and so on, or the name of the operation.
-    pub route: &'static str,
-}
-
-impl OverrideCall {
-    /// The adapter of the entity, or of another one.
-    ///
-    /// # Errors
-    /// When no package of the app lists `E`.
-    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter> {
-        self.adapters.get::<E>()
-    }
-
-    /// The key of the record that the path names.
-    ///
-    /// # Errors
-    /// `internal` when the route names none, or keys have another type.
-    pub fn key<T: FieldType>(&self) -> Result<T> {
-        let key = match &self.inputs {
-            Inputs::Get(key) | Inputs::Update(key, ..) | Inputs::Delete(key, _) => Some(key),
-            Inputs::Operation(args, ..) => args.first().and_then(Option::as_ref),
-            Inputs::Create(_) | Inputs::List(_) => None,
-        };
-        let key = key.ok_or_else(|| Error::internal(format!("route `{}` names no record", self.route)))?;
-        T::from_value(key.as_ref()).map_err(Error::internal)
-    }
-
-    /// The argument of an operation at a position; one that is left out reads as null.
-    ///
-    /// # Errors
-    /// `internal` when the route is no operation, or the argument has another type.
-    pub fn arg<T: FieldType>(&self, position: usize) -> Result<T> {
-        let Inputs::Operation(args, ..) = &self.inputs else {
-            return Err(Error::internal(format!("route `{}` has no arguments", self.route)));
-        };
-        let value = args.get(position).cloned().flatten().unwrap_or_default();
-        T::from_value(value.as_ref()).map_err(Error::internal)
-    }
-
-    /// A statement of one's own on the entity's table, under the guard of the route; see
-    /// [`CustomCall::sql`](crate::operation::CustomCall::sql).
-    pub fn sql(&self, text: &'static str) -> Sql<'_> {
-        Sql::new(&self.table, &self.cx, self.route, text)
-    }
-
-    /// The answer of a route that answers one record: that with this key, as the caller may see it.
-    ///
-    /// # Errors
-    /// When the store cannot answer.
-    pub async fn record(&self, key: impl FieldType) -> Result<Outcome> {
-        Ok(Outcome::Record(self.table.read(&self.cx, self.route, key.into_value(), &self.form).await?))
-    }
-}
-
-/// The typed inputs of a route.
-#[derive(Debug)]
-pub enum Inputs {
-    /// Of `create`: a value for every field, defaults included.
-    Create(Draft),
-    /// Of `list`.
-    List(ListRequest),
-    /// Of `get`.
-    Get(Value),
-    /// Of `update`: the key, the changes, the expected version.
-    Update(Value, Draft, Option<i64>),
-    /// Of `delete`: the key, the expected version.
-    Delete(Value, Option<i64>),
-    /// Of an operation: its arguments, page and expected version.
-    Operation(Vec<Option<Value>>, PageArgs, Option<i64>),
 }
 
 /// Everything a package mounts below `mount`, in the order of declaration.

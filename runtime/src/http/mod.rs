@@ -47,6 +47,8 @@ mod once;
 #[cfg(feature = "server")]
 mod operation;
 #[cfg(feature = "server")]
+mod overrides;
+#[cfg(feature = "server")]
 mod path;
 #[cfg(feature = "server")]
 mod path_guard;
@@ -81,7 +83,7 @@ pub use cors::Cors;
 #[cfg(feature = "server")]
 pub(crate) use endpoint::plugin_endpoints;
 #[cfg(feature = "server")]
-pub use endpoint::{Action, Endpoint, Inputs, Override, OverrideCall, Policy, endpoints};
+pub use endpoint::{Action, Endpoint, Policy, endpoints};
 #[cfg(feature = "server")]
 pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 #[cfg(feature = "server")]
@@ -103,6 +105,8 @@ pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 pub(crate) use once::Once;
 #[cfg(feature = "server")]
 pub(crate) use operation::PageKey;
+#[cfg(feature = "server")]
+pub use overrides::{Inputs, Override, OverrideCall};
 #[cfg(feature = "server")]
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]

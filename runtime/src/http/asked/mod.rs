@@ -12,10 +12,10 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
 use super::answer::{self, Shape};
-use super::endpoint::{Inputs, OverrideCall};
 use super::include::{self, Asking, Wanted};
 use super::mounted::{Mounted, Target};
 use super::operation::Births;
+use super::overrides::{Inputs, OverrideCall};
 use super::permitted::Permitted;
 use super::router::{App, Params};
 use super::serve::NO_STORE;

@@ -4,10 +4,10 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 
 use super::{Asked, form};
-use crate::http::endpoint::Inputs;
 use crate::http::list::ListParams;
 use crate::http::mounted::Target;
 use crate::http::operation::{Births, OperationPlan};
+use crate::http::overrides::Inputs;
 use crate::http::permitted::{self, Permitted};
 use crate::http::{answer, response};
 use crate::operation::Answer;
