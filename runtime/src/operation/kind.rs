@@ -3,7 +3,9 @@
 use crate::entity::{EntityDesc, FieldSet, Paging, SortDesc};
 use crate::filter::{FilterSpec, SourceSpec};
 
-use super::spec::{AssignSpec, OpSpec, Subject};
+#[cfg(feature = "server")]
+use super::spec::OpSpec;
+use super::spec::{AssignSpec, Subject};
 
 /// One kind of operation: its declared options, its plan and its executor.
 ///
