@@ -1,8 +1,9 @@
 //! Resolution: sources and filters against the entity.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Ident, Path};
 
 use super::filter::{Filter, Op, Operand};
@@ -152,7 +153,10 @@ impl<'a> Scope<'a> {
     pub(super) fn provided(&mut self, field: usize, path: &Path) {
         let at = path.to_token_stream();
         let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
-        self.asserts.push(lower::at(quote!(const _: () = __lp::expect_context::<#marker, #path>(#name);), &at));
+        // The path as it stands in the descriptor, letter by letter and place by place: so rustc says once what is wrong with it.
+        let check =
+            quote_spanned!(path.span()=> const _: () = __lp::expect_context::<#marker>(<#path as __lp::ContextValue>::DESC, #name););
+        self.asserts.push(check);
         if !self.context.contains(path) {
             self.context.push(path.clone());
         }

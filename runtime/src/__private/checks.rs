@@ -1,8 +1,8 @@
 //! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
 
-use crate::ContextValue;
 use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination};
 use crate::operation::Sentence;
+use crate::{ContextDesc, ContextValue};
 
 const fn bit(kind: Kind) -> u16 {
     match kind {
@@ -113,8 +113,8 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
 /// # Panics
 /// In const evaluation, which is the point.
 #[track_caller]
-pub const fn expect_context<F: Field, V: ContextValue>(name: &str) {
-    let (have, want) = (V::DESC.kind, <F::Ty as FieldType>::KIND);
+pub const fn expect_context<F: Field>(value: ContextDesc, name: &str) {
+    let (have, want) = (value.kind, <F::Ty as FieldType>::KIND);
     let fits = match (have, want) {
         // As at start-up: what they are called does not matter.
         (Kind::Enum(have), Kind::Enum(want)) => all_same(have.variants, want.variants),
@@ -124,7 +124,7 @@ pub const fn expect_context<F: Field, V: ContextValue>(name: &str) {
     if !fits {
         let mut text = Sentence::new();
         text.push("linchpin: `ctx(");
-        text.push(V::NAME);
+        text.push(value.name);
         text.push(")` is ");
         text.push(of_type(have));
         text.push(", `");

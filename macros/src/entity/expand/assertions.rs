@@ -24,7 +24,8 @@ fn provided(model: &EntityModel) -> TokenStream {
     });
     let check = |(field, path): (&Field, &syn::Path)| {
         let (ident, name) = (&field.ident, &field.name);
-        at(quote!(const _: () = __lp::expect_context::<#module::#ident, #path>(#name);), &path.to_token_stream())
+        let marker = at(quote!(#module::#ident), &path.to_token_stream());
+        quote_spanned!(path.span()=> const _: () = __lp::expect_context::<#marker>(<#path as __lp::ContextValue>::DESC, #name);)
     };
     defaults.chain(scopes).map(check).collect()
 }
