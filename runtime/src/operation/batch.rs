@@ -135,7 +135,7 @@ mod run {
             let write = if kind.delete {
                 Write::remove(spec, table, filter.clone())?
             } else {
-                let pick = kind.claim.map(|limit| Pick { order: order.clone(), limit });
+                let pick = kind.claim.map(|limit| Pick::free(order.clone(), limit));
                 Write::many(spec, table, filter.clone(), kind.set, pick)?
             };
             Ok(Self { kind, spec, filter, order, write })

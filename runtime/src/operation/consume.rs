@@ -97,7 +97,7 @@ mod run {
             }
             let mut slots = Slots::default();
             let bound = slots.filter(table.desc, filter.clone());
-            let pick = Some(Pick::first(table.order(table.desc.sort)));
+            let pick = Some(Pick::free(table.order(table.desc.sort), 1));
             let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
             Ok(Self { kind, spec, filter, statement, slots })
         }

@@ -223,7 +223,7 @@ impl Statements {
         };
         let select = || {
             let (order, limit) = match pick {
-                Some(Pick { order, limit }) => (order, Some(Source::Value(Value::Int(i64::from(limit))))),
+                Some(Pick { order, limit, .. }) => (order, Some(Source::Value(Value::Int(i64::from(limit))))),
                 None => (Vec::new(), None),
             };
             Plan::Select { filter, order, after: None, limit }

@@ -227,7 +227,7 @@ impl Table {
     }
 
     fn few(&self) -> Pick {
-        Pick { order: vec![Order { field: self.desc.primary, desc: false }], limit: CHUNK }
+        Pick::part(vec![Order { field: self.desc.primary, desc: false }], CHUNK)
     }
 }
 

@@ -170,12 +170,20 @@ pub struct Pick {
     pub order: Vec<Order>,
     /// How many at most.
     pub limit: u32,
+    /// Whether records that somebody else is writing to are waited for. Otherwise they are passed over, so that many callers get
+    /// different ones at once.
+    pub waits: bool,
 }
 
 impl Pick {
-    /// The first record.
-    pub fn first(order: Vec<Order>) -> Self {
-        Self { order, limit: 1 }
+    /// The first records that nobody else is at.
+    pub fn free(order: Vec<Order>, limit: u32) -> Self {
+        Self { order, limit, waits: false }
+    }
+
+    /// A part of the records that match, none of which may be missed: fewer than `limit` are all that are left.
+    pub fn part(order: Vec<Order>, limit: u32) -> Self {
+        Self { order, limit, waits: true }
     }
 }
 

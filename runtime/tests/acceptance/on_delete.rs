@@ -9,9 +9,11 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
+mod in_use;
 mod keys;
 mod many;
 
+use in_use::{many_in_use, records_in_use};
 use keys::{keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations, keys_of_patches};
 use many::{children_against_deletions, restricted_children_against_deletions};
 
@@ -71,6 +73,8 @@ pub struct Project {
     #[field(primary)]
     pub id: String,
     pub lead_id: Option<String>,
+    #[field(default = "")]
+    pub title: String,
     pub deleted_at: Option<Timestamp>,
 }
 
@@ -132,7 +136,7 @@ pub static OFFICE: Package = package!(
 cases!(&super::OFFICE =>
     keys_name_records, keys_of_patches, keys_of_operations, keys_and_tenants, keys_of_deleted_records,
     restricted, forgotten, cascades, cascades_in_chunks, trees_and_rings, chains, batches_and_consumes, marks, purges,
-    whosever_they_are, within_a_transaction, children_against_deletions, restricted_children_against_deletions);
+    whosever_they_are, within_a_transaction, records_in_use, many_in_use, children_against_deletions, restricted_children_against_deletions);
 
 async fn post(s: &Server, path: &str, body: Json) {
     let reply = s.post(path, body).await;
@@ -429,5 +433,21 @@ mod many_transactions {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn restricted_children_against_deletions() {
         super::restricted_children_against_deletions(&server().await).await;
+    }
+}
+
+/// Several transactions at a time: what somebody else is at is there all the same.
+#[cfg(feature = "postgres")]
+mod at_once {
+    use crate::server::Server;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn records_in_use() {
+        super::records_in_use(&Server::postgres_at_once(&super::OFFICE).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn many_in_use() {
+        super::many_in_use(&Server::postgres_at_once(&super::OFFICE).await).await;
     }
 }

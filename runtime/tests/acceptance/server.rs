@@ -69,6 +69,16 @@ impl Server {
         Self::start(package, postgres_server::fresh_url(), None, more).await
     }
 
+    /// On a server that works on several transactions of one process at a time, as on those of several processes.
+    #[cfg(feature = "postgres")]
+    #[allow(dead_code)] // the acceptance cases use it
+    pub async fn postgres_at_once(package: &'static Package) -> Self {
+        use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+        let options = PostgresOptions { transactions: 12, ..PostgresOptions::new(postgres_server::fresh_url()) };
+        let store = Arc::new(PostgresStore::open(options).unwrap());
+        Self::memory_with(package, |app| app.store(store)).await
+    }
+
     /// On a database of the caller's, with more than the package in the app.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the tests of one store use it

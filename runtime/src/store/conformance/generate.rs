@@ -124,11 +124,11 @@ fn any_order() -> impl Strategy<Value = Vec<Order>> {
 }
 
 fn any_pick() -> impl Strategy<Value = Option<Pick>> {
-    let pick = (any_order(), 1_u32..3).prop_map(|(mut order, limit)| {
+    let pick = (any_order(), 1_u32..3, any::<bool>()).prop_map(|(mut order, limit, waits)| {
         if order.iter().all(|o| o.field != 0) {
             order.push(Order { field: 0, desc: false });
         }
-        Pick { order, limit }
+        Pick { order, limit, waits }
     });
     proptest::option::weighted(0.5, pick)
 }

@@ -130,14 +130,15 @@ impl Renderer<'_> {
 
     /// The condition of a write: what matches, or the first of it in an order.
     ///
-    /// As an array, the choice is made once; within `IN` it could be made again for every row. Records that somebody else is
-    /// writing to are passed over, so that many callers get different ones without waiting.
+    /// As an array, the choice is made once; within `IN` it could be made again for every row. A record that was waited for is looked
+    /// at again, and when it does not match any more, the next one takes its place.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
         let Some(pick) = pick else { return Ok(condition) };
         let (table, key) = (quote(self.entity.storage_name), self.column(self.entity.primary)?);
         let order = self.order(&pick.order)?;
-        let chosen = format!("SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {} FOR UPDATE SKIP LOCKED", pick.limit);
+        let skip = if pick.waits { "" } else { " SKIP LOCKED" };
+        let chosen = format!("SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {} FOR UPDATE{skip}", pick.limit);
         Ok(format!("{key} = ANY(ARRAY({chosen}))"))
     }
 
