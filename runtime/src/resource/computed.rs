@@ -247,7 +247,8 @@ impl Statements {
     async fn upsert_computed(&self, cx: &Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         let Plan::Upsert { keys, guard, set } = &of.plan else { return Err(Error::internal("no upsert")) };
         let desc = of.entity;
-        let look = self.derived(of, b'c', || Plan::Select { filter: same(desc, keys), order: Vec::new(), after: None, limit: None })?;
+        let look =
+            self.derived(of, b'c', || Plan::Select { filter: layout::met(desc, keys), order: Vec::new(), after: None, limit: None })?;
         let create = self.derived(of, b'i', || Plan::Upsert {
             keys: keys.clone(),
             guard: guard.clone().and(Filter::Any(Vec::new())),
@@ -302,22 +303,6 @@ impl Statements {
         }
         Err(Error::kept_changing())
     }
-}
-
-/// The record that an upsert meets, whoever may see it.
-fn same(desc: &EntityDesc, keys: &[usize]) -> Filter {
-    let eq = |field: &usize| {
-        let source = Source::Arg { index: *field, nullable: desc.fields[*field].optional };
-        Filter::cond(*field, Op::Eq, Operand::One(source))
-    };
-    let mut all: Vec<Filter> = keys.iter().map(eq).collect();
-    if keys != [desc.primary] {
-        // Uniques hold of live records, and most of them within a tenant.
-        let global = desc.uniques.iter().any(|unique| unique.global && unique.fields.iter().all(|field| keys.contains(field)));
-        all.extend(desc.tenant.filter(|tenant| !global && !keys.contains(&tenant.field)).map(|tenant| eq(&tenant.field)));
-        all.extend(layout::live(desc));
-    }
-    Filter::All(all)
 }
 
 impl Behind {

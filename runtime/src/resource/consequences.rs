@@ -12,7 +12,7 @@ use super::summaries::{Move, Summaries};
 use crate::audit::{Auditing, Seen};
 use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement};
+use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement, layout};
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Result, Value};
 
@@ -218,7 +218,7 @@ impl Statements {
     fn look(&self, statement: &Arc<Statement>) -> Result<Option<Arc<Statement>>> {
         let (filter, pick) = match &statement.plan {
             Plan::Update { filter, pick, .. } | Plan::Delete { filter, pick } => (filter.clone(), pick.clone()),
-            Plan::Upsert { keys, .. } => (same(keys), None),
+            Plan::Upsert { keys, .. } => (layout::met(self.desc(), keys), None),
             _ => return Ok(None),
         };
         let select = || {
@@ -242,7 +242,7 @@ impl Statements {
                 let write = self.derived(statement, b'w', || Plan::Update { filter: filter_of(), set: set.clone(), pick: None })?;
                 (look, Some(write))
             }
-            Plan::Upsert { keys, .. } => (self.derived(statement, b'l', || Plan::Lock { filter: same(keys), pick: None })?, None),
+            Plan::Upsert { keys, .. } => (self.derived(statement, b'l', || Plan::Lock { filter: layout::met(desc, keys), pick: None })?, None),
             _ => return Ok((Vec::new(), self.send(cx, statement, args, rows).await?)),
         };
         let before = self.send(cx, &looking, args.clone(), Rows::records(desc)).await?.records;
@@ -257,11 +257,6 @@ impl Statements {
         let rows = self.send(cx, &write, args, rows).await?;
         Ok((before, rows))
     }
-}
-
-/// The record that an upsert would meet.
-fn same(keys: &[usize]) -> Filter {
-    keys.iter().fold(Filter::TRUE, |all, key| all.and(Filter::eq_arg(*key, *key)))
 }
 
 /// What an update writes to a field; null when it writes nothing, or nothing that is known before.

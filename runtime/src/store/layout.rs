@@ -129,6 +129,22 @@ pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
     if fields == [entity.primary] { Vec::new() } else { uniques(entity).into_iter().filter(declared).collect() }
 }
 
+/// The record that an upsert by these fields meets, whoever may see it: its values stand in the arguments, one per field.
+pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
+    let eq = |field: &usize| {
+        let source = Source::Arg { index: *field, nullable: entity.fields[*field].optional };
+        Filter::cond(*field, Op::Eq, Operand::One(source))
+    };
+    let mut all: Vec<Filter> = fields.iter().map(eq).collect();
+    if fields != [entity.primary] {
+        // Uniques hold of live records, and most of them within a tenant.
+        let global = entity.uniques.iter().any(|unique| unique.global && unique.fields.iter().all(|field| fields.contains(field)));
+        all.extend(entity.tenant.filter(|tenant| !global && !fields.contains(&tenant.field)).map(|tenant| eq(&tenant.field)));
+        all.extend(live(entity));
+    }
+    Filter::All(all)
+}
+
 /// The fields that every list of a caller pins: the tenant, then the scopes that hold on the list.
 fn prefix(entity: &EntityDesc) -> Vec<usize> {
     let scopes = entity.scope.iter().filter(|scope| scope.holds_on("list")).map(|scope| scope.field);

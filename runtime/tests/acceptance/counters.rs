@@ -18,6 +18,8 @@ mod many;
 mod paths;
 
 use least::{least_is_kept, least_of_what_is_deleted, least_within_a_transaction};
+#[cfg(feature = "postgres")]
+use many::upserts_of_tenants;
 use many::{moves_in_opposing_order, named_before, parallel};
 use paths::{
     arrays_and_increments, batches, cascades, code_and_transactions, copies, crud, expiry, idle_changes, keys_that_move, kinds_by_id,
@@ -200,14 +202,18 @@ pub struct Shop {
 }
 
 /// A tenant's, and whoever counts it is one as well.
-#[entity(tenant(team), counter(Board.pins, by = board_id))]
+#[entity(tenant(team), unique(slug), counter(Board.pins, by = board_id))]
 #[derive(Clone, Debug)]
 pub struct Pin {
     #[field(primary, default = uuid)]
     pub id: String,
     pub team: String,
     pub board_id: String,
+    pub slug: Option<String>,
 }
+
+#[operation(kind = "upsert", match(slug), set(board_id), on_create(id = uuid()))]
+pub const PLACE: Operation<Pin>;
 
 #[entity(tenant(team))]
 #[derive(Clone, Debug)]
@@ -275,7 +281,7 @@ pub static FORUM: Package = package!(
         entity(Post, []),
         entity(Offer, []),
         entity(Shop, []),
-        entity(Pin, []),
+        entity(Pin, [PLACE]),
         entity(Board, []),
         entity(Club, []),
         entity(Membership, [ASSIGN, DEMOTE_ALL]),
@@ -382,16 +388,10 @@ async fn ext_06(s: &Server) {
 /// Several transactions of one process at a time: what holds them apart is the server, and none of them waits in a circle.
 #[cfg(feature = "postgres")]
 mod many_transactions {
-    use std::sync::Arc;
-
-    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-
-    use crate::server::{Server, postgres_server};
+    use crate::server::Server;
 
     async fn server() -> Server {
-        let options = PostgresOptions { transactions: 12, ..PostgresOptions::new(postgres_server::fresh_url()) };
-        let store = Arc::new(PostgresStore::open(options).unwrap());
-        Server::memory_with(&super::FORUM, |app| app.store(store)).await
+        Server::postgres_at_once(&super::FORUM).await
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -417,5 +417,10 @@ mod many_transactions {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn named_before() {
         super::named_before(&server().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn upserts_of_tenants() {
+        super::upserts_of_tenants(&server().await).await;
     }
 }

@@ -71,3 +71,27 @@ pub(super) async fn named_before(s: &Server) {
         assert_eq!(get(s, &format!("/topics/t{round}")).await["total"], 12);
     }
 }
+
+/// What one tenant is at keeps no other one waiting, also where both have given the same value to what is unique within each.
+#[cfg(feature = "postgres")]
+pub(super) async fn upserts_of_tenants(s: &Server) {
+    let place = async |token: &str, board: &str| {
+        let body = json!({"slug": "s", "boardId": board}).to_string();
+        s.raw("POST", "/pins/place", &[("authorization", token), ("content-type", "application/json")], &body).await.status
+    };
+    let (ann, eve) = (s.token_in("ann", "red"), s.token_in("eve", "blue"));
+    for (token, board) in [(&ann, "r"), (&eve, "b")] {
+        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+        assert_eq!(s.raw("POST", "/boards", &headers, &json!({"id": board}).to_string()).await.status, 201);
+        assert_eq!(place(token, board).await, 201);
+    }
+    let pins = s.running().adapter::<Pin>().unwrap();
+    let cx = Cx::actor(Actor { tenant_id: Some("red".into()), ..Actor::user("ann") }).at(s.now());
+    cx.transaction(async |cx| {
+        pins.place(cx, "s", "r").await?;
+        assert_eq!(place(&eve, "b").await, 200);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
