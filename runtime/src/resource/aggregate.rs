@@ -1,6 +1,6 @@
 //! Numbers over the records of a table.
 
-use super::page::lift;
+use super::page::{Clock, lift};
 use super::{Form, Table};
 use crate::filter::{Filter, Source};
 use crate::store::{Assign, AssignValue, Compute, Figure, Group, Plan, Rows, layout};
@@ -24,13 +24,13 @@ impl Table {
     ) -> Result<Vec<Box<[Value]>>> {
         let mut args = Vec::new();
         let mut shape = vec![b'a'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         for group in &groups {
             shape.extend_from_slice(&[0xfd, group.field as u8, group.truncate.map_or(0xff, |to| to as u8)]);
         }
         let lifted = compute.into_iter().map(|compute| {
             shape.extend_from_slice(&[0xfc, compute.field as u8, compute.function as u8]);
-            Compute { filter: lift(compute.filter, cx.now(), &mut args, &mut shape), ..compute }
+            Compute { filter: lift(compute.filter, &mut Clock::of(cx), &mut args, &mut shape), ..compute }
         });
         let compute: Vec<Compute> = lifted.collect();
         let width = groups.len() + compute.len();
@@ -97,10 +97,10 @@ impl Table {
         form: &Form,
     ) -> Result<Rows> {
         let (mut args, mut shape) = (Vec::new(), vec![b'n', field as u8]);
-        let matches = lift(matches, cx.now(), &mut args, &mut shape);
+        let matches = lift(matches, &mut Clock::of(cx), &mut args, &mut shape);
         shape.extend_from_slice(source.desc.name.as_bytes());
         shape.extend_from_slice(&[0xfc, figure.compute.field as u8, figure.compute.function as u8]);
-        let mut lifted = |filter| lift(filter, cx.now(), &mut args, &mut shape);
+        let mut lifted = |filter| lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let guard = match source.condition(cx, "list")? {
             Filter::All(list) => list,
             condition => vec![condition],
@@ -124,7 +124,7 @@ impl Table {
     pub(crate) async fn every(&self, cx: &Cx, filter: Filter, most: u32) -> Result<Vec<Box<[Value]>>> {
         let mut args = Vec::new();
         let mut shape = vec![b'e'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let order = self.order(self.desc.sort);
         args.push(Value::Int(i64::from(most) + 1));
         let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });

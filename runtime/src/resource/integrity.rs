@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::consequences::REPETITIONS;
 use super::gate::{self, Asks};
 use super::guard::{Included, Reach};
-use super::page::lift;
+use super::page::{Clock, lift};
 use super::prepared::Change;
 use super::{Prepared, Table};
 use crate::entity::{EntityDesc, Gate, OnDelete};
@@ -117,7 +117,7 @@ impl Table {
     async fn hold_by(&self, cx: &Cx, gate: &Gate, key: Value) -> Result<bool> {
         let asks = Asks { reach: if cx.reaches_all() { Reach::System } else { Reach::Caller }, reads: false };
         let (mut args, mut shape) = (vec![key], b"hg".to_vec());
-        let filter = lift(gate::admits(gate, asks, |path| cx.value(path)), cx.now(), &mut args, &mut shape);
+        let filter = lift(gate::admits(gate, asks, |path| cx.value(path)), &mut Clock::of(cx), &mut args, &mut shape);
         let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0).and(filter) };
         let statement = self.shape(Included::Hold.name(), &shape, hold)?;
         Ok(self.statements().execute(&cx.unlimited(), &statement, args, Rows::count()).await?.count > 0)

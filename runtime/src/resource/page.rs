@@ -75,11 +75,10 @@ impl Table {
     pub(crate) async fn page(&self, cx: &Cx, ask: Ask, form: &Form) -> Result<Outcome> {
         let Ask { route, sort, filter, order, page } = ask;
         let limit = page.limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let Asked { filter, mut args, mut shape, context } = self.asked(cx, (route, sort), filter, &order)?;
+        let Asked { filter, mut args, mut shape, clock, context } = self.asked(cx, (route, sort), filter, &order)?;
         // What a named sort compares with the clock stays as it was on the first page, so that a walk has one window.
-        let clock = Value::Date(cx.now());
-        let fixes = sort.is_some() && args.contains(&clock);
-        let mut fixed: Vec<Value> = fixes.then(|| clock.clone()).into_iter().collect();
+        let fixes = sort.is_some() && !clock.at.is_empty();
+        let mut fixed: Vec<Value> = fixes.then(|| Value::Date(clock.now)).into_iter().collect();
         let after = match (&page.cursor, page.page) {
             (None, None | Some(0 | 1)) => None,
             (None, Some(number)) => {
@@ -89,8 +88,8 @@ impl Table {
             }
             (Some(cursor), _) => {
                 let opened = self.cursors().open(cursor, (fixed.len(), order.len()), &context)?;
-                for value in args.iter_mut().filter(|value| fixes && **value == clock) {
-                    value.clone_from(&opened.fixed[0]);
+                for (at, was) in clock.at.iter().flat_map(|at| opened.fixed.first().map(|was| (*at, was))) {
+                    args[at].clone_from(was);
                 }
                 fixed = opened.fixed;
                 let values = match opened.position {
@@ -148,18 +147,15 @@ impl Table {
             context.push(1);
         }
         self.fingerprint(cx, route, &mut context)?;
-        let mut args = Vec::new();
+        let (mut args, mut clock) = (Vec::new(), Clock::of(cx));
         let mut shape = vec![b's'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let filter = lift(filter, &mut clock, &mut args, &mut shape);
         for key in order {
             shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
         }
         context.extend_from_slice(&shape);
-        // A later page reads a later clock, so the fingerprint knows where `now` stands but not what it was.
-        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
-            encode(value, &mut context);
-        }
-        Ok(Asked { filter, args, shape, context })
+        clock.fingerprint(&args, &mut context);
+        Ok(Asked { filter, args, shape, clock, context })
     }
 
     /// The cursor of a page that a route would continue behind a position.
@@ -177,7 +173,7 @@ impl Table {
     pub async fn first(&self, cx: &Cx, route: &'static str, filter: Filter, order: Vec<Order>, form: &Form) -> Result<Rows> {
         let mut args = Vec::new();
         let mut shape = vec![b'f'];
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         for key in &order {
             shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
         }
@@ -211,6 +207,8 @@ struct Asked {
     args: Vec<Value>,
     /// What its statement is kept under.
     shape: Vec<u8>,
+    /// Which of the values are the clock's.
+    clock: Clock,
     /// What every page of a walk has in common.
     context: Vec<u8>,
 }
@@ -233,18 +231,38 @@ fn refuse_nul(filter: &Filter) -> Result<()> {
     if found { Err(Error::invalid(Problem::new("filter", "format", "holds U+0000, which no text does"))) } else { Ok(()) }
 }
 
+/// The instant of a call, and the arguments that hold it because a declaration says `now()`.
+pub(super) struct Clock {
+    now: Timestamp,
+    at: Vec<usize>,
+}
+
+impl Clock {
+    pub(super) fn of(cx: &Cx) -> Self {
+        Self { now: cx.now(), at: Vec::new() }
+    }
+
+    /// Appends the arguments that a later page has in common with this one. It reads a later clock: where `now()` stands the shape
+    /// knows, what it was nobody has to.
+    pub(super) fn fingerprint(&self, args: &[Value], out: &mut Vec<u8>) {
+        for (_, value) in args.iter().enumerate().filter(|(at, _)| !self.at.contains(at)) {
+            encode(value, out);
+        }
+    }
+}
+
 /// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.
-pub(super) fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
+pub(super) fn lift(filter: Filter, clock: &mut Clock, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
     match filter {
         Filter::All(list) => {
             shape.push(b'&');
-            let list = list.into_iter().map(|f| lift(f, now, args, shape)).collect();
+            let list = list.into_iter().map(|f| lift(f, clock, args, shape)).collect();
             shape.push(b')');
             Filter::All(list)
         }
         Filter::Any(list) => {
             shape.push(b'|');
-            let list = list.into_iter().map(|f| lift(f, now, args, shape)).collect();
+            let list = list.into_iter().map(|f| lift(f, clock, args, shape)).collect();
             shape.push(b')');
             Filter::Any(list)
         }
@@ -262,7 +280,8 @@ pub(super) fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape:
                 }
                 Source::Now => {
                     shape.push(2);
-                    args.push(Value::Date(now));
+                    clock.at.push(args.len());
+                    args.push(Value::Date(clock.now));
                     Source::Arg { index: args.len() - 1, nullable: false }
                 }
                 other => other,
@@ -281,7 +300,7 @@ pub(super) fn lift(filter: Filter, now: Timestamp, args: &mut Vec<Value>, shape:
         Filter::Linked(linked) => {
             shape.extend_from_slice(&[b'l', linked.field as u8, linked.at as u8]);
             shape.extend_from_slice(linked.of.storage_name.as_bytes());
-            let filter = lift(linked.filter, now, args, shape);
+            let filter = lift(linked.filter, clock, args, shape);
             Filter::Linked(Box::new(Linked { filter, ..*linked }))
         }
         // Its value is in place: it is given, or nothing matches.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::cursor::Position;
-use super::page::lift;
+use super::page::{Clock, lift};
 use super::{Form, Outcome, Table};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::search::{Find, Hit, Index};
@@ -45,7 +45,7 @@ impl Table {
             return Ok(rows);
         }
         let (mut args, mut shape) = (vec![list_value(keys)], vec![b'k', b's']);
-        let filter = lift(filter, cx.now(), &mut args, &mut shape);
+        let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let one_of = Filter::cond(self.desc.primary, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }));
         let order = vec![Order { field: self.desc.primary, desc: false }];
         let plan = || Plan::Select { filter: one_of.and(filter), order, after: None, limit: None };
@@ -168,12 +168,9 @@ impl Table {
             context.extend_from_slice(part.as_bytes());
         }
         self.fingerprint(cx, route, &mut context)?;
-        let mut args = Vec::new();
-        lift(filter.clone(), cx.now(), &mut args, &mut context);
-        // A later page reads a later clock.
-        for value in args.iter().filter(|value| **value != Value::Date(cx.now())) {
-            super::cursor::encode(value, &mut context);
-        }
+        let (mut args, mut clock) = (Vec::new(), Clock::of(cx));
+        lift(filter.clone(), &mut clock, &mut args, &mut context);
+        clock.fingerprint(&args, &mut context);
         Ok(context)
     }
 

@@ -57,12 +57,24 @@ pub const OF_CONTAINER: Operation<Topic>;
 )]
 pub const PAGES: Operation<Topic>;
 
+/// Those that were made by an instant of the caller's, and by the clock.
+#[operation(
+    kind = "lookup",
+    fields(container_id = param(container_id)),
+    filter = (made_at <= now() && made_at <= param(until)),
+    returns = "many",
+    paginate,
+    strict_params,
+    sorts(by_title(title)),
+)]
+pub const UNTIL: Operation<Topic>;
+
 #[operation(kind = "lookup", fields(container_id = param(container_id)), returns = "many")]
 pub const PLAIN: Operation<Topic>;
 
-pub static BOARD: Package = package!(name = "board", entities = [entity(Topic, [OF_CONTAINER, PAGES, PLAIN])]);
+pub static BOARD: Package = package!(name = "board", entities = [entity(Topic, [OF_CONTAINER, PAGES, UNTIL, PLAIN])]);
 
-cases!(&crate::sorts::BOARD => ext_10, nulls_and_ties, the_first_page_s_clock, default_of_several, from_the_body, in_code, described);
+cases!(&crate::sorts::BOARD => ext_10, nulls_and_ties, the_first_page_s_clock, a_caller_s_instant, default_of_several, from_the_body, in_code, described);
 
 /// Every mixture of pinned, date and title, nulls among them, with ties that only the key breaks.
 async fn seed(s: &Server) -> Vec<Json> {
@@ -174,6 +186,28 @@ async fn the_first_page_s_clock(s: &Server) {
     let seen = [ids(first["items"].as_array().unwrap()), ids(&rest)].concat();
     assert_eq!(seen, ordered(&topics[..36], NEW));
     assert_eq!(ids(&s.walk(path).await), ordered(&topics, NEW));
+}
+
+/// An instant that a caller has said is no clock's, on whichever page it is the same.
+async fn a_caller_s_instant(s: &Server) {
+    let topics = seed(s).await;
+    let adapter = s.running().adapter::<Topic>().unwrap();
+    let start = s.now();
+    for until in [start, Timestamp::from_millis(start.millis() + 1), Timestamp::from_millis(start.millis() + 2)] {
+        let (mut cursor, mut seen, mut clock) = (None, Vec::new(), start);
+        loop {
+            let page = PageArgs { limit: Some(15), cursor, ..PageArgs::default() };
+            let cx = Cx::system("test").at(clock);
+            let page = adapter.until(&cx, "c".to_owned(), until, page).await.unwrap();
+            seen.extend(page.items.into_iter().map(|topic| topic.id));
+            clock = Timestamp::from_millis(clock.millis() + 1);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, ordered(&topics, &[("title", false)]), "{until}");
+    }
 }
 
 async fn default_of_several(s: &Server) {
