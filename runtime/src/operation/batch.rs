@@ -145,8 +145,19 @@ mod run {
             bind::check(self.spec, table, call, self.kind.set)?;
             bind::check_operands(self.spec, &self.filter, &call.args)?;
             let variant = self.write.of(table, call, None)?;
-            let rows = if self.kind.claim.is_some() { table.rows(call.form) } else { Rows::count() };
-            table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await
+            let counts = self.kind.claim.is_none();
+            // Then what would be written to is counted by the statement.
+            let idle = counts && !self.kind.delete && self.write.writes_nothing(call);
+            let rows = match (counts, idle) {
+                (false, _) => table.rows(call.form),
+                (true, true) => Rows::values(1),
+                (true, false) => Rows::count(),
+            };
+            let mut rows = table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await?;
+            if let (true, Some(Value::Int(number))) = (idle, rows.records.first().and_then(|row| row.first())) {
+                rows.count = usize::try_from(*number).unwrap_or_default();
+            }
+            Ok(rows)
         }
     }
 

@@ -9,9 +9,9 @@ use parking_lot::RwLock;
 
 use super::bind::{self, Slots};
 use super::{AssignSpec, OpSpec, ParamSpec};
-use crate::filter::{Filter, SourceSpec};
+use crate::filter::{Filter, Source, SourceSpec};
 use crate::resource::{Call, Prepared, Table};
-use crate::store::{Assign, AssignValue, Pick, Plan};
+use crate::store::{Assign, AssignValue, Compute, Function, Pick, Plan};
 use crate::{Error, Result, Value};
 
 /// Most statements kept per operation; which values a call leaves out is the client's choice.
@@ -149,6 +149,11 @@ impl Write {
         let present: Vec<&AssignSpec> = self.set.iter().enumerate().filter(|(i, _)| !absent(*i)).map(|(_, a)| a).collect();
         let mut set: Vec<Assign> = self.fixed.iter().map(|a| bound(a, &mut slots, table)).collect();
         set.extend(bind::assignments(&mut slots, table.desc, &present));
+        if self.narrows && set.is_empty() {
+            // All that could be written is left out: the records are what they were, and nobody is told of a change.
+            let statement = table.prepare(self.spec.name, looked_at(table, filter, self.pick.as_ref()))?;
+            return Ok(self.keep(shape, Variant { statement, slots }));
+        }
         let now = slots.now();
         let set = table.touch(set, now);
         if let (true, Some(version)) = (shape.versioned, table.desc.version) {
@@ -169,10 +174,24 @@ impl Write {
     }
 }
 
+/// The records that a write would have changed, or how many they are when it is for all that match.
+fn looked_at(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
+    match pick {
+        Some(pick) => {
+            let limit = Some(Source::Value(Value::Int(i64::from(pick.limit))));
+            Plan::Select { filter, order: pick.order.clone(), after: None, limit }
+        }
+        None => {
+            let all = Compute { function: Function::Count, field: table.desc.primary, filter: Filter::TRUE };
+            Plan::Aggregate { filter, groups: Vec::new(), compute: vec![all], limit: 1 }
+        }
+    }
+}
+
 /// An assignment with its source in a slot.
 fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
     let field = assign.field;
-    let mut slot = |source: &crate::filter::Source| slots.slot(table.desc, field, source.clone());
+    let mut slot = |source: &Source| slots.slot(table.desc, field, source.clone());
     let value = match &assign.value {
         AssignValue::Set(source) => AssignValue::Set(slot(source)),
         AssignValue::Add(source) => AssignValue::Add(slot(source)),

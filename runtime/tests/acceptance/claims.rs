@@ -50,9 +50,21 @@ pub const CLAIM: Operation<Job>;
 )]
 pub const LEASE: Operation<Job>;
 
-pub static JOBS: Package = package!(name = "jobs", entities = [entity(Job, [CLAIM, LEASE])]);
+/// The two of the highest rank, with their worker where the call says one.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (due_at <= param(until)),
+    set(worker = param(worker)),
+    limit = 2,
+    sort = desc(rank),
+    returns = "records",
+)]
+pub const NAME: Operation<Job>;
 
-cases!(&crate::claims::JOBS => ext_09, ext_09_order, ext_09_no_route);
+pub static JOBS: Package = package!(name = "jobs", entities = [entity(Job, [CLAIM, LEASE, NAME])]);
+
+cases!(&crate::claims::JOBS => ext_09, ext_09_order, ext_09_no_route, nothing_to_write);
 
 async fn jobs(s: &Server, count: i64) {
     for rank in 0..count {
@@ -110,4 +122,19 @@ async fn ext_09_no_route(s: &Server) {
     }
     let document = s.get("/openapi.json").await.json();
     assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.contains("claim") && !path.contains("lease")));
+}
+
+/// A call that leaves out what would be written answers the same records, and writes nothing.
+async fn nothing_to_write(s: &Server) {
+    jobs(s, 5).await;
+    let adapter = s.running().adapter::<Job>().unwrap();
+    let until = Timestamp::parse("2026-01-02T00:00:00Z").unwrap();
+    let before = s.now();
+    s.advance(1000);
+    let cx = Cx::system("test").at(s.now());
+    let same = adapter.name(&cx, until, Param::Omitted).await.unwrap();
+    let seen = |jobs: &[Job]| jobs.iter().map(|job| (job.rank, job.worker.clone(), job.updated_at)).collect::<Vec<_>>();
+    assert_eq!(seen(&same), [(4, None, before), (3, None, before)]);
+    let named = adapter.name(&cx, until, Param::Value("w".to_owned())).await.unwrap();
+    assert_eq!(seen(&named), [(4, Some("w".to_owned()), s.now()), (3, Some("w".to_owned()), s.now())]);
 }

@@ -12,14 +12,6 @@ use crate::{Error, Result, Value};
 const FIGURE: &str = "\"linchpin figure\"";
 
 impl Renderer<'_> {
-    /// The assignments of an update. Where a call leaves all of them out, records stay as they are, and match all the same.
-    pub(super) fn changes(&mut self, set: &[Assign]) -> Result<String> {
-        if set.is_empty() {
-            return Ok(format!("{} = {}", self.name(self.entity.primary)?, self.column(self.entity.primary)?));
-        }
-        self.assignments(set)
-    }
-
     /// `INSERT`; the key comes back where the store may choose it.
     pub(super) fn insert(&mut self) -> Result<String> {
         let record = self.record()?;

@@ -64,7 +64,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
         Plan::Aggregate { filter, groups, compute, limit } => (r.aggregate(filter, groups, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();
-            let set = r.changes(set)?;
+            let set = r.assignments(set)?;
             let plain = format!("{with}UPDATE {table} SET {set}{from} WHERE {}{within}", r.picked(filter, pick.as_ref())?);
             (format!("{plain} RETURNING {columns}"), Some(plain))
         }

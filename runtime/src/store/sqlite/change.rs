@@ -9,15 +9,6 @@ use crate::{Error, Result, Value};
 const FIGURE: &str = "\"linchpin figure\"";
 
 impl Renderer {
-    /// The assignments of an update. Where a call leaves all of them out, records stay as they are, and match all the same.
-    pub(super) fn changes(&mut self, set: &[Assign]) -> Result<String> {
-        if set.is_empty() {
-            let key = self.column(self.entity.primary)?;
-            return Ok(format!("{key} = {key}"));
-        }
-        self.assignments(set)
-    }
-
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {

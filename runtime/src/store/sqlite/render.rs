@@ -104,7 +104,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();
-            let set = r.changes(set)?;
+            let set = r.assignments(set)?;
             let condition = r.picked(filter, pick.as_ref())?;
             let plain = format!("{with}UPDATE {table} SET {set}{from} WHERE {condition}{within}");
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)

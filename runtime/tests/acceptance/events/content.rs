@@ -95,13 +95,20 @@ pub(super) async fn failures_and_no_ops_are_silent(mut h: Heard) {
         h.server.post("/articles/redeem", slug("nobody")).await,
         h.server.post("/articles/clear", json!({"views": 99})).await,
         h.server.post("/articles/publish-all", json!({"views": 99})).await,
+        h.server.post("/articles/rekey", json!({"views": 0})).await,
         h.server.get(&at).await,
         h.server.raw("PATCH", &at, &[("content-type", "application/json"), ("if-match", "\"9\"")], "{\"views\":3}").await,
     ] {
         assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
     }
+    // It says how many it would have written to.
+    assert_eq!(h.server.post("/articles/rekey", json!({"views": 0})).await.json(), json!(1));
     let last = h.server.get(&at).await;
+    assert_eq!(last.json(), made.json(), "nothing has changed, its version neither");
     h.silent(&last).await;
+    let told = h.server.post("/articles/rekey", json!({"views": 0, "pin": "1234"})).await;
+    // The mark that told of silence is one of them.
+    assert_eq!((told.json(), h.named(&told).await.as_str()), (json!(2), "blog.articles.rekey"));
 }
 
 pub(super) async fn what_it_holds(mut h: Heard) {

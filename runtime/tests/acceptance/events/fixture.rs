@@ -49,6 +49,9 @@ pub const CLEAR: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (views == param(views)), set(stage = Stage::Published))]
 pub const PUBLISH_ALL: Operation<Article>;
 
+#[operation(kind = "batch", action = "update", filter = (views == param(views)), set(pin = param(pin), secret = param(secret)))]
+pub const REKEY: Operation<Article>;
+
 /// Its routes say what their events hold.
 #[entity(
     namespace = "help",
@@ -122,7 +125,7 @@ pub const SAILORS: Operation<Crew>;
 pub static NEWS: Package = package!(
     name = "news",
     entities = [
-        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL]),
+        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL, REKEY]),
         entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
         entity(Quiet, []),
         entity(Memo, []),
