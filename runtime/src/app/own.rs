@@ -10,6 +10,9 @@ use crate::http::Endpoint;
 use crate::store::{Store, memory::Memory};
 use crate::{Error, Result};
 
+const LIVE: &str = "/health/live";
+const READY: &str = "/health/ready";
+
 /// How long the store may take to say that it is ready.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -36,30 +39,35 @@ pub(super) fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`.
+/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, as far as they are wanted: their paths.
 pub(super) fn own_routes(
     routes: &mut RoutesCx,
     config: &Config,
     info: &crate::openapi::Info,
     endpoints: &[Endpoint],
     store: &Arc<dyn Store>,
-) {
+) -> Vec<&'static str> {
     use axum::routing::get;
-    routes.route("/health/live", get(|| async { "ok" }));
+    routes.route(LIVE, get(|| async { "ok" }));
     let store = Arc::clone(store);
     let ready = move || {
         let store = Arc::clone(&store);
         async move { ready(&*store).await.map(|()| "ok") }
     };
-    routes.route("/health/ready", get(ready));
+    routes.route(READY, get(ready));
+    let mut own = Vec::new();
     if config.openapi {
+        let [document, pages @ ..] = crate::openapi::PATHS;
         routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints)));
-        routes.areas.push(crate::openapi::PATHS[0].to_owned());
+        own.push(document);
+        if config.docs_on() {
+            routes.merge(crate::openapi::docs_router());
+            own.extend(pages);
+        }
     }
-    if config.openapi && config.docs_on() {
-        routes.merge(crate::openapi::docs_router());
-        routes.areas.extend(crate::openapi::PATHS.map(str::to_owned));
-    }
+    routes.areas.extend(own.iter().copied().map(str::to_owned));
+    own.extend([LIVE, READY]);
+    own
 }
 
 /// Whether the store answers in time.

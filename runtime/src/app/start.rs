@@ -162,7 +162,7 @@ impl App {
             if !middleware.context.is_empty() {
                 routes.router = http::behind_providers(routes.router);
             }
-            own_routes(&mut routes, &config, &info, &endpoints, &store);
+            let own = own_routes(&mut routes, &config, &info, &endpoints, &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
             routes.problems.extend(checks::idle(&guards, &endpoints, &routes));
             if !routes.problems.is_empty() {
@@ -176,6 +176,7 @@ impl App {
             let mut state = HttpState::new(adapters);
             state.resolver = middleware.resolver;
             state.context = middleware.context;
+            state.own = own;
             state.layers = middleware.layers;
             state.auth = auth;
             state.registry = registry;

@@ -15,7 +15,7 @@ impl<S: Sync> FromRequestParts<S> for Cx {
             return Ok(cx.clone());
         }
         Err(match parts.extensions.get::<Denied>() {
-            Some(Denied(error)) => copy(error),
+            Some(Denied { error, .. }) => copy(error),
             None => Error::internal("the handler was not mounted through an app: there is no context"),
         })
     }

@@ -67,6 +67,8 @@ pub struct HttpState {
     pub bodies: u64,
     /// Where calls under an idempotency key are known; needed by routes that are idempotent.
     pub claims: Option<Arc<Claims>>,
+    /// The paths in `extra` that are the app's own: its health, its document. Whoever reads them is not asked for values of the context.
+    pub own: Vec<&'static str>,
     /// Who provides values of the context beside the actor.
     pub context: ContextProviders,
     /// What stands around every request, outside of all else.
@@ -90,6 +92,7 @@ impl HttpState {
             audit: None,
             bodies: BODIES,
             claims: None,
+            own: Vec::new(),
             context: ContextProviders::default(),
             layers: Layers::default(),
         }
@@ -199,6 +202,8 @@ pub(super) struct App {
     pub(super) room: Room,
     /// What plugins have put around all of it.
     layers: Option<axum::Router>,
+    /// The paths of the app itself.
+    pub(super) own: Vec<&'static str>,
     /// Who provides values of the context; `None` when nobody does.
     pub(super) context: Option<Arc<ContextProviders>>,
     /// What goes on without a connection holds a receiver.
@@ -338,6 +343,7 @@ impl App {
             cors: state.cors,
             room: Room::new(state.bodies),
             layers: None,
+            own: state.own,
             context,
             work: watch::Sender::new(()),
         })

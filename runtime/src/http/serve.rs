@@ -39,20 +39,20 @@ const MAX_QUERY: usize = 8192;
 #[derive(Clone)]
 pub(super) struct Unrouted;
 
-/// Why a request to a plugin's route has no actor; the [`Cx`] extractor answers it.
+/// Why a request to a plugin's route has no context; the [`Cx`] extractor answers it.
 #[derive(Clone)]
-pub(super) struct Denied(pub(super) Arc<Error>);
-
-/// Marks a request that a provider of values of the context refuses.
-#[derive(Clone, Copy)]
-struct Refused;
+pub(super) struct Denied {
+    pub(super) error: Arc<Error>,
+    /// Whether a provider of values of the context refuses it: then it reaches no handler at all.
+    by_provider: bool,
+}
 
 /// These routes behind the providers of values of the context: what one refuses reaches no handler, whether or not it takes a [`Cx`].
 /// That holds for fallbacks of routers within as well; what nobody answers stays 404.
 pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
     routes.layer(from_fn(|request: Request<Body>, next: Next| async move {
-        match (request.extensions().get::<Refused>(), request.extensions().get::<Denied>()) {
-            (Some(Refused), Some(Denied(error))) => Err(super::extract::copy(error)),
+        match request.extensions().get::<Denied>() {
+            Some(Denied { error, by_provider: true }) => Err(super::extract::copy(error)),
             _ => Ok(next.run(request).await),
         }
     }))
@@ -141,7 +141,7 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         let (mut parts, body) = request.into_parts();
         let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
         // Whether the app lives must not wait for what a provider waits for.
-        let providers = app.context.as_ref().filter(|_| !is_own(parts.uri.path()));
+        let providers = app.context.as_ref().filter(|_| !is_own(app, &parts));
         match dispatch::actor(app, &parts, id, from).await {
             Ok(actor) => {
                 let cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
@@ -154,22 +154,18 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                 };
                 match known {
                     Ok(cx) => drop(parts.extensions.insert(cx)),
-                    Err(error) => {
-                        parts.extensions.insert(Denied(Arc::new(error)));
-                        parts.extensions.insert(Refused);
-                    }
+                    Err(error) => drop(parts.extensions.insert(Denied { error: Arc::new(error), by_provider: true })),
                 }
             }
             Err(error) if guards.is_some() => return Err(error),
             // Said to a handler that asks who calls: public ones do not. Whom a provider refuses it refuses with a bad credential, too.
             Err(error) => {
-                parts.extensions.insert(Denied(Arc::new(error)));
                 let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared()).called_from(from);
-                if let Some(providers) = providers
-                    && providers.known(&parts, nobody).await.is_err()
-                {
-                    parts.extensions.insert(Refused);
-                }
+                let by_provider = match providers {
+                    Some(providers) => providers.known(&parts, nobody).await.is_err(),
+                    None => false,
+                };
+                parts.extensions.insert(Denied { error: Arc::new(error), by_provider });
             }
         }
         let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
@@ -194,9 +190,9 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
     Ok(response::allow(answer, &allow))
 }
 
-/// Whether a path is one of the app itself, whose handlers ask nobody who calls.
-fn is_own(path: &str) -> bool {
-    path.starts_with("/health/") || crate::openapi::PATHS.contains(&path)
+/// Whether a request is for a handler of the app itself, which asks nobody who calls. Beside these a plugin may have others.
+fn is_own(app: &App, parts: &Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && app.own.contains(&parts.uri.path())
 }
 
 /// The methods of both, in a fixed order.

@@ -155,6 +155,7 @@ impl Plugin for Surroundings {
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             cx.route("/silence", linchpin::axum::routing::get(|| async {}));
+            cx.route("/health/records", linchpin::axum::routing::get(|| async {}));
             cx.nest("/files", linchpin::axum::Router::new().fallback(|| async { "a file" }));
             cx.route("/language", linchpin::axum::routing::get(|cx: Cx| async move { cx.context(locale).unwrap_or_default() }));
             Ok(())
@@ -276,7 +277,8 @@ async fn refused(s: &Server) {
         let refused = s.raw("GET", path, &[("x-locale", "bad")], "").await;
         assert_eq!((refused.code(), refused.json()["error"].as_str()), ((404, "not_found"), Some("no such language")), "{path}");
     }
-    for path in ["/silence", "/files/a"] {
+    // Nor is what lies beside the app's own.
+    for path in ["/silence", "/files/a", "/health/records"] {
         assert_eq!(s.raw("GET", path, &[("x-locale", "bad"), ("authorization", "Bearer x")], "").await.status, 401, "{path}");
         assert_eq!(s.raw("GET", path, &[("x-locale", "bad")], "").await.status, 404, "{path}");
         // Who asks for nothing that a credential gives is answered with a bad one as well.

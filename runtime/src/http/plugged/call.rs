@@ -42,7 +42,7 @@ impl PluginCall {
     /// Why the request has no actor: a credential that cannot be checked, or was not meant.
     pub fn of(parts: &Parts, params: &[&str]) -> Result<Self> {
         let extensions = &parts.extensions;
-        if let Some(Denied(error)) = extensions.get::<Denied>() {
+        if let Some(Denied { error, .. }) = extensions.get::<Denied>() {
             return Err(extract::copy(error));
         }
         let missing = || Error::internal("the request did not come through an app");
