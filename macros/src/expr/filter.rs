@@ -117,11 +117,12 @@ impl Filter {
         }
     }
 
-    /// The fields that have one value in all records that match.
-    pub(crate) fn pinned(&self) -> Vec<&Ident> {
+    /// The fields that have one value in all records that match, and where it comes from unless it is written there.
+    pub(crate) fn pinned(&self) -> Vec<(&Ident, Option<&Source>)> {
         match self {
             Self::All(list) => list.iter().flat_map(Self::pinned).collect(),
-            Self::Cond { field, op: Op::Eq, operand: Operand::One(_) | Operand::Bool(_), .. } => vec![field],
+            Self::Cond { field, op: Op::Eq, operand: Operand::One(source), .. } => vec![(field, Some(source))],
+            Self::Cond { field, op: Op::Eq, operand: Operand::Bool(_), .. } => vec![(field, None)],
             Self::Any(_) | Self::Cond { .. } => Vec::new(),
         }
     }

@@ -52,6 +52,7 @@ pub const OF_CONTAINER: Operation<Topic>;
     fields(container_id = param(container_id)),
     returns = "many",
     paginate = "page",
+    strict_params,
     sorts(by_title(title), new(desc(pinned), desc(published_at))),
     route(method = "POST"),
 )]

@@ -2,10 +2,11 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
-use crate::expr::{self, Assign, Filter, Op, Role, Scope, Source, Value, Via, type_of};
+use crate::expr::{self, Assign, Filter, Op, Param, Role, Scope, Source, Value, Via, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -58,9 +59,7 @@ impl Kind for Lookup {
         }
         let sort = sort(args, scope, true);
         let sorts = args.get("sorts").map(|opt| {
-            let own = fields.iter().map(|assign| assign.field);
-            let further = written.iter().flat_map(Filter::pinned).filter_map(|ident| scope.model.index_of(ident));
-            let pinned: Vec<usize> = own.chain(further).collect();
+            let pinned = pinned(&fields, written.as_ref(), scope);
             if let Some(sort) = args.get("sort") {
                 scope.d.error(&sort.key, "`sort` stands beside `sorts`").help("put it first in `sorts(..)`: that one holds without a name");
             }
@@ -102,6 +101,32 @@ impl Kind for Lookup {
             list: 0,
         })
     }
+}
+
+/// A field that a lookup goes by one value of.
+struct Pinned {
+    field: usize,
+    /// Whether every call does, also one that leaves out what it may.
+    always: bool,
+}
+
+fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<Pinned> {
+    let given = |param: &Param| param.required || param.default.is_some();
+    let own = fields.iter().map(|assign| {
+        let always = !matches!(assign.value, Value::Param(index) if !given(scope.params.get(index)));
+        Pinned { field: assign.field, always }
+    });
+    let further = filter.into_iter().flat_map(Filter::pinned).filter_map(|(ident, source)| {
+        let always = match source {
+            Some(Source::Param(name) | Source::Input(name)) => {
+                let name = names::snake(&name.unraw().to_string());
+                scope.params.iter().any(|param| param.name == name && given(param))
+            }
+            _ => true,
+        };
+        Some(Pinned { field: scope.model.index_of(ident)?, always })
+    });
+    own.chain(further).collect()
 }
 
 /// `fields(a = param(a), ..)` of lookup and exists.
@@ -156,7 +181,7 @@ pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<(u
 }
 
 /// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`: each with the index that it needs.
-fn named_sorts(opt: &Opt, pinned: &[usize], scope: &mut Scope<'_>) -> Vec<TokenStream> {
+fn named_sorts(opt: &Opt, pinned: &[Pinned], scope: &mut Scope<'_>) -> Vec<TokenStream> {
     const EXAMPLE: &str = "sorts(new(desc(pinned), desc(created_at)), top(desc(score)))";
     let Some(list) = opt.list(EXAMPLE, scope.d) else { return Vec::new() };
     let written = options::parse(list, scope.d);
@@ -181,21 +206,30 @@ fn named_sorts(opt: &Opt, pinned: &[usize], scope: &mut Scope<'_>) -> Vec<TokenS
             }
         }
         let model = scope.model;
-        let pins = |field: usize| pinned.contains(&field) || model.visibility.pins(field);
+        let pins = |field: usize| pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field);
         if scope.d.len() == before && !model.has_index_for(&keys, &pins) {
             // What the lookup goes by comes first: an index of its records, in this order.
             let mut wanted: Vec<(usize, bool)> = Vec::new();
-            for field in pinned.iter().filter(|field| keys.iter().all(|(key, _)| key != *field)) {
-                if !wanted.contains(&(*field, false)) {
-                    wanted.push((*field, false));
+            for one in pinned.iter().filter(|one| one.always && keys.iter().all(|(key, _)| *key != one.field)) {
+                if !wanted.contains(&(one.field, false)) {
+                    wanted.push((one.field, false));
                 }
             }
             wanted.extend(&keys);
-            let entity = &model.name;
-            scope
-                .d
-                .error(&sort.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
-                .help(format!("`{}` on the entity", index_text(model, &wanted)));
+            let (entity, wanted) = (&model.name, index_text(model, &wanted));
+            // There is one for calls that give everything.
+            let often = |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
+            if model.has_index_for(&keys, &often) {
+                let missing: Vec<String> =
+                    pinned.iter().filter(|p| !p.always).map(|p| format!("`{}`", model.fields[p.field].name)).collect();
+                let text = format!("sort `{name}` has no index of `{entity}` where a call leaves out {}", missing.join(", "));
+                scope.d.error(&sort.key, text).help(format!("`strict_params` on the lookup, or `{wanted}` on the entity"));
+            } else {
+                scope
+                    .d
+                    .error(&sort.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
+                    .help(format!("`{wanted}` on the entity"));
+            }
         }
         let keys = keys.iter().map(|(field, desc)| {
             let (field, direction) = (expr::index(*field), if *desc { quote!(desc) } else { quote!(asc) });

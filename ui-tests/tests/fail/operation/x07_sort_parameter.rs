@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 #[operation(
-    kind = "lookup", returns = "many", fields(board = param(sort)),
+    kind = "lookup", returns = "many", fields(board = param(sort)), strict_params,
     sorts(new(desc(pinned), desc(ranked_at))),
 )]
 pub const ACT: Operation<Topic>;

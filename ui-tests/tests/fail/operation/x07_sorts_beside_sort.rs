@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 #[operation(
-    kind = "lookup", returns = "many", fields(board = param(board)),
+    kind = "lookup", returns = "many", fields(board = param(board)), strict_params,
     sort = desc(score),
     sorts(new(desc(pinned), desc(ranked_at))),
 )]

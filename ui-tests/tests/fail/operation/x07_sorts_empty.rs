@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 #[operation(
-    kind = "lookup", returns = "many", fields(board = param(board)),
+    kind = "lookup", returns = "many", fields(board = param(board)), strict_params,
     sorts(),
 )]
 pub const ACT: Operation<Topic>;

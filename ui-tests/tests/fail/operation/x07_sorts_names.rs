@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 #[operation(
-    kind = "lookup", returns = "many", fields(board = param(board)),
+    kind = "lookup", returns = "many", fields(board = param(board)), strict_params,
     sorts(new(desc(pinned), desc(ranked_at)),
         new(desc(pinned), desc(ranked_at)),
         other = desc(score), none()),

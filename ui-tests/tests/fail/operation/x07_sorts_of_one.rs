@@ -17,7 +17,7 @@ pub struct Topic {
 }
 
 #[operation(
-    kind = "lookup", returns = "one", fields(board = param(board)),
+    kind = "lookup", returns = "one", fields(board = param(board)), strict_params,
     sorts(new(desc(pinned), desc(ranked_at))),
 )]
 pub const ACT: Operation<Topic>;

@@ -27,9 +27,27 @@ pub struct Topic {
     kind = "lookup",
     returns = "many",
     fields(board = param(board)),
+    strict_params,
     sorts(new(desc(pinned), desc(ranked_at)), old(asc(pinned), asc(ranked_at)), rising(score, desc(id)), falling(desc(score), asc(id)), made(desc(id))),
 )]
 pub const OF_BOARD: Operation<Topic>;
+
+// An index for calls that leave out what the lookup goes by, too; a parameter that is never missing.
+#[operation(
+    kind = "lookup",
+    returns = "many",
+    fields(board = param(board)),
+    sorts(old(asc(pinned), asc(ranked_at)), rising(score, desc(id))),
+)]
+pub const ON_ANY: Operation<Topic>;
+
+#[operation(
+    kind = "lookup",
+    returns = "many",
+    fields(board = param(board, default = "a")),
+    sorts(new(desc(pinned), desc(ranked_at))),
+)]
+pub const ON_A_FIRST: Operation<Topic>;
 
 // What a filter pins to one value.
 #[operation(
