@@ -1,12 +1,21 @@
 use linchpin::prelude::*;
 
-#[entity(tenant(team))]
+/// What is seen by everybody.
+#[entity(routes(auth = none))]
+pub struct Board {
+    #[field(primary)]
+    pub id: String,
+}
+
+#[entity(tenant(team), gate(board_id -> Board))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
     pub slug: String,
     #[field(computed = key)]
     pub team: String,
+    #[field(computed = key)]
+    pub board_id: String,
     #[field(computed = key)]
     pub meta: serde_json::Value,
 }
