@@ -81,10 +81,12 @@ fn state(entry: &EntityEntry) -> Vec<bool> {
     let guard = desc.tenant.map(|tenant| tenant.field).into_iter();
     let guard = guard.chain(desc.scope.iter().map(|scope| scope.field));
     let guard = guard.chain(desc.soft_delete.map(|mark| mark.field())).chain(desc.ttl.map(|ttl| ttl.field));
+    let guard = guard.chain(desc.gates.iter().map(|gate| gate.field));
     for field in guard.chain([desc.primary]) {
         state[field] = true;
     }
-    for filter in entry.operations.iter().filter_map(|spec| spec.kind.filter()) {
+    let conditions = desc.visible.iter().chain(desc.actions.iter().map(|action| &action.filter));
+    for filter in conditions.chain(entry.operations.iter().filter_map(|spec| spec.kind.filter())) {
         fields(filter, &mut state);
     }
     state

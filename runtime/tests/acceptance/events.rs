@@ -16,7 +16,7 @@ use crate::server::Server;
 mod content;
 mod fixture;
 
-use self::content::{every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds};
+use self::content::{every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds, what_the_guard_needs};
 use self::fixture::*;
 
 /// Fails a few times, then hands on what it gets.
@@ -119,6 +119,7 @@ cases!(
     items_tell,
     failures_and_no_ops_are_silent,
     what_it_holds,
+    what_the_guard_needs,
     transactions_tell_when_committed,
     in_commit_order,
     owners

@@ -111,6 +111,19 @@ pub(super) async fn failures_and_no_ops_are_silent(mut h: Heard) {
     assert_eq!((told.json(), h.named(&told).await.as_str()), (json!(2), "blog.articles.rekey"));
 }
 
+/// Who judges from an event what a consumer may see knows what the guard would look at.
+pub(super) async fn what_the_guard_needs(mut h: Heard) {
+    assert_eq!(h.server.post("/shelves", json!({"id": "s"})).await.status, 201);
+    h.next().await;
+    assert_eq!(h.server.post("/volumes", json!({"id": "v"})).await.status, 201);
+    let event = h.next().await;
+    assert_eq!(event.payload, json!({"id": "v"}));
+    let state = json!({"id": "v", "shelfId": "s", "reader": null, "hushed": false, "sealed": false});
+    assert_eq!(event.after, Some(state.clone()));
+    assert_eq!(h.server.delete("/volumes/v").await.status, 204);
+    assert_eq!(h.next().await.before, Some(state));
+}
+
 pub(super) async fn what_it_holds(mut h: Heard) {
     let body = json!({"slug": "one", "pin": "1234", "tags": ["é", "\"quoted\""]}).to_string();
     let headers =

@@ -122,6 +122,36 @@ pub struct Crew {
 #[operation(kind = "collection", field = sailors, operations(list, add, remove))]
 pub const SAILORS: Operation<Crew>;
 
+/// Seen by those who see its shelf, and by whoever it is for.
+#[entity(
+    gate(shelf_id -> Shelf),
+    visible(reader == ctx(actor.id) || hushed == false),
+    action("write", sealed == false),
+    routes(auth = none),
+)]
+#[derive(Clone, Debug)]
+pub struct Volume {
+    #[field(primary)]
+    pub id: String,
+    #[field(private, default = "s")]
+    pub shelf_id: String,
+    #[field(private)]
+    pub reader: Option<String>,
+    #[field(private, default = false)]
+    pub hushed: bool,
+    #[field(private, default = false)]
+    pub sealed: bool,
+    #[field(private)]
+    pub note: Option<String>,
+}
+
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    #[field(primary)]
+    pub id: String,
+}
+
 pub static NEWS: Package = package!(
     name = "news",
     entities = [
@@ -130,6 +160,8 @@ pub static NEWS: Package = package!(
         entity(Quiet, []),
         entity(Memo, []),
         entity(Crew, [SAILORS]),
+        entity(Volume, []),
+        entity(Shelf, []),
     ]
 );
 
