@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use super::build::App;
 use super::config::{Config, Database};
+use super::own::writes_alone;
 use super::plugin::{Command, Run};
 use super::start::apply;
 use super::suggest::did_you_mean;
@@ -154,7 +155,8 @@ impl App {
         endpoints.extend(self.plugin_routes());
         apply(&self.overrides, &mut endpoints);
         crate::http::guard(&checks::patterns(&self.guards)?, &mut endpoints);
-        let lines = report::lines(&self.packages, &endpoints);
+        let alone = self.store.as_ref().map_or_else(|| writes_alone(&self.config.database), |store| store.alone());
+        let lines = report::lines(&self.packages, &endpoints, alone);
         match args {
             [] => Ok(report::table(&lines)),
             [flag] if flag == "--json" => Ok(report::json(&lines)),

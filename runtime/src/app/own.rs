@@ -26,6 +26,14 @@ pub(super) fn compiled(database: &Database) -> Result<()> {
     Err(startup(missing))
 }
 
+/// What the store that the settings name will say of itself: whether nobody else writes while a transaction lasts.
+pub(super) fn writes_alone(database: &Database) -> bool {
+    match database {
+        Database::Memory | Database::Sqlite(_) => true,
+        Database::Postgres(_) => false,
+    }
+}
+
 /// Opens the store that the settings name.
 pub(super) fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     match &config.database {

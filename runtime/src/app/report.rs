@@ -48,8 +48,8 @@ pub(super) struct Line {
     at: String,
 }
 
-/// A line for each endpoint.
-pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Vec<Line> {
+/// A line for each endpoint. `alone` says that nobody else writes while a transaction of the store lasts: that spares statements.
+pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint], alone: bool) -> Vec<Line> {
     let entries = packages.iter().flat_map(|p| p.entities);
     let events: HashMap<&str, _> = entries.map(|entry| (entry.desc.storage_name, names_by_route(entry))).collect();
     let line = |endpoint: &Endpoint| {
@@ -84,7 +84,9 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint]) -> Ve
             scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
             unscoped: lifted.or(left_out),
             events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
-            statements: desc.filter(|desc| !followed(packages, desc, endpoint)).and_then(|desc| statements(packages, endpoint, desc)),
+            statements: desc
+                .filter(|desc| !followed(packages, desc, endpoint))
+                .and_then(|desc| statements(packages, endpoint, desc, alone)),
             paging: endpoint.pages().then(|| if endpoint.paging() == Paging::Limit { "limit" } else { "page" }),
             sorts: match endpoint.action {
                 Action::Operation(spec, _) => spec.kind.sorts().iter().map(|sort| sort.name).collect(),
@@ -183,7 +185,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
 }
 
 /// The most statements of one call, repetitions apart.
-fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
+fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityDesc, alone: bool) -> Option<usize> {
     if endpoint.run.is_some() {
         return None;
     }
@@ -219,7 +221,7 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
         Action::Operation(spec, _) if spec.kind.subject() == Subject::Either => Changed::NewOrOne,
         _ => Changed::One,
     };
-    let kept = summaries::cost(packages, desc, endpoint.touches(), changed)?;
+    let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)?;
     // Why nothing was changed is asked only where nothing was.
     let kept = if one_record { kept.saturating_sub(1) } else { kept };
     // Who is refused a record is told apart from a record that is missing.

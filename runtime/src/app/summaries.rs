@@ -76,8 +76,8 @@ fn conditions(filter: &FilterSpec, fields: &mut FieldSet) {
 }
 
 /// The most statements that a route takes beside its own for the numbers that records keep of others. `None` where that depends on how
-/// many records change.
-pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: FieldSet, changed: Changed) -> Option<usize> {
+/// many records change. `alone` says that nobody else writes while a transaction of the store lasts.
+pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: FieldSet, changed: Changed, alone: bool) -> Option<usize> {
     let all = packages.iter().flat_map(|package| package.entities).flat_map(|entry| entry.desc.summaries);
     let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name).count();
     // What has named a new record before is counted, and written where there is any.
@@ -102,7 +102,7 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     let held = |by: usize| looked_up.clone().any(|key| key == by);
     // A key that may name nothing is tried twice. One that is looked up names something, unless the record has been brought back.
     let sound = matches!(changed, Changed::New) || desc.soft_delete.is_none();
-    let tries = |(target, by): &(&EntityDesc, usize)| if nameable(target) && !(sound && held(*by)) { 2 } else { 1 };
+    let tries = |(target, by): &(&EntityDesc, usize)| if !alone && nameable(target) && !(sound && held(*by)) { 2 } else { 1 };
     // A record that gets another key is one less for the one and one more for the other.
     let moves = |(_, by): &(&EntityDesc, usize)| if changed.keeps() && touches.has(*by) { 2 } else { 1 };
     let new: usize = moved.iter().map(tries).sum();
@@ -110,14 +110,17 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     let mut targets: Vec<&str> = moved.iter().map(|(target, _)| target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
+    // Where somebody else may write, a look at the record tells whose numbers it moves, and those that keep them are taken.
+    let taken = if alone { 0 } else { targets.len() };
+    let looks = usize::from(!alone);
     let looked_up = looked_up.next().is_some();
     Some(match changed {
         // The records that keep the numbers are taken by the additions, or before keys are looked up.
-        Changed::New => first + new + if looked_up { targets.len() } else { 0 },
-        // A look at the record, those that keep something of it are taken, it is taken itself, unless it is removed at once; then it is
-        // one less for the one that it named and one more for the one that it names. Where there must be so many, a question why.
-        Changed::NewOrOne | Changed::One => first + 2 + targets.len() + additions + least,
-        Changed::Gone => first + 1 + usize::from(desc.soft_delete.is_some()) + targets.len() + additions + least,
+        Changed::New => first + new + if looked_up { taken } else { 0 },
+        // It is taken itself, unless it is removed at once; then it is one less for the one that it named and one more for the one that
+        // it names. Where there must be so many, a question why.
+        Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions + least,
+        Changed::Gone => first + looks + taken + usize::from(desc.soft_delete.is_some()) + additions + least,
         Changed::Many => return None,
     })
 }

@@ -57,6 +57,15 @@ impl Store for Lone {
     fn run<'a>(&'a self, _: &'a Arc<Statement>, _: Vec<Value>, _: Rows) -> Reply<'a> {
         Reply::Ready(Err(Error::internal("no statements here")))
     }
+    fn may_take_long(&self, _: &Statement) -> bool {
+        false
+    }
+    fn computes(&self, _: bool) -> bool {
+        false
+    }
+    fn alone(&self) -> bool {
+        false
+    }
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(self)
     }

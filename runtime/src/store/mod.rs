@@ -113,22 +113,14 @@ pub trait Store: Send + Sync + 'static {
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
 
     /// Whether a statement may take long, so that the store shares its means among callers: `rows` name them then.
-    fn may_take_long(&self, statement: &Statement) -> bool {
-        let _ = statement;
-        false
-    }
+    fn may_take_long(&self, statement: &Statement) -> bool;
 
     /// Whether one statement computes a number over other records and writes it ([`AssignValue::Figure`]). `last` asks whether of
     /// several that write to one record the last has seen what the others saw.
-    fn computes(&self, last: bool) -> bool {
-        let _ = last;
-        false
-    }
+    fn computes(&self, last: bool) -> bool;
 
     /// Whether nobody else writes while a transaction lasts, so that nothing it has read can change.
-    fn alone(&self) -> bool {
-        false
-    }
+    fn alone(&self) -> bool;
 
     /// Begins a transaction.
     ///

@@ -31,6 +31,18 @@ impl Store for Plain {
         panic!("run")
     }
 
+    fn may_take_long(&self, _: &Statement) -> bool {
+        false
+    }
+
+    fn computes(&self, _: bool) -> bool {
+        false
+    }
+
+    fn alone(&self) -> bool {
+        false
+    }
+
     fn install<'a>(&'a self, _: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         panic!("connected")
     }

@@ -78,15 +78,21 @@ async fn program() {
     if std::env::var_os("ROUTES_OF_THE_FIXTURE").is_none() {
         return;
     }
-    let config = Config::new().signing_secret("a secret of at least thirty-two bytes").database("memory:");
+    // Named, and not asked for anything.
+    let database = match std::env::var("ROUTES_OF_THE_FIXTURE").as_deref() {
+        Ok("postgres") => "postgres://nobody@localhost/nothing",
+        Ok("sqlite") => "sqlite:nothing.db",
+        _ => "memory:",
+    };
+    let config = Config::new().signing_secret("a secret of at least thirty-two bytes").database(database);
     App::new(config).plugin(Believer::new()).package(&ALL).run_with(&["routes", "--json"].map(str::to_owned)).await.unwrap();
     std::process::exit(0);
 }
 
-/// Statements by method and path; `None` where the report names no number.
-fn reported() -> HashMap<(String, String), Option<usize>> {
+/// Statements by method and path on a store; `None` where the report names no number.
+fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "costs::program"]).env("ROUTES_OF_THE_FIXTURE", "1");
+    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "costs::program"]).env("ROUTES_OF_THE_FIXTURE", store);
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows = printed.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{output:?}"));
@@ -117,7 +123,7 @@ fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
 }
 
 async fn held(store: Arc<dyn Store>, sequences: u64) {
-    let reported = reported();
+    let reported = reported(store.name());
     let sent = Arc::new(AtomicUsize::new(0));
     let mut side = Side::new(Arc::new(Around::new(store, Counting(Arc::clone(&sent))))).await;
     let routes = side.routes();

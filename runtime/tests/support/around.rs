@@ -63,6 +63,10 @@ impl<W: Watch> Store for Around<W> {
         self.store.computes(last)
     }
 
+    fn alone(&self) -> bool {
+        self.store.alone()
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async { Ok(self.watch.begun(self.store.begin().await?)) })
     }

@@ -29,6 +29,15 @@ impl Store for Faulty {
     fn supports(&self, capability: &str) -> bool {
         self.0.supports(capability)
     }
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        self.0.may_take_long(statement)
+    }
+    fn computes(&self, last: bool) -> bool {
+        self.0.computes(last)
+    }
+    fn alone(&self) -> bool {
+        self.0.alone()
+    }
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> crate::Result<Arc<Statement>> {
         self.0.prepare(entity, self.1(plan))
     }

@@ -135,6 +135,14 @@ impl Store for Memory {
         true
     }
 
+    fn may_take_long(&self, _: &Statement) -> bool {
+        false
+    }
+
+    fn computes(&self, _: bool) -> bool {
+        false
+    }
+
     fn supports(&self, capability: &str) -> bool {
         granted("memory", capability)
     }

@@ -304,6 +304,10 @@ impl Store for PostgresStore {
         true
     }
 
+    fn alone(&self) -> bool {
+        false
+    }
+
     // A statement that has waited for a record counts what was there when it began to wait.
     fn computes(&self, last: bool) -> bool {
         !last

@@ -51,6 +51,15 @@ impl Store for Liar {
     fn supports(&self, capability: &str) -> bool {
         self.0.supports(capability)
     }
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        self.0.may_take_long(statement)
+    }
+    fn computes(&self, last: bool) -> bool {
+        self.0.computes(last)
+    }
+    fn alone(&self) -> bool {
+        self.0.alone()
+    }
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         match self.1 {
             Lie::Plan(twist) => self.0.prepare(entity, twist(entity, plan)),
