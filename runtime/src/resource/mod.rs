@@ -34,6 +34,7 @@ use std::sync::Arc;
 pub use adapter::Adapter;
 pub use adapters::Adapters;
 pub use cursor::CursorKey;
+pub(crate) use cursor::encode;
 pub use draft::Draft;
 pub(crate) use firsts::nameable;
 pub(crate) use include::field_of;

@@ -30,7 +30,8 @@ use super::router::Found;
 use super::{Idempotency, PolicyDesc};
 use crate::operation::Method;
 use crate::package::EntityEntry;
-use crate::{Actor, Code, Cx, Error, Problem, Result};
+use crate::resource::encode;
+use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 
 pub use claims::Claims;
 use claims::{Ask, Claim, Met};
@@ -63,6 +64,19 @@ pub(crate) fn applies(endpoint: &Endpoint) -> bool {
         // Their answers may hold what must not be kept.
         Action::Plugin(_) => false,
     }
+}
+
+/// Values of the context in a form that stays: it is stored, and neither another build nor another order of plugins may make a
+/// repetition a first call.
+fn surroundings(values: &[(&'static str, Value)]) -> Vec<(&'static str, Vec<u8>)> {
+    let form = |(name, value): &(&'static str, Value)| {
+        let mut bytes = Vec::new();
+        encode(value, &mut bytes);
+        (*name, bytes)
+    };
+    let mut all: Vec<_> = values.iter().map(form).collect();
+    all.sort_unstable_by_key(|(name, _)| *name);
+    all
 }
 
 /// The gate of a mounted route.
@@ -153,17 +167,17 @@ impl Gate {
         of.part(self.route.as_bytes()).optional(actor.tenant_id.as_deref());
         of.part(known).part(kind.as_bytes()).part(caller.as_bytes()).part(key.as_bytes());
         let mut what = Digested::new();
-        for (name, value) in asked.cx.context_values() {
+        for (name, value) in surroundings(asked.cx.context_values()) {
             // What it depends on beside its caller: the same key in another workspace is another call. From another language it is the
             // same one, unless code may have read that; then it is refused, since a second effect would be worse.
-            let part = if self.around.contains(name) {
+            let part = if self.around.contains(&name) {
                 &mut of
             } else if self.code {
                 &mut what
             } else {
                 continue;
             };
-            part.part(name.as_bytes()).part(format!("{value:?}").as_bytes());
+            part.part(name.as_bytes()).part(&value);
         }
         what.part(parts.method.as_str().as_bytes()).part(parts.uri.path().as_bytes()).optional(parts.uri.query());
         for name in [CONTENT_TYPE, IF_MATCH] {
@@ -325,6 +339,14 @@ mod tests {
             assert_eq!(read(&[bad]), Err("format"), "{bad:?}");
         }
         assert_eq!(read(&[b"a", b"a"]), Err("duplicate"));
+    }
+
+    #[test]
+    fn what_surrounds_a_call_has_one_form() {
+        let (locale, level) = (("locale", Value::Text("de".to_owned())), ("level", Value::Int(7)));
+        let forms = surroundings(&[locale.clone(), level.clone()]);
+        assert_eq!(forms, surroundings(&[level, locale]));
+        assert_eq!(forms, [("level", vec![2, 7, 0, 0, 0, 0, 0, 0, 0]), ("locale", vec![4, 2, 0, 0, 0, b'd', b'e'])]);
     }
 
     #[test]
