@@ -9,9 +9,9 @@ use crate::entity::check::kind_text;
 use crate::entity::{EntityModel, Kind, relations};
 use crate::options;
 
-/// Codes of the framework: each has one status everywhere, and only these have that of a refusal.
-const REFUSALS: [&str; 2] = ["conflict", "collection_full"];
-const TAKEN: [&str; 20] = [
+/// Codes of the framework that say something else than a refusal: each has one status everywhere. `conflict` and `collection_full` are
+/// none of them.
+const TAKEN: [&str; 22] = [
     "malformed_json",
     "validation_failed",
     "unknown_parameter",
@@ -27,10 +27,12 @@ const TAKEN: [&str; 20] = [
     "precondition_required",
     "body_too_large",
     "uri_too_long",
+    "headers_too_large",
     "unsupported_media_type",
     "rate_limited",
     "internal",
     "unavailable",
+    "schema_pending",
     "timeout",
 ];
 
@@ -83,7 +85,7 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
         d.error(code, "`code` tells of a change that `min` refuses").help("`min = 1, code = \"last_one\"`");
     } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
         d.error(code, format!("`{text}` is no code")).help("lower-case letters, digits and `_`: `code = \"last_one\"`");
-    } else if TAKEN.contains(&text.as_str()) && !REFUSALS.contains(&text.as_str()) {
+    } else if TAKEN.contains(&text.as_str()) {
         d.error(code, format!("`{text}` has a status of its own, and a refusal is a 409")).help("a code of your own");
     }
 }
