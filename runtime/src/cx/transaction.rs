@@ -4,7 +4,24 @@ use std::sync::{Arc, OnceLock};
 
 use super::Cx;
 use crate::store::TxScope;
-use crate::{Result, Uuid};
+use crate::{Error, Result, Uuid};
+
+/// How often a transaction is begun again after somebody else got in between.
+const REPETITIONS: usize = 3;
+
+/// What is left of the attempts of a transaction.
+pub(crate) struct Again {
+    left: usize,
+}
+
+impl Again {
+    /// Whether it is begun again, having ended so.
+    pub(crate) fn after<T>(&mut self, done: &Result<T>) -> bool {
+        let again = self.left > 0 && done.as_ref().is_err_and(Error::is_overtaken);
+        self.left -= usize::from(again);
+        again
+    }
+}
 
 impl Cx {
     /// Runs calls that take effect together: when `work` fails, none of them has happened.
@@ -48,6 +65,12 @@ impl Cx {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a transaction of the call's is begun again: a few times, when somebody else got in between. Within a transaction it is
+    /// whose it is to begin it again.
+    pub(crate) fn again(&self) -> Again {
+        Again { left: if self.transaction.is_some() { 0 } else { REPETITIONS } }
     }
 
     /// Where the id of the call's first event will stand.

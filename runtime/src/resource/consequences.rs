@@ -16,9 +16,6 @@ use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement, layo
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Result, Value};
 
-/// How often a transaction is begun again after somebody else got in between.
-pub(super) const REPETITIONS: usize = 3;
-
 /// A record as it was and as it is: `None` where there was, or is, none.
 type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
@@ -43,17 +40,13 @@ impl Statements {
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
             let along = Along { auditing, summaries, whole: cx.in_transaction().is_none() };
-            if cx.in_transaction().is_some() {
-                return self.consequences(&cx, &along, statement, args, rows).await;
-            }
-            let mut left = REPETITIONS;
+            let mut again = cx.again();
             loop {
                 let (args, rows) = (args.clone(), rows.clone());
                 let done = cx.transaction(async |cx| self.consequences(cx, &along, statement, args, rows).await).await;
-                if left == 0 || !done.as_ref().is_err_and(Error::is_overtaken) {
+                if !again.after(&done) {
                     return done;
                 }
-                left -= 1;
             }
         }))
     }
@@ -242,7 +235,9 @@ impl Statements {
                 let write = self.derived(statement, b'w', || Plan::Update { filter: filter_of(), set: set.clone(), pick: None })?;
                 (look, Some(write))
             }
-            Plan::Upsert { keys, .. } => (self.derived(statement, b'l', || Plan::Lock { filter: layout::met(desc, keys), pick: None })?, None),
+            Plan::Upsert { keys, .. } => {
+                (self.derived(statement, b'l', || Plan::Lock { filter: layout::met(desc, keys), pick: None })?, None)
+            }
             _ => return Ok((Vec::new(), self.send(cx, statement, args, rows).await?)),
         };
         let before = self.send(cx, &looking, args.clone(), Rows::records(desc)).await?.records;

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::consequences::REPETITIONS;
 use super::gate::{self, Asks};
 use super::guard::{Included, Reach};
 use super::page::{Clock, lift};
@@ -68,23 +67,22 @@ impl Table {
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        for _ in 0..repetitions(&cx) {
-            let (keys, args, rows) = (keys.clone(), args.clone(), rows.clone());
-            let done = self.refer(&cx, keys, prepared, args, rows).await;
-            if !done.as_ref().is_err_and(Error::is_overtaken) {
+        let mut again = cx.again();
+        loop {
+            let done = self.refer(&cx, &keys, prepared, args.clone(), rows.clone()).await;
+            if !again.after(&done) {
                 return done;
             }
         }
-        self.refer(&cx, keys, prepared, args, rows).await
     }
 
-    async fn refer(&self, cx: &Cx, keys: Vec<(usize, Value)>, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    async fn refer(&self, cx: &Cx, keys: &[(usize, Value)], prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         let whole = cx.in_transaction().is_none();
         cx.transaction(async |cx| {
             self.statements().take_before_keys(cx, prepared, &args).await?;
             let mut problems = Vec::new();
             for (field, value) in keys {
-                for (target, gate) in named_by(self.desc, field) {
+                for (target, gate) in named_by(self.desc, *field) {
                     let other = self.sibling(target)?;
                     let held = match gate {
                         Some(gate) => other.hold_by(cx, gate, value.clone()).await?,
@@ -92,7 +90,7 @@ impl Table {
                     };
                     if !held {
                         let text = format!("names no record of {}", target.name);
-                        problems.push(Problem::new(self.desc.fields[field].wire, "reference", text));
+                        problems.push(Problem::new(self.desc.fields[*field].wire, "reference", text));
                         break;
                     }
                 }
@@ -129,13 +127,13 @@ impl Table {
     /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
     /// it was part of will. Else those of the statement.
     pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        for _ in 0..repetitions(&cx) {
+        let mut again = cx.again();
+        loop {
             let done = self.delete_all(&cx, prepared, args.clone(), rows.clone()).await;
-            if !done.as_ref().is_err_and(Error::is_overtaken) {
+            if !again.after(&done) {
                 return done;
             }
         }
-        self.delete_all(&cx, prepared, args, rows).await
     }
 
     async fn delete_all(&self, cx: &Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
@@ -242,11 +240,6 @@ fn named_by(desc: &EntityDesc, field: usize) -> Vec<(&'static EntityDesc, Option
         }
     }
     all
-}
-
-/// How often a transaction is begun again after somebody else got in between: only by whom it belongs to.
-fn repetitions(cx: &Cx) -> usize {
-    if cx.in_transaction().is_some() { 0 } else { REPETITIONS }
 }
 
 /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.
