@@ -66,6 +66,7 @@ pub use operations::{
 };
 
 use crate::Problem;
+use crate::validate::MAX_INTEGER;
 
 /// An entity with every option left out; those that are declared replace members by `EntityDesc { .., ..entity(..) }`.
 pub const fn entity(
@@ -237,7 +238,7 @@ pub fn compute<F: Field>(row: &dyn Row, value: fn(&F::Entity) -> F::Ty) -> std::
     match value(&<F::Entity as Entity>::read(row)?).into_value() {
         // Adding zero turns -0 into 0, as for numbers of clients.
         Value::Float(number) if number.is_finite() => Ok(Value::Float(number + 0.0)),
-        Value::Int(number) if number.unsigned_abs() < 1 << 53 => Ok(Value::Int(number)),
+        Value::Int(number) if number.unsigned_abs() <= MAX_INTEGER.unsigned_abs() => Ok(Value::Int(number)),
         Value::Float(_) => Err(DecodeError::expected("finite number")),
         Value::Int(_) => Err(DecodeError::expected("whole number within 2^53 - 1")),
         Value::Text(text) if text.contains('\0') => Err(DecodeError::expected("text without U+0000")),

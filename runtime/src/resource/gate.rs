@@ -243,7 +243,7 @@ fn bind(filter: Filter, desc: &EntityDesc, place: &mut impl FnMut(CtxPath, Kind)
 }
 
 /// A value of the context as a field of this kind holds it; null for one that no such field can hold.
-fn fitting(kind: Kind, value: Value) -> Value {
+pub(super) fn fitting(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Integer, Value::Text(text)) => {
             let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());

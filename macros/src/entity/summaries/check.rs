@@ -3,10 +3,11 @@
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use super::{MOST, Summary, counted};
+use super::{Summary, counted};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::kind_text;
 use crate::entity::{EntityModel, Kind, relations};
+use crate::expr::MAX_INTEGER;
 use crate::options;
 
 /// Codes of the framework that say something else than a refusal: each has one status everywhere. `conflict` and `collection_full` are
@@ -72,9 +73,9 @@ fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
 fn least(summary: &Summary, d: &mut Diagnostics) {
     if let Some(min) = &summary.min {
         match options::as_int(min) {
-            Some(Ok(n)) if (0..=MOST).contains(&n) => {}
+            Some(Ok(n)) if (0..=MAX_INTEGER).contains(&n) => {}
             _ => {
-                d.error(min, format!("min is a whole number within 0..={MOST}")).help("`min = 1`");
+                d.error(min, format!("min is a whole number within 0..={MAX_INTEGER}")).help("`min = 1`");
             }
         }
     }

@@ -183,9 +183,6 @@ fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The greatest number that a field holds.
-const MOST: i64 = 9_007_199_254_740_991;
-
 fn position(field: usize) -> proc_macro2::Literal {
     expr::index(field)
 }

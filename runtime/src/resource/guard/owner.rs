@@ -1,10 +1,10 @@
 //! Whose records a call sees: the values of tenant and scopes, and what they stamp on new records.
 
 use super::{Guard, Reach, RouteGuard};
-use crate::entity::{Kind, ScopeFrom};
+use crate::entity::ScopeFrom;
 use crate::filter::CtxPath;
+use crate::resource::gate;
 use crate::store::layout;
-use crate::validate::MAX_INTEGER;
 use crate::{Cx, Error, Result, Value};
 
 impl Guard {
@@ -91,15 +91,10 @@ impl Guard {
     /// A context value as a field holds it. Tenants and ids are texts in the context; one that is no number is nobody's
     /// where fields are numbers.
     fn fitting(&self, field: usize, value: Value) -> Result<Value> {
-        Ok(match (self.desc.fields[field].kind, value) {
-            (Kind::Integer, Value::Text(text)) => {
-                let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());
-                Value::Int(number.ok_or_else(Error::forbidden)?)
-            }
-            (Kind::String, Value::Int(number)) => Value::Text(number.to_string()),
-            (Kind::Integer, value @ Value::Int(_)) | (Kind::String, value @ Value::Text(_)) => value,
-            _ => return Err(Error::forbidden()),
-        })
+        match gate::fitting(self.desc.fields[field].kind, value) {
+            Value::Null => Err(Error::forbidden()),
+            value => Ok(value),
+        }
     }
 
     /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
