@@ -2,7 +2,6 @@
 
 use super::checks::startup;
 use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
-use crate::filter::FilterSpec;
 use crate::package::EntityEntry;
 use crate::resource::nameable;
 use crate::{Package, Result, Value};
@@ -63,16 +62,7 @@ fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
 
 /// The fields that decide which records count, and for whom.
 fn read(summary: &Summary) -> FieldSet {
-    let mut fields = FieldSet::NONE.with(summary.by);
-    conditions(&summary.when, &mut fields);
-    fields
-}
-
-fn conditions(filter: &FilterSpec, fields: &mut FieldSet) {
-    match filter {
-        FilterSpec::All(list) | FilterSpec::Any(list) => list.iter().for_each(|one| conditions(one, fields)),
-        FilterSpec::Cond(field, ..) => *fields = fields.with(*field),
-    }
+    summary.when.fields().with(summary.by)
 }
 
 /// The most statements that a route takes beside its own for the numbers that records keep of others. `None` where that depends on how

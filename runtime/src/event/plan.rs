@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::record::{Name, RouteEvent};
-use crate::entity::EntityDesc;
-use crate::filter::FilterSpec;
+use crate::entity::{EntityDesc, FieldSet};
 use crate::http::EventDesc;
 use crate::operation::OpSpec;
 use crate::package::EntityEntry;
@@ -42,9 +41,9 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
         let name = event.and_then(|event| event.name).map_or(name, |name| Name::Of(name.to_owned()));
         let narrowed = event.and_then(|event| event.payload);
         let seen = |at: usize| desc.fields[at].readable() && narrowed.is_none_or(|fields| fields.contains(&desc.fields[at].name));
-        let same = (0..desc.fields.len()).all(|at| seen(at) == state[at]);
+        let same = (0..desc.fields.len()).all(|at| seen(at) == state.has(at));
         let payload = Projection::of(desc, |at, _| seen(at));
-        let state = (!same).then(|| Projection::of(desc, |at, _| state[at]));
+        let state = (!same).then(|| Projection::of(desc, |at, _| state.has(at)));
         let counts = counts && !event.is_some_and(|event| event.records);
         let internal = route == EXPIRED || route == ELSEWHERE;
         all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts, internal }));
@@ -75,28 +74,17 @@ fn kebab(spec: &OpSpec) -> String {
 }
 
 /// The fields that the server's own consumers need: readable ones, and those of the guard and of declared filters.
-fn state(entry: &EntityEntry) -> Vec<bool> {
+fn state(entry: &EntityEntry) -> FieldSet {
     let desc = entry.desc;
-    let mut state: Vec<bool> = desc.fields.iter().map(crate::entity::FieldDesc::readable).collect();
+    let readable = (0..desc.fields.len()).filter(|at| desc.fields[*at].readable());
     let guard = desc.tenant.map(|tenant| tenant.field).into_iter();
     let guard = guard.chain(desc.scope.iter().map(|scope| scope.field));
     let guard = guard.chain(desc.soft_delete.map(|mark| mark.field())).chain(desc.ttl.map(|ttl| ttl.field));
     let guard = guard.chain(desc.gates.iter().map(|gate| gate.field));
-    for field in guard.chain([desc.primary]) {
-        state[field] = true;
-    }
     let conditions = desc.visible.iter().chain(desc.actions.iter().map(|action| &action.filter));
-    for filter in conditions.chain(entry.operations.iter().filter_map(|spec| spec.kind.filter())) {
-        fields(filter, &mut state);
-    }
-    state
-}
-
-fn fields(filter: &FilterSpec, found: &mut [bool]) {
-    match filter {
-        FilterSpec::All(list) | FilterSpec::Any(list) => list.iter().for_each(|filter| fields(filter, found)),
-        FilterSpec::Cond(field, ..) => found[*field] = true,
-    }
+    let conditions = conditions.chain(entry.operations.iter().filter_map(|spec| spec.kind.filter()));
+    let named: FieldSet = readable.chain(guard).chain([desc.primary]).collect();
+    conditions.fold(named, |all, filter| all.or(filter.fields()))
 }
 
 /// Every name that an entity's events can have.

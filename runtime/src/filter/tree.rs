@@ -1,6 +1,6 @@
 //! The expression tree.
 
-use crate::entity::EntityDesc;
+use crate::entity::{EntityDesc, FieldSet};
 use crate::{ContextDesc, Value};
 
 /// An operator of a condition.
@@ -297,6 +297,29 @@ impl Filter {
                 (!dropped).then_some(Self::Cond { field, op, value })
             }
             other @ (Self::Item { .. } | Self::Linked(_) | Self::Given(_)) => Some(other),
+        }
+    }
+}
+
+impl Filter {
+    /// The fields of the record itself that it looks at.
+    pub fn fields(&self) -> FieldSet {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),
+            Self::Cond { field, .. } | Self::Item { field, .. } => FieldSet::NONE.with(*field),
+            // Its conditions are on fields of another entity.
+            Self::Linked(linked) => FieldSet::NONE.with(linked.field),
+            Self::Given(_) => FieldSet::NONE,
+        }
+    }
+}
+
+impl FilterSpec {
+    /// The fields that it looks at.
+    pub fn fields(&self) -> FieldSet {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),
+            Self::Cond(field, ..) => FieldSet::NONE.with(*field),
         }
     }
 }

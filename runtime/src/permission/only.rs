@@ -48,20 +48,7 @@ impl Only {
             };
             all = all.and(Filter::cond(*field, Op::Eq, Operand::One(source)));
         }
-        let mut plan = plan.clone();
-        match &mut plan {
-            Plan::Insert => {}
-            Plan::Select { filter, .. }
-            | Plan::Related { filter, .. }
-            | Plan::Exists { filter }
-            | Plan::Hold { filter }
-            | Plan::Lock { filter, .. }
-            | Plan::Aggregate { filter, .. }
-            | Plan::Update { filter, .. }
-            | Plan::Delete { filter, .. }
-            | Plan::Upsert { guard: filter, .. } => *filter = std::mem::replace(filter, Filter::TRUE).and(all),
-        }
-        plan
+        plan.clone().narrowed(all)
     }
 
     /// The values of its arguments.

@@ -38,14 +38,8 @@ impl Change {
             Plan::Insert => (true, &[]),
             Plan::Upsert { set, .. } => (true, set),
             Plan::Update { set, .. } => (false, set),
-            Plan::Select { .. }
-            | Plan::Related { .. }
-            | Plan::Exists { .. }
-            | Plan::Hold { .. }
-            | Plan::Lock { .. }
-            | Plan::Aggregate { .. } => {
-                return Self::None;
-            }
+            // The others only read.
+            _ => return Self::None,
         };
         let mut keys = Vec::new();
         let relations = desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key);
@@ -71,18 +65,5 @@ impl Prepared {
 
 /// Whose events a plan makes: those of the route, if it changes anything.
 pub(super) fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
-    changes(plan).then_some(route)
-}
-
-/// Whether a plan changes anything.
-pub(super) fn changes(plan: &Plan) -> bool {
-    match plan {
-        Plan::Select { .. }
-        | Plan::Related { .. }
-        | Plan::Exists { .. }
-        | Plan::Hold { .. }
-        | Plan::Lock { .. }
-        | Plan::Aggregate { .. } => false,
-        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => true,
-    }
+    (!plan.reads()).then_some(route)
 }

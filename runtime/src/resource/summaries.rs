@@ -83,7 +83,7 @@ impl Summaries {
             })?;
             let count = Count { field, when: Filter::from(&summary.when) };
             inputs = inputs.with(summary.by);
-            fields(&count.when, &mut inputs);
+            inputs = inputs.or(count.when.fields());
             let same = |kept: &&mut Kept| {
                 kept.least.is_none() && summary.least.is_none() && kept.by == summary.by && kept.target.storage_name == target.storage_name
             };
@@ -247,15 +247,4 @@ impl Kept {
 
 fn live(target: &EntityDesc) -> Filter {
     layout::live(target).into_iter().fold(Filter::TRUE, Filter::and)
-}
-
-/// The fields that a filter reads.
-fn fields(filter: &Filter, into: &mut FieldSet) {
-    match filter {
-        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| fields(one, into)),
-        Filter::Cond { field, .. } | Filter::Item { field, .. } => *into = into.with(*field),
-        // No declaration of what counts names another record, or the context.
-        Filter::Linked(link) => *into = into.with(link.field),
-        Filter::Given(_) => {}
-    }
 }

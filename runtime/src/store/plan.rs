@@ -101,17 +101,59 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Which fields of records it may change: none when it only reads, all of them when it makes or removes records.
-    pub fn touches(&self) -> FieldSet {
+    /// Whether it changes nothing.
+    pub fn reads(&self) -> bool {
         match self {
             Self::Select { .. }
             | Self::Related { .. }
             | Self::Exists { .. }
             | Self::Hold { .. }
             | Self::Lock { .. }
-            | Self::Aggregate { .. } => FieldSet::NONE,
-            Self::Insert | Self::Delete { .. } | Self::Upsert { .. } => FieldSet::ALL,
+            | Self::Aggregate { .. } => true,
+            Self::Insert | Self::Update { .. } | Self::Delete { .. } | Self::Upsert { .. } => false,
+        }
+    }
+
+    /// Which records it is about, those that it finds; `None` for one that finds none.
+    pub fn filter(&self) -> Option<&Filter> {
+        match self {
+            Self::Insert => None,
+            Self::Select { filter, .. }
+            | Self::Related { filter, .. }
+            | Self::Exists { filter }
+            | Self::Hold { filter }
+            | Self::Lock { filter, .. }
+            | Self::Aggregate { filter, .. }
+            | Self::Update { filter, .. }
+            | Self::Delete { filter, .. }
+            | Self::Upsert { guard: filter, .. } => Some(filter),
+        }
+    }
+
+    /// The same, of those records alone of which a further condition holds.
+    #[must_use]
+    pub fn narrowed(mut self, condition: Filter) -> Self {
+        match &mut self {
+            Self::Insert => {}
+            Self::Select { filter, .. }
+            | Self::Related { filter, .. }
+            | Self::Exists { filter }
+            | Self::Hold { filter }
+            | Self::Lock { filter, .. }
+            | Self::Aggregate { filter, .. }
+            | Self::Update { filter, .. }
+            | Self::Delete { filter, .. }
+            | Self::Upsert { guard: filter, .. } => *filter = std::mem::replace(filter, Filter::TRUE).and(condition),
+        }
+        self
+    }
+
+    /// Which fields of records it may change: none when it only reads, all of them when it makes or removes records.
+    pub fn touches(&self) -> FieldSet {
+        match self {
             Self::Update { set, .. } => set.iter().map(|assign| assign.field).collect(),
+            plan if plan.reads() => FieldSet::NONE,
+            _ => FieldSet::ALL,
         }
     }
 

@@ -6,7 +6,7 @@ use super::Statements;
 use crate::event::Emitter;
 use crate::permission::Only;
 use crate::resource::computed;
-use crate::resource::prepared::{Prepared, changes};
+use crate::resource::prepared::Prepared;
 use crate::store::{Plan, Reply, Rows, Statement};
 use crate::{Cx, Error, Result, Value};
 
@@ -58,7 +58,7 @@ impl Statements {
     /// Runs a statement as it is, with what goes along with it.
     pub(in crate::resource) fn run<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let summaries = self.summaries.as_ref().filter(|summaries| summaries.concerned(&statement.plan));
-        match cx.untold().filter(|_| changes(&statement.plan)) {
+        match cx.untold().filter(|_| !statement.plan.reads()) {
             Some((cx, auditing)) => self.with_consequences(cx, Some(auditing), summaries, statement, args, rows),
             None if summaries.is_some_and(|summaries| !summaries.is_idle(&statement.plan, &args))
                 || self.firsts.concerned(self.desc, &statement.plan) =>

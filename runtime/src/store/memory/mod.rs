@@ -62,7 +62,7 @@ impl Memory {
         let own = table.entity().storage_name;
         let (before, after) = others.split_at(others.partition_point(|other| other.entity().storage_name < own));
         let mut held: Vec<Held<'_>> = before.iter().map(Held::of).collect();
-        if reads(&statement.plan) {
+        if statement.plan.reads() {
             let data = table.read();
             held.extend(after.iter().map(Held::of));
             let view = (&*data, &held[..]);
@@ -99,19 +99,6 @@ impl Memory {
             | Plan::Aggregate { .. } => {}
         }
         Ok(rows)
-    }
-}
-
-/// Whether a plan changes nothing.
-fn reads(plan: &Plan) -> bool {
-    match plan {
-        Plan::Select { .. }
-        | Plan::Related { .. }
-        | Plan::Exists { .. }
-        | Plan::Hold { .. }
-        | Plan::Lock { .. }
-        | Plan::Aggregate { .. } => true,
-        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
     }
 }
 

@@ -69,17 +69,8 @@ pub(super) fn looked_at(entity: &EntityDesc, plan: &Plan) -> Vec<&'static Entity
         }
     }
     let mut found = Vec::new();
-    match plan {
-        Plan::Insert => {}
-        Plan::Select { filter, .. }
-        | Plan::Related { filter, .. }
-        | Plan::Exists { filter }
-        | Plan::Hold { filter }
-        | Plan::Lock { filter, .. }
-        | Plan::Aggregate { filter, .. }
-        | Plan::Update { filter, .. }
-        | Plan::Delete { filter, .. }
-        | Plan::Upsert { guard: filter, .. } => note(filter, &mut found),
+    if let Some(filter) = plan.filter() {
+        note(filter, &mut found);
     }
     found.retain(|other| other.storage_name != entity.storage_name);
     found.sort_by_key(|other| other.storage_name);

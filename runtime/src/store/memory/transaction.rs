@@ -6,7 +6,7 @@ use tokio::sync::OwnedRwLockWriteGuard;
 
 use super::outbox::Queue;
 use super::table::{Saved, Table};
-use super::{Memory, native_of, reads};
+use super::{Memory, native_of};
 use crate::resource::BoxFuture;
 use crate::store::{Rows, Statement, Transaction};
 use crate::{Result, Value};
@@ -30,7 +30,7 @@ impl Transaction for Alone {
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
             let table = &native_of(statement)?.table;
-            if !reads(&statement.plan) && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
+            if !statement.plan.reads() && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
                 self.before.push((Arc::clone(table), table.save()));
             }
             Memory::answer(statement, args, rows)

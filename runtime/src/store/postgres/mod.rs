@@ -189,7 +189,7 @@ impl PostgresStore {
     }
 
     async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
-        let reads = render::reads(statement);
+        let reads = statement.plan.reads();
         // Whatever is behind a statement on its connection waits for it.
         let scans = reads && !Native::of(statement)?.span.within(AMONG, args)?;
         let lane = match reads {
@@ -297,7 +297,7 @@ impl Store for PostgresStore {
     }
 
     fn may_take_long(&self, statement: &Statement) -> bool {
-        render::reads(statement) && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
+        statement.plan.reads() && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
     }
 
     fn supports(&self, _capability: &str) -> bool {

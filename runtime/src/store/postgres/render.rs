@@ -7,8 +7,8 @@ use tokio_postgres::types::Type;
 
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
+use crate::store::Plan;
 use crate::store::layout::{self, StoredIndex};
-use crate::store::{Plan, Statement};
 use crate::{Error, Result, Value};
 
 /// What fills a parameter: a value, or the argument at a slot; and the type it is sent as.
@@ -84,19 +84,6 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
 pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
     let mut r = Renderer::new(entity, &[], before);
     Ok((r.filter(filter)?, r.binds))
-}
-
-/// Whether a statement changes nothing.
-pub(super) fn reads(statement: &Statement) -> bool {
-    match statement.plan {
-        Plan::Select { .. }
-        | Plan::Related { .. }
-        | Plan::Exists { .. }
-        | Plan::Hold { .. }
-        | Plan::Lock { .. }
-        | Plan::Aggregate { .. } => true,
-        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => false,
-    }
 }
 
 /// The type of a field's values.

@@ -129,8 +129,7 @@ fn insert(row: &tokio_postgres::Row, statement: &Statement, args: &[Value], rows
 
 fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgres::Error) -> bool {
     let entity = statement.entity;
-    !render::reads(statement)
-        && matches!(statement.plan, Plan::Insert | Plan::Upsert { .. })
+    matches!(statement.plan, Plan::Insert | Plan::Upsert { .. })
         && matches!(entity.primary_field().kind, Kind::Integer)
         && args.get(entity.primary).is_some_and(Value::is_null)
         && error.as_db_error().and_then(|e| e.constraint()) == Some(&schema::key_name(entity))

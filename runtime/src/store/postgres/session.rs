@@ -10,7 +10,7 @@ use super::connect::Connector;
 use super::lane::Live;
 use super::outbox::Recorder;
 use super::run::{self, Failure};
-use super::{closed, error, render};
+use super::{closed, error};
 use crate::event::Entry;
 use crate::resource::BoxFuture;
 use crate::store::{Rows, Statement, Transaction};
@@ -134,7 +134,7 @@ impl Conversation {
 
     async fn perform(&mut self, statement: &Statement, args: &[Value], mut rows: Rows) -> Result<Rows> {
         let live = self.live()?;
-        if render::reads(statement) {
+        if statement.plan.reads() {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
             self.lost = matches!(outcome, Err(Failure::Unsent(_) | Failure::Server(_)));
             return outcome.map(|()| rows).map_err(|failure| failure.into_error(statement));
