@@ -27,8 +27,11 @@ pub(crate) const MAX_DEPTH: usize = 2;
 pub(crate) const NAME: &str = "include";
 
 /// The relations that a route can show with its records; made once.
+#[derive(Default)]
 pub(super) struct Level {
     relations: Box<[Planned]>,
+    /// Whether some of them, or of theirs, are not for everybody.
+    closed: bool,
 }
 
 /// A relation, with all that can be known before a request asks for it.
@@ -100,7 +103,7 @@ impl Level {
     /// The text of what is wrong with one of them.
     pub(super) fn new(around: &Around<'_>, table: &Table, depth: usize) -> std::result::Result<Self, String> {
         if depth == 0 {
-            return Ok(Self { relations: Box::default() });
+            return Ok(Self::default());
         }
         let Around { endpoint: outer, all, state } = *around;
         let planned = |relation: &'static Relation| {
@@ -186,7 +189,11 @@ impl Level {
             let gate = Gate { route, limiter, before, check, roles: policy.roles, require_role, gates };
             Ok(Planned { relation, inner: Self::new(around, &other, depth - 1)?, table: other, projection, gate })
         };
-        Ok(Self { relations: table.desc.relations.iter().map(planned).collect::<std::result::Result<_, String>>()? })
+        let relations: Box<[Planned]> = table.desc.relations.iter().map(planned).collect::<std::result::Result<_, String>>()?;
+        let varies = |gate: &Gate| gate.check.is_some() || gate.before.is_some() || gate.gates.is_some();
+        let seen = |table: &Table| super::context::seen_by(table.desc).next().is_some();
+        let closed = relations.iter().any(|planned| varies(&planned.gate) || seen(&planned.table) || planned.inner.closed);
+        Ok(Self { relations, closed })
     }
 
     /// Whether there is nothing to include.
@@ -196,9 +203,7 @@ impl Level {
 
     /// Whether some of them are not for everybody.
     pub(super) fn is_closed(&self) -> bool {
-        let closed = |gate: &Gate| gate.check.is_some() || gate.before.is_some() || gate.gates.is_some();
-        let varies = |table: &Table| super::context::seen_by(table.desc).next().is_some();
-        self.relations.iter().any(|planned| closed(&planned.gate) || varies(&planned.table) || planned.inner.is_closed())
+        self.closed
     }
 
     fn position(&self, wire: &str) -> Option<(usize, &Planned)> {

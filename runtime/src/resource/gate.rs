@@ -3,11 +3,11 @@
 //! Both are conditions of the [guard](super::guard) like all others. They are made here with values of the context as they are
 //! declared, and bound to arguments of a statement, or to values in place. A comparison with a value that the caller lacks is false.
 
-use crate::Value;
 use crate::entity::{EntityDesc, Gate, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, Linked, Op, Operand, Source};
 use crate::store::layout;
 use crate::validate::MAX_INTEGER;
+use crate::{Cx, Value};
 
 use super::guard::Reach;
 
@@ -90,14 +90,47 @@ pub(crate) fn context(desc: &'static EntityDesc) -> Vec<CtxPath> {
     Behind::of(desc).map_or_else(Vec::new, |behind| behind.wants.iter().map(|(path, _)| *path).collect())
 }
 
-/// What a record must be, beyond being visible, for a new one to name it by a gate: the caller may do with it what the gate says, and
-/// in a tree there is room below it. Values are in place.
-pub(super) fn admits(gate: &Gate, asks: Asks, value: impl Fn(CtxPath) -> Value) -> Filter {
-    let mut all = action(gate, asks);
-    if gate.depth > 0 {
-        all = all.and(room(gate, gate.depth - 1));
+/// What a record must be, beyond being visible, for a new one to name it.
+#[derive(Default)]
+pub(super) struct Admission {
+    wants: Vec<(CtxPath, Kind)>,
+    /// Whether the call's instant is needed.
+    now: bool,
+}
+
+impl Admission {
+    /// By a gate: the caller may do with it what the gate says, and in a tree there is room below it. The condition's values are
+    /// arguments from `first` on.
+    pub(super) fn of(gate: &Gate, asks: Asks, first: usize) -> (Self, Filter) {
+        let mut all = action(gate, asks);
+        if gate.depth > 0 {
+            all = all.and(room(gate, gate.depth - 1));
+        }
+        let (mut wants, mut now) = (Vec::new(), false);
+        let bound = bind(all, gate.target, &mut |path, kind| {
+            let known = wants.iter().position(|want| is_same(want, path, kind));
+            let at = known.unwrap_or_else(|| {
+                wants.push((path, kind));
+                wants.len() - 1
+            });
+            Source::Arg { index: first + at, nullable: false }
+        });
+        let instant = Source::Arg { index: first + wants.len(), nullable: false };
+        let filter = bound.map_sources(&mut |_, _, source| match source {
+            Source::Now => {
+                now = true;
+                instant.clone()
+            }
+            source => source,
+        });
+        (Self { wants, now }, filter)
     }
-    bind(all, gate.target, &mut |path, kind| Source::Value(fitting(kind, value(path))))
+
+    /// The values for a call.
+    pub(super) fn arguments(&self, cx: &Cx, args: &mut Vec<Value>) {
+        args.extend(self.wants.iter().map(|(path, kind)| fitting(*kind, cx.value(*path))));
+        args.extend(self.now.then(|| Value::Date(cx.now())));
+    }
 }
 
 /// Whether a record of a tree has so many above it at most.

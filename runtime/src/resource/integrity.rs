@@ -5,11 +5,10 @@
 //! so a record that was about to name the deleted one has either been written before and is found, or is refused.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::gate::{self, Asks};
+use super::gate::{Admission, Asks};
 use super::guard::{Included, Reach};
-use super::page::{Clock, lift};
 use super::prepared::Change;
 use super::{Prepared, Table};
 use crate::entity::{EntityDesc, Gate, OnDelete};
@@ -57,6 +56,44 @@ pub(super) fn dependents(on: &EntityDesc, all: impl Iterator<Item = &'static Ent
     found
 }
 
+/// What the keys of an entity must name.
+pub(super) struct Names(Vec<Name>);
+
+/// What a key must name: a record of these, by a gate or by a relation.
+pub(super) struct Name {
+    field: usize,
+    target: &'static EntityDesc,
+    gate: Option<&'static Gate>,
+    /// On behalf of a caller, and of the application; each made when it is first needed.
+    held: [OnceLock<Held>; 2],
+}
+
+/// Holds the record that a key names.
+struct Held {
+    statement: Prepared,
+    admission: Admission,
+}
+
+impl Names {
+    /// A gate asks for all that a relation does.
+    pub(super) fn new(desc: &'static EntityDesc) -> Self {
+        let mut all: Vec<Name> = Vec::new();
+        let gates = desc.gates.iter().map(|gate| (gate.field, gate.target, Some(gate)));
+        let relations = desc.relations.iter().filter_map(|relation| Some((relation.enforced()?.0, (relation.target)(), None)));
+        for (field, target, gate) in gates.chain(relations) {
+            let known = |name: &Name| name.field == field && name.target.storage_name == target.storage_name;
+            if gate.is_some() || !all.iter().any(known) {
+                all.push(Name { field, target, gate, held: Default::default() });
+            }
+        }
+        Self(all)
+    }
+
+    fn of(&self, field: usize) -> impl Iterator<Item = &Name> {
+        self.0.iter().filter(move |name| name.field == field)
+    }
+}
+
 impl Table {
     /// Writes keys, each of which names a visible record.
     ///
@@ -82,14 +119,9 @@ impl Table {
             self.statements().take_before_keys(cx, prepared, &args).await?;
             let mut problems = Vec::new();
             for (field, value) in keys {
-                for (target, gate) in named_by(self.desc, *field) {
-                    let other = self.sibling(target)?;
-                    let held = match gate {
-                        Some(gate) => other.hold_by(cx, gate, value.clone()).await?,
-                        None => other.hold(cx, value.clone()).await?,
-                    };
-                    if !held {
-                        let text = format!("names no record of {}", target.name);
+                for name in self.names.of(*field) {
+                    if !self.sibling(name.target)?.hold(cx, name, value.clone()).await? {
+                        let text = format!("names no record of {}", name.target.name);
                         problems.push(Problem::new(self.desc.fields[*field].wire, "reference", text));
                         break;
                     }
@@ -103,22 +135,28 @@ impl Table {
         .await
     }
 
-    /// Whether a key names a visible record, which then stays until the transaction of `cx` has ended.
-    async fn hold(&self, cx: &Cx, key: Value) -> Result<bool> {
-        let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0) };
-        let statement = self.shape(Included::Hold.name(), b"h", hold)?;
+    /// Whether a key names a visible record, one that it may name, which then stays until the transaction of `cx` has ended.
+    async fn hold(&self, cx: &Cx, name: &Name, key: Value) -> Result<bool> {
+        let slot = &name.held[usize::from(cx.reaches_all())];
+        let held = match slot.get() {
+            Some(held) => held,
+            None => {
+                let held = self.holding(name.gate, cx.reaches_all())?;
+                slot.get_or_init(|| held)
+            }
+        };
+        let mut args = vec![key];
+        held.admission.arguments(cx, &mut args);
         // What limits the records that name it is no matter here.
-        Ok(self.statements().execute(&cx.unlimited(), &statement, vec![key], Rows::count()).await?.count > 0)
+        Ok(self.statements().execute(&cx.unlimited(), &held.statement, args, Rows::count()).await?.count > 0)
     }
 
-    /// As [`Table::hold`], of a record that a new one may name by a gate.
-    async fn hold_by(&self, cx: &Cx, gate: &Gate, key: Value) -> Result<bool> {
-        let asks = Asks { reach: if cx.reaches_all() { Reach::System } else { Reach::Caller }, reads: false };
-        let (mut args, mut shape) = (vec![key], b"hg".to_vec());
-        let filter = lift(gate::admits(gate, asks, |path| cx.value(path)), &mut Clock::of(cx), &mut args, &mut shape);
-        let hold = || Plan::Hold { filter: Filter::eq_arg(self.desc.primary, 0).and(filter) };
-        let statement = self.shape(Included::Hold.name(), &shape, hold)?;
-        Ok(self.statements().execute(&cx.unlimited(), &statement, args, Rows::count()).await?.count > 0)
+    fn holding(&self, gate: Option<&Gate>, system: bool) -> Result<Held> {
+        let asks = Asks { reach: if system { Reach::System } else { Reach::Caller }, reads: false };
+        let (admission, further) = gate.map_or((Admission::default(), Filter::TRUE), |gate| Admission::of(gate, asks, 1));
+        let filter = Filter::eq_arg(self.desc.primary, 0).and(further);
+        let statement = self.prepare(Included::Hold.name(), Plan::Hold { filter })?;
+        Ok(Held { statement, admission })
     }
 
     /// Deletes records that others depend on, with all that follows.
@@ -227,19 +265,6 @@ impl Table {
     fn few(&self) -> Pick {
         Pick::part(vec![Order { field: self.desc.primary, desc: false }], CHUNK)
     }
-}
-
-/// What a key must name: a record of these, each by a gate or by a relation. A gate asks for all that a relation does.
-fn named_by(desc: &EntityDesc, field: usize) -> Vec<(&'static EntityDesc, Option<&'static Gate>)> {
-    let gates = desc.gates.iter().filter(|gate| gate.field == field);
-    let mut all: Vec<_> = gates.map(|gate| (gate.target, Some(gate))).collect();
-    for relation in desc.relations.iter().filter(|r| r.enforced().is_some_and(|(key, _)| key == field)) {
-        let target = (relation.target)();
-        if all.iter().all(|(other, _)| other.storage_name != target.storage_name) {
-            all.push((target, None));
-        }
-    }
-    all
 }
 
 /// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 
-use super::integrity::{Dependent, dependents};
+use super::integrity::{Dependent, Names, dependents};
 use super::key::valid_key;
 use super::prepared::{Change, Prepared};
 use super::provisions::Provided;
@@ -42,6 +42,8 @@ pub struct Table {
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
     /// Whose keys name its records, and what becomes of them.
     dependents: OnceLock<Vec<Dependent>>,
+    /// What its keys must name.
+    pub(super) names: Names,
     /// Its search index, once that is open.
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
     /// What hooks of the app have provided for handlers.
@@ -102,6 +104,7 @@ impl Table {
             evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
             dependents: OnceLock::new(),
+            names: Names::new(desc),
             search: OnceLock::new(),
             provided: OnceLock::new(),
         })
