@@ -47,7 +47,8 @@ const SERVER: bool = cfg!(feature = "server");
 /// # Options of the entity
 /// * `name = "Post"`, `namespace = "blog"`, `path = "news/posts"`, `storage_name = "posts"`, `rename_from = "old_posts"` (for
 ///   migrations: nothing is renamed at run time, and a table that is there under the old name stops the start)
-/// * `index(a, desc(b))`, `unique(a, b)`, `unique(a, global)`, each as often as needed; `sort = desc(a)`
+/// * `index(a, desc(b))`, `unique(a, b)`, `unique(a, global)`, each as often as needed; `sort = desc(a)`,
+///   `sort(desc(a), asc(b))` with an index that has them
 /// * `pagination(default = 50, max = 200, unbounded_lookup = false)`
 /// * `version`, `version(field = rev, required_on_write = false)`: a counter for `If-Match`, added to the struct
 /// * `soft_delete(deleted_at)`, `soft_delete(status = Status::Gone)`: deleted records are marked and stay stored
@@ -55,6 +56,10 @@ const SERVER: bool = cfg!(feature = "server");
 /// * `tenant(tenant_id)`, `tenant(tenant_id, optional, anonymous_read)`: whose records they are
 /// * `scope(owner_id = ctx(actor.id))`, `scope(doc_id = param(doc_id))`, with `apply_to(get, list)` and `unscoped = "reason"`:
 ///   what further must equal a value of the call; as often as needed
+/// * `visible(status == Status::Live || author_id == ctx(actor.id))`: what must hold of a record for its caller to see it
+/// * `gate(container_id -> Container)`, `gate(container_id -> Container, "write")`, `gate(parent_id -> Folder, depth = 3)`: the record that
+///   must be seen for this one to be; as often as needed
+/// * `action("write", closed == false)`: what gates of other entities may ask for
 /// * `counter(Topic.answers, by = topic_id, when(status == Status::Live), min = 1, code = "last_one")`: a field of another entity that
 ///   tells how many records name its record; as often as needed
 /// * `parent_path = "documents/{doc_id}"`: what stands before the path
@@ -63,11 +68,14 @@ const SERVER: bool = cfg!(feature = "server");
 /// * `routes(auth = none, delete(roles = ["admin"]), get(disabled))`: keys for all routes, and for one of `create`, `list`,
 ///   `get`, `update`, `delete`: `auth`, `roles`, `guards(require_mfa, require_step_up(300))`,
 ///   `permission(requires = "write", or = ["moderate"], owner_field = author_id, resource = container_id, hide)`,
-///   `middleware = [path, "name"]`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`
+///   `middleware = [path, "name"]`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`, `output_once(secret: String)`: members that the answer
+///   of one call has and no later one; `list(paging = "page")`: pages by their number
 ///
 /// # Options of a field
 /// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`
 /// * `default = uuid`, `cuid`, `now`, `ctx(actor.id)`, a literal or the path of a const or variant; `on_update = now`
+/// * `computed = path`, `computed(path, from(a, b))`: a value that follows from the rest of the record, `fn(&Post) -> String`, stored and
+///   kept on every way that changes it
 /// * `column = "a"`, `rename_from = "b"` (checked and kept for migrations; at run time it does nothing)
 /// * `length = 1..=200`, `range = 0..`, `pattern = ".."`, `format = "email"`, `items = ..=10`, `unique_items`,
 ///   `each(length = 1..=64)`, `one_of("a", "b")`

@@ -28,10 +28,10 @@ pub(crate) struct Proved {
     pub(crate) status: u16,
 }
 
-/// The methods that a sign-in begins with: what a challenge was begun with is named by them.
 /// The method of what the app does in the name of a user.
 pub(crate) const SERVICE: &str = "service";
 
+/// The methods that a sign-in begins with: what a challenge was begun with is named by them.
 const METHODS: [&str; 5] = ["password", "magicLink", "verifyAndLogin", "passkey", "oauth"];
 
 /// A session that is about to be.
