@@ -1,16 +1,13 @@
 use linchpin::prelude::*;
 
-#[entity(index(board, desc(pinned), desc(ranked_at)), index(board, kind, score), routes(auth = none))]
+#[entity(index(board, desc(pinned), desc(ranked_at)), routes(auth = none))]
 pub struct Topic {
     #[field(primary, default = uuid)]
     pub id: String,
     pub board: String,
-    pub kind: String,
     #[field(default = false)]
     pub pinned: bool,
     pub ranked_at: Option<Timestamp>,
-    #[field(default = 0)]
-    pub score: i64,
 }
 
 #[operation(
@@ -18,12 +15,5 @@ pub struct Topic {
     sorts(new(desc(pinned), desc(ranked_at))),
 )]
 pub const ACT: Operation<Topic>;
-
-#[operation(
-    kind = "lookup", returns = "many", fields(board = param(board)), strict_params,
-    filter = (kind == param(kind)), optional_params(kind),
-    sorts(best(desc(score))),
-)]
-pub const BEST: Operation<Topic>;
 
 fn main() {}
