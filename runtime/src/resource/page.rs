@@ -78,7 +78,7 @@ impl Table {
         let Asked { filter, mut args, mut shape, clock, context } = self.asked(cx, (route, sort), filter, &order)?;
         // What a named sort compares with the clock stays as it was on the first page, so that a walk has one window.
         let fixes = sort.is_some() && !clock.at.is_empty();
-        let mut fixed: Vec<Value> = fixes.then(|| Value::Date(clock.now)).into_iter().collect();
+        let mut fixed: Vec<Value> = fixes.then_some(Value::Date(clock.now)).into_iter().collect();
         let after = match (&page.cursor, page.page) {
             (None, None | Some(0 | 1)) => None,
             (None, Some(number)) => {
@@ -88,7 +88,7 @@ impl Table {
             }
             (Some(cursor), _) => {
                 let opened = self.cursors().open(cursor, (fixed.len(), order.len()), &context)?;
-                for (at, was) in clock.at.iter().flat_map(|at| opened.fixed.first().map(|was| (*at, was))) {
+                for (at, was) in clock.at.iter().filter_map(|at| Some((*at, opened.fixed.first()?))) {
                     args[at].clone_from(was);
                 }
                 fixed = opened.fixed;
