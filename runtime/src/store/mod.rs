@@ -22,6 +22,8 @@ mod plan;
 mod rows;
 #[cfg(feature = "server")]
 mod transaction;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod tries;
 
 #[cfg(feature = "server")]
 pub mod memory;

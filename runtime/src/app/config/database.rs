@@ -37,7 +37,7 @@ impl std::fmt::Debug for DatabaseUrl {
 pub struct Postgres {
     /// Connections for reads that an index covers.
     pub readers: Option<usize>,
-    /// Connections for reads that may take long.
+    /// Connections for reads that may take long, and as many on which each of these is tried for a moment before.
     pub scans: Option<usize>,
     /// Connections for writes.
     pub writers: Option<usize>,

@@ -78,6 +78,12 @@ impl Connector {
         Ok(Self { config, tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?), settings, patience: options.connect_timeout })
     }
 
+    /// The same way, for statements that the server ends after another time.
+    pub(super) fn limited(&self, to: Duration) -> Self {
+        let settings = format!("{}; SET statement_timeout = {}", self.settings, to.as_millis());
+        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+    }
+
     /// A connection without its settings, and what drives it.
     pub(super) async fn connect(&self) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;

@@ -26,7 +26,7 @@ pub(super) fn of(entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
 /// An error of a statement that has nothing to do with a record.
 pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     let Some(state) = error.code() else { return Error::unavailable(error) };
-    if *state == SqlState::QUERY_CANCELED {
+    if is_ended(&error) {
         return Error::new(Code::Timeout, "The database took too long");
     }
     // By class: connection, rollback (serialization, deadlock), resources, operator intervention, system; and a standby.
@@ -41,6 +41,11 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
 /// Whether the server undid the statement in favour of another one, so that it can be run again.
 pub(super) fn may_repeat(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|c| *c == SqlState::T_R_SERIALIZATION_FAILURE || *c == SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+/// Whether the server ended the statement before it was done.
+pub(super) fn is_ended(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::QUERY_CANCELED)
 }
 
 /// Whether the server, or the way to it, has gone.

@@ -100,17 +100,18 @@ impl Lane {
 
     /// A connection; at once, but before the first has been made.
     pub(super) async fn place(&self) -> Result<Place> {
-        if let Some(place) = self.least_busy() {
+        if let Some(place) = self.at_once() {
             return Ok(place);
         }
         if *self.made.borrow() == 0 {
             let mut made = self.made.clone();
             drop(tokio::time::timeout(self.patience, made.wait_for(|n| *n > 0)).await);
         }
-        self.least_busy().ok_or_else(|| Error::unavailable("the database cannot be reached"))
+        self.at_once().ok_or_else(|| Error::unavailable("the database cannot be reached"))
     }
 
-    fn least_busy(&self) -> Option<Place> {
+    /// The least busy connection, when there is one now.
+    pub(super) fn at_once(&self) -> Option<Place> {
         let slots = self.slots.iter().filter_map(|slot| {
             let live = slot.live.read();
             live.as_ref().filter(|l| !l.client.is_closed()).map(|l| (slot, Arc::clone(l)))
@@ -118,6 +119,12 @@ impl Lane {
         let (slot, live) = slots.min_by_key(|(slot, _)| slot.waiting.load(Ordering::Relaxed))?;
         slot.waiting.fetch_add(1, Ordering::Relaxed);
         Some(Place { slot: Arc::clone(slot), live })
+    }
+
+    /// How many connections there are.
+    #[cfg(test)]
+    pub(super) fn connected(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.live.read().is_some()).count()
     }
 
     /// Takes nothing more, waits for what is under way, and disconnects.

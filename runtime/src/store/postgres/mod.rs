@@ -9,6 +9,7 @@
 
 mod aggregate;
 mod bind;
+mod brief;
 mod change;
 mod channel;
 mod connect;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use self::brief::Brief;
 pub use self::channel::Channel;
 use self::connect::Connector;
 pub(crate) use self::conversation::{arguments, condition, failed, read};
@@ -70,7 +72,7 @@ pub struct PostgresOptions {
     pub url: String,
     /// Connections for reads that an index covers; many share one, and answers come in turn.
     pub readers: usize,
-    /// Connections for reads that may take long.
+    /// Connections for reads that may take long, and as many on which each of these is tried for a moment before.
     pub scans: usize,
     /// Connections for writes, and as many for those that leave events: each of these is a transaction of its own.
     pub writers: usize,
@@ -90,7 +92,7 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// 2 connections for reads, 4 for those that may take long, 16 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
+    /// 2 connections for reads, 4 for those that may take long and 4 for trying them, 16 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
     /// 30 s for a statement, 5 s to connect; durable.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -120,6 +122,7 @@ impl std::fmt::Debug for PostgresOptions {
 pub struct PostgresStore {
     connector: Arc<Connector>,
     reads: Lane,
+    brief: Brief,
     scans: Lane,
     /// Who may use these, and how much of them.
     places: Places,
@@ -170,6 +173,7 @@ impl PostgresStore {
             .connect_lazy_with(connect);
         Ok(Self {
             reads: Lane::start(&connector, options.readers, options.in_flight),
+            brief: Brief::new(&connector, &options),
             scans: Lane::start(&connector, options.scans, options.in_flight),
             places: Places::new(options.scans, options.in_flight),
             writes: Lane::start(&connector, options.writers, options.in_flight),
@@ -191,13 +195,17 @@ impl PostgresStore {
     async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
         let reads = statement.plan.reads();
         // Whatever is behind a statement on its connection waits for it.
-        let scans = reads && !Native::of(statement)?.span.within(AMONG, args)?;
+        let native = Native::of(statement)?;
+        let scans = reads && !native.span.within(AMONG, args)?;
         let lane = match reads {
             _ if scans => &self.scans,
             true => &self.reads,
             false => &self.writes,
         };
         let _admitted = lane.admit()?;
+        if scans && let Some(outcome) = self.brief.attempt(native, statement, args, &rows).await {
+            return outcome;
+        }
         let mut own = if scans { Some(self.places.take(rows.caller).await?) } else { None };
         if !reads && rows.is_recorded() {
             return self.record(statement, args, rows).await;
@@ -277,6 +285,7 @@ impl PostgresStore {
     async fn finish(&self) {
         let sessions = async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
         let scans = async {
+            self.brief.close(PATIENCE).await;
             self.places.close(PATIENCE).await;
             self.scans.close(PATIENCE).await;
         };

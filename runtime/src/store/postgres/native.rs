@@ -9,6 +9,7 @@ use super::lane::Live;
 use super::render::{self, Bind};
 use crate::entity::EntityDesc;
 use crate::store::access::Span;
+use crate::store::tries::Tries;
 use crate::store::{Plan, Statement};
 use crate::{Error, Result, Value};
 
@@ -23,13 +24,20 @@ pub(super) struct Native {
     others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
     /// How many rows a read looks at.
     pub(super) span: Span,
+    pub(super) tries: Tries,
 }
 
 impl Native {
     pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
         let rendered = render::render(entity, plan, &[])?;
         let decisive = rendered.decisive.clone();
-        Ok(Self { plain: Arc::new(Text::new(rendered)), decisive, others: Mutex::new(Vec::new()), span: Span::of(entity, plan) })
+        Ok(Self {
+            plain: Arc::new(Text::new(rendered)),
+            decisive,
+            others: Mutex::new(Vec::new()),
+            span: Span::of(entity, plan),
+            tries: Tries::default(),
+        })
     }
 
     /// The native form of a statement this store has prepared.

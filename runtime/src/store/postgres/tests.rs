@@ -142,6 +142,7 @@ async fn one_caller_leaves_a_place_to_others() {
         tokio::task::yield_now().await;
     }
     assert_eq!(waiting(&store, "conformance_things").await, 1);
+    Native::of(&brief).expect("of this store").tries.never();
     assert_eq!(read(&brief, "greedy").await, Err(crate::Code::Unavailable));
     assert_eq!(read(&brief, "modest").await, Ok(0));
     // Who goes away takes the statement along, and the place is free although nobody has let go of the table.
@@ -154,5 +155,45 @@ async fn one_caller_leaves_a_place_to_others() {
     assert_eq!(read(&brief, "greedy").await, Ok(0));
     other.rollback().await.expect("undone");
     assert_eq!(read(&endless, "greedy").await, Ok(0));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_read_waits_for_no_long_ones() {
+    static OTHER: EntityDesc = EntityDesc { storage_name: "conformance_others", ..entity("Other", &[]) };
+    let mut options = PostgresOptions::new(server::fresh_url());
+    options.scans = 2;
+    let store = Arc::new(PostgresStore::open(options).expect("opened"));
+    store.install(&[&THING, &OTHER]).await.expect("installed");
+    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let brief = store.prepare(&OTHER, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let read = |statement: &Arc<Statement>, name: &str| {
+        let (store, statement) = (Arc::clone(&store), Arc::clone(statement));
+        let mut rows = Rows::count();
+        rows.caller = crate::Cx::actor(crate::Actor::user(name)).caller();
+        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+    };
+    // The connections for tries are made with the first one.
+    assert_eq!(read(&brief, "modest").await, Ok(0));
+    while store.brief.connected() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut other = store.pool().begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    let long: Vec<_> = ["one", "another"].into_iter().map(|name| tokio::spawn(read(&endless, name))).collect();
+    while waiting(&store, "conformance_things").await < 2 || store.places.callers() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // Both of their connections are taken, for as long as somebody holds the table.
+    for _ in 0..20 {
+        assert_eq!(read(&brief, "modest").await, Ok(0));
+    }
+    let caller = |name: &str| crate::Cx::actor(crate::Actor::user(name)).caller();
+    let tries = &Native::of(&endless).expect("of this store").tries;
+    assert_eq!([tries.missed(caller("one")), tries.missed(caller("another"))], [1, 1]);
+    other.rollback().await.expect("undone");
+    for read in long {
+        assert_eq!(read.await.expect("not aborted"), Ok(0));
+    }
     store.close().await;
 }

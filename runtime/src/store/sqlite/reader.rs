@@ -69,10 +69,10 @@ impl Readers {
         match inline {
             Ok(true) => Reply::Ready(self.with(|connection| read(connection, statement.entity, native, &args, rows)).flatten()),
             Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
-            Ok(false) if matches!(native.runs, Runs::Apart) && native.tries.due() => {
+            Ok(false) if matches!(native.runs, Runs::Apart) && native.tries.due(rows.caller) => {
                 let begun = self.with(|connection| {
                     let read = || read(connection, statement.entity, native, &args, rows.clone());
-                    short::attempt(connection, &native.tries, read)
+                    short::attempt(connection, &native.tries, rows.caller, read)
                 });
                 match begun {
                     Ok(Some(outcome)) => Reply::Ready(outcome),

@@ -2,11 +2,11 @@
 
 use super::aggregate;
 use super::schema::index_name;
-use super::short::Tries;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::access::{self, Reach, Way};
 use crate::store::layout::{self, StoredIndex};
+use crate::store::tries::Tries;
 use crate::store::{After, Plan};
 use crate::{Error, Result, Value};
 

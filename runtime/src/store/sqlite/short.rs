@@ -2,9 +2,9 @@
 //! the records of one owner.
 //!
 //! A hop to another thread costs more than such a read. So it is begun on the thread that asks, and given up after some steps of
-//! SQLite's machine; then it runs apart, from its beginning, and so do the next runs of that statement, without being begun here.
+//! SQLite's machine; then it runs apart, from its beginning, and so do that caller's next runs of the statement, without being begun here.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use super::error;
 use crate::Result;
 use crate::store::Rows;
+use crate::store::tries::Tries;
 
 /// Steps between two looks at what was used. A row takes some ten.
 const STRIDE: i32 = 100;
@@ -19,49 +20,13 @@ const STRIDE: i32 = 100;
 const LOOKS: u32 = 60;
 /// Steps are short, but for those that fold or compare long texts.
 const TIME: Duration = Duration::from_micros(500);
-/// How many runs are not begun here after the first that was given up; twice as many after the next, and so on.
-const FIRST: u32 = 16;
-const DOUBLINGS: u32 = 8;
-
-/// What is known of a statement.
-#[derive(Debug, Default)]
-pub(super) struct Tries {
-    /// Runs that are still not to be begun here.
-    skip: AtomicU32,
-    /// How often it was given up since it last ended in time.
-    missed: AtomicU32,
-}
-
-impl Tries {
-    /// Whether the next run is to be begun here.
-    pub(super) fn due(&self) -> bool {
-        // Two that see the last one at a time begin both; no harm is done.
-        self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
-    }
-
-    /// Never begins it here: for tests of what runs apart.
-    #[cfg(test)]
-    pub(super) fn never(&self) {
-        self.skip.store(u32::MAX, Ordering::Relaxed);
-    }
-
-    #[cfg(test)]
-    pub(super) fn missed(&self) -> u32 {
-        self.missed.load(Ordering::Relaxed)
-    }
-
-    fn ended(&self) {
-        self.missed.store(0, Ordering::Relaxed);
-    }
-
-    fn given_up(&self) {
-        let missed = self.missed.fetch_add(1, Ordering::Relaxed).min(DOUBLINGS);
-        self.skip.store(FIRST << missed, Ordering::Relaxed);
-    }
-}
-
 /// Runs a read as long as it is short; `None` when it was given up.
-pub(super) fn attempt(connection: &Connection, tries: &Tries, read: impl FnOnce() -> Result<Rows>) -> Option<Result<Rows>> {
+pub(super) fn attempt(
+    connection: &Connection,
+    tries: &Tries,
+    caller: Option<NonZeroU64>,
+    read: impl FnOnce() -> Result<Rows>,
+) -> Option<Result<Rows>> {
     let (started, mut looks) = (Instant::now(), 0);
     let too_long = move || {
         looks += 1;
@@ -76,9 +41,9 @@ pub(super) fn attempt(connection: &Connection, tries: &Tries, read: impl FnOnce(
         return Some(Err(crate::Error::internal(error)));
     }
     if outcome.as_ref().is_err_and(error::is_interrupted) {
-        tries.given_up();
+        tries.given_up(caller);
         return None;
     }
-    tries.ended();
+    tries.ended(caller);
     Some(outcome)
 }

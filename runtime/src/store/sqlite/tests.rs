@@ -174,7 +174,7 @@ fn endless() -> Arc<Statement> {
         counting: None,
         binds: Box::default(),
         runs: Runs::Apart,
-        tries: super::short::Tries::default(),
+        tries: crate::store::tries::Tries::default(),
         columns: None,
     };
     let plan = Plan::Exists { filter: Filter::TRUE };
@@ -254,11 +254,11 @@ async fn a_scan_of_few_records_is_read_inline() {
     let mut begun = Vec::new();
     for n in 0..60 {
         let tries = &native(&scan).expect("of this store").tries;
-        let before = tries.missed();
+        let before = tries.missed(None);
         let reply = read();
         assert!(matches!(reply, Reply::Later(_)), "{n}");
         assert_eq!(reply.await.expect("rows").count, 0);
-        if tries.missed() > before {
+        if tries.missed(None) > before {
             begun.push(n);
         }
     }
