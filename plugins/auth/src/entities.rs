@@ -36,6 +36,8 @@ pub(crate) struct User {
     pub(crate) email: Option<String>,
     pub(crate) email_normalised: Option<String>,
     pub(crate) email_verified_at: Option<Timestamp>,
+    /// When its owner first proved an address of it, whatever has become of that since.
+    pub(crate) proved_at: Option<Timestamp>,
     /// Argon2id as a PHC string.
     #[field(private)]
     pub(crate) password_hash: Option<String>,
@@ -117,6 +119,17 @@ pub(crate) struct Session {
 }
 
 impl User {
+    /// Its address is proved at an instant.
+    pub(crate) fn proved(&self, now: Timestamp) -> UserPatch {
+        let first = self.proved_at.is_none().then_some(Some(now));
+        UserPatch { email_verified_at: Some(Some(now)), proved_at: first, ..UserPatch::default() }
+    }
+
+    /// Nobody has proved the address that it has.
+    pub(crate) fn unproved() -> UserPatch {
+        UserPatch { email_verified_at: Some(None), ..UserPatch::default() }
+    }
+
     /// Whether it is as good as gone: its deletion is due, whether or not it has been removed.
     pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
         self.deletion_due_at.is_some_and(|due| now >= due)

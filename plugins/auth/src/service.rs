@@ -5,7 +5,7 @@ use std::sync::Arc;
 use linchpin::{Code, Error, Problem, Result, Timestamp};
 
 use crate::core::{Client, Core, Happened};
-use crate::entities::{User, UserPatch};
+use crate::entities::User;
 use crate::flow::{NewAccount, Reason, Rekeyed, SERVICE};
 use crate::identity::PrimaryField;
 use crate::identity::normalise;
@@ -209,7 +209,10 @@ impl AuthService {
     /// `not_found`.
     pub async fn set_email_verified(&self, id: &str, verified: bool) -> Result<Account> {
         let client = self.client();
-        let patch = UserPatch { email_verified_at: Some(verified.then_some(client.now)), ..UserPatch::default() };
+        let patch = match verified {
+            true => self.core.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?.proved(client.now),
+            false => User::unproved(),
+        };
         let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
         self.core.change_account(&client, id, patch, happened, async |_, _| Ok(())).await.map(Account::from)
     }

@@ -73,9 +73,10 @@ impl Core {
     }
 
     /// Whether somebody else may have made an account than who signed up at an instant. It does not matter how late that is looked at:
-    /// an address that was proved since was unproved then, unless it was from the start, or its owner has set a password meanwhile.
+    /// an account that was first proved since was unproved then, unless it was from the start, or its owner has set a password meanwhile.
     async fn is_disputed(&self, cx: &Cx, user: &User, password_hash: &str, asked_at: Timestamp) -> Result<bool> {
-        let was_unproved = user.email_verified_at.is_none_or(|at| asked_at <= at && user.created_at < at && user.password_version == 0);
+        let since = |at: Timestamp| asked_at <= at && user.created_at < at && user.password_version == 0;
+        let was_unproved = user.email_verified_at.is_none() || user.proved_at.is_none_or(since);
         if !was_unproved || user.password_hash.as_deref() == Some(password_hash) {
             return Ok(false);
         }

@@ -54,6 +54,7 @@ impl Core {
             email: email.as_ref().map(|email| email.display.clone()),
             email_normalised: email.map(|email| email.normalised),
             email_verified_at,
+            proved_at: email_verified_at,
             password_hash,
             password_version: None,
             session_epoch: None,

@@ -163,13 +163,13 @@ impl Core {
 
     async fn set_email(&self, cx: &Cx, client: &Client, user: &User, to: Address) -> Result<()> {
         let identifies = self.config.auth.primary_field == PrimaryField::Email;
+        let proof = if to.verified { user.proved(client.now) } else { User::unproved() };
         let patch = UserPatch {
             identifier: identifies.then(|| to.normalised.clone()),
             identifier_display: identifies.then(|| to.display.clone()),
             email: Some(Some(to.display)),
             email_normalised: Some(Some(to.normalised)),
-            email_verified_at: Some(to.verified.then_some(client.now)),
-            ..UserPatch::default()
+            ..proof
         };
         self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
         // What went to the other mailbox is of no use to who has it.

@@ -87,13 +87,13 @@ impl Core {
         {
             return Err(Error::unauthorized());
         }
+        // Whoever resets it by mail has proved the mailbox.
+        let proves = cause == Cause::Reset && user.email_verified_at.is_none();
         let patch = UserPatch {
             password_hash: Some(Some(hash)),
             password_version: Some(user.password_version + 1),
             session_epoch: Some(user.session_epoch + 1),
-            // Whoever resets it by mail has proved the mailbox.
-            email_verified_at: (cause == Cause::Reset && user.email_verified_at.is_none()).then_some(Some(client.now)),
-            ..UserPatch::default()
+            ..if proves { user.proved(client.now) } else { UserPatch::default() }
         };
         let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.remember_password(cx, user).await?;
@@ -121,7 +121,7 @@ impl Core {
                 self.end(cx, client, &session, Reason::PasswordChanged).await?;
             }
         }
-        if cause == Cause::Reset && user.email_verified_at.is_none() {
+        if proves {
             self.drop_unproved(cx, client, &changed).await?;
         }
         let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };

@@ -25,15 +25,14 @@ use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch};
 /// How long a token can be that is worth looking up: ours have 43 characters.
 const LONGEST: usize = 64;
 
-/// How many tokens this process has given out.
-static GIVEN: AtomicI64 = AtomicI64::new(0);
-
 /// Gives out tokens and takes them back.
 #[derive(Clone, Debug)]
 pub(crate) struct OneTimes {
     records: OneTimeAdapter,
     keys: Arc<DataKeys>,
     env: Env,
+    /// How many have been given out since the start: of two of one millisecond it tells which came later.
+    given: Arc<AtomicI64>,
 }
 
 /// What a new token bears.
@@ -57,7 +56,7 @@ impl Terms {
 
 impl OneTimes {
     pub(crate) fn new(records: OneTimeAdapter, keys: Arc<DataKeys>, env: Env) -> Self {
-        Self { records, keys, env }
+        Self { records, keys, env, given: Arc::default() }
     }
 
     /// The records behind them.
@@ -91,7 +90,7 @@ impl OneTimes {
         let created_at = cx.now();
         let expires_at = Some(later(created_at, terms.lifetime));
         let (user_id, tries_left, sends_left) = (user.to_owned(), terms.tries, terms.sends);
-        let nth = GIVEN.fetch_add(1, Ordering::Relaxed);
+        let nth = self.given.fetch_add(1, Ordering::Relaxed);
         let record = OneTimeCreate { id, purpose, user_id, sealed, tries_left, sends_left, created_at, nth, expires_at };
         let kept = self.records.create(cx, record).await?;
         if terms.only_newest {

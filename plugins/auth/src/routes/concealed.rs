@@ -72,8 +72,7 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let patch = UserPatch { email_verified_at: Some(Some(client.now)), ..UserPatch::default() };
-    let verified = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+    let verified = core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
     Ok(verified)
 }

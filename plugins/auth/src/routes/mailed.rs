@@ -110,8 +110,7 @@ async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTim
                 return Err(invalid());
             }
             if user.email_verified_at.is_none() {
-                let patch = UserPatch { email_verified_at: Some(Some(client.now)), ..UserPatch::default() };
-                core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+                core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
                 core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
             }
             Ok(())
@@ -208,11 +207,10 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         return Ok(user.clone());
     }
     let patch = UserPatch {
-        email_verified_at: Some(Some(client.now)),
         password_hash: Some(None),
         password_version: Some(user.password_version + 1),
         session_epoch: Some(user.session_epoch + 1),
-        ..UserPatch::default()
+        ..user.proved(client.now)
     };
     let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
     for session in core.sessions_of(cx, &user.id).await? {

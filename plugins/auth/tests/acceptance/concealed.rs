@@ -18,6 +18,7 @@ cases!(
     auth_43_two_passwords_are_none,
     auth_43_a_provider_of_who_came_first_is_none,
     auth_43_a_sign_up_that_is_done_late,
+    auth_43_a_sign_up_that_is_done_after_a_change_of_address,
     auth_43_refusals_are_alike,
     auth_43_an_unproved_account_is_no_oracle,
     auth_43_suspended,
@@ -185,6 +186,31 @@ async fn auth_43_a_sign_up_that_is_done_late(store: Store) {
         app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.refused(401, "invalid_credentials");
     }
     app.me(&done.signed_in().token).await.refused(401, "unauthorized");
+}
+
+/// Whoever has once proved an address keeps password and sessions, whatever others ask for while they take another one.
+async fn auth_43_a_sign_up_that_is_done_after_a_change_of_address(store: Store) {
+    let post = Post::default();
+    let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
+    let mailer = slow.clone();
+    let app = store.app_with(|auth| concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))).await;
+    sign_up(&app, "ada@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    let ada = app.post("/auth/verify-and-login", json!({ "token": token })).await.signed_in();
+    app.advance(1).await;
+    let asked = app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "new@x.test", "password": GOOD }))).await;
+    assert_eq!(asked.status, 202, "{asked:?}");
+    let token = post.token("verify_new_email", 1).await;
+    sign_up(&app, "slow@x.test", GOOD).await;
+    slow.waits.acquire().await.unwrap().forget();
+    sign_up(&app, "new@x.test", OTHER).await;
+    app.advance(1).await;
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(post.count("existing_account"), 0, "it is not done yet");
+    slow.goes_on.add_permits(1);
+    post.all("existing_account", 1).await;
+    assert_eq!(app.me(&ada.token).await.status, 200);
+    assert_eq!(app.post("/auth/login", json!({ "email": "new@x.test", "password": GOOD })).await.status, 200);
 }
 
 struct Refusing;
