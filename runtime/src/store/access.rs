@@ -143,6 +143,15 @@ fn by_key(filter: &Filter) -> bool {
     }
 }
 
+/// The key of the one record that a condition can hold for.
+#[cfg(feature = "sqlite")]
+pub(super) fn key_of<'a>(entity: &EntityDesc, filter: &'a Filter) -> Option<&'a Source> {
+    conjuncts(filter).into_iter().find_map(|f| match Fact::of(f) {
+        Fact::Pin { field, value: Some(value), .. } if field == entity.primary => Some(value),
+        _ => None,
+    })
+}
+
 /// Whether the primary key or all fields of a unique have a value.
 fn names_one(entity: &EntityDesc, facts: &[Fact<'_>], live: bool) -> bool {
     let named = |at: usize| {

@@ -17,12 +17,24 @@ pub(super) struct Native {
     pub(super) sql: Box<str>,
     /// The same write without rows, for callers that only count.
     pub(super) counting: Option<Box<str>>,
+    /// Reads what a write of one record has made of it.
+    pub(super) again: Option<Again>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
     /// How runs apart went when they were begun on the caller's thread.
     pub(super) tries: Tries,
     /// What the columns hold, when they are not those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
+}
+
+/// A read by key of a record that has just been written.
+///
+/// For `RETURNING` SQLite makes a table of its own, which costs more than finding the record once more. It takes the place of it only
+/// where nobody else can write between the two.
+#[derive(Debug)]
+pub(super) struct Again {
+    pub(super) sql: Box<str>,
+    pub(super) key: Bind,
 }
 
 /// Where a statement runs.
@@ -61,7 +73,7 @@ pub(super) enum Form {
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
     let mut r = Renderer::new(entity, '?', 0);
-    let mut own = None;
+    let (mut own, mut again) = (None, None);
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
@@ -107,6 +119,16 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let set = r.assignments(set)?;
             let condition = r.picked(filter, pick.as_ref())?;
             let plain = format!("{with}UPDATE {table} SET {set}{from} WHERE {condition}{within}");
+            if let (Some(key), None) = (access::key_of(entity, filter), pick) {
+                let column = r.column(entity.primary)?;
+                let value = match key {
+                    Source::Arg { index, .. } => Err(*index),
+                    Source::Value(value) => Ok(value.clone()),
+                    other => return Err(Error::internal(format!("a plan holds {other:?} instead of an argument"))),
+                };
+                let sql = format!("SELECT {columns} FROM {table} WHERE {column} = ?");
+                again = Some(Again { sql: sql.into(), key: Bind { value, form: Form::Plain } });
+            }
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
         }
         Plan::Delete { filter, pick } => {
@@ -115,7 +137,8 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
     };
-    Ok(Native { sql: sql.into(), counting: counting.map(Into::into), binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
+    let counting = counting.map(Into::into);
+    Ok(Native { sql: sql.into(), counting, again, binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
 }
 
 /// How a statement names a way into the table: `INDEXED BY ..`.

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use super::render::{Again, Native};
 use super::row::SqliteRow;
 use super::{bind, error, native, outbox, render};
 use crate::entity::{EntityDesc, Flags};
@@ -71,6 +72,11 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
     let native = native(statement)?;
     let failed = |e| error::of(entity, e);
     let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
+    if let (None, Some(plain), Some(again)) = (counting, &native.counting, &native.again)
+        && !connection.is_autocommit()
+    {
+        return write_and_read(connection, entity, (plain, native, again), args, rows);
+    }
     let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
     bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
     if counting.is_some() || matches!(statement.plan, Plan::Insert) {
@@ -110,6 +116,43 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
         rows.push(&row);
         sound = sound.and(row.sound());
     }
+    // A row that is broken has been written all the same.
+    outbox::record(connection, &mut rows)?;
+    sound.map(|()| rows)
+}
+
+/// Writes one record by its key and reads it: nobody else writes between the two, for they are in one transaction.
+fn write_and_read(
+    connection: &Connection,
+    entity: &'static EntityDesc,
+    (plain, native, again): (&str, &Native, &Again),
+    args: &[Value],
+    mut rows: Rows,
+) -> Result<Rows> {
+    let failed = |e| error::of(entity, e);
+    let mut write = connection.prepare_cached(plain).map_err(failed)?;
+    bind::bind(&mut write, &native.binds, args)?.map_err(failed)?;
+    if write.raw_execute().map_err(failed)? == 0 {
+        outbox::record(connection, &mut rows)?;
+        return Ok(rows);
+    }
+    let mut read = || {
+        let mut read = connection.prepare_cached(&again.sql).map_err(failed)?;
+        bind::bind(&mut read, std::slice::from_ref(&again.key), args)?.map_err(failed)?;
+        let mut found = read.raw_query();
+        let row = found.next().map_err(failed)?.ok_or_else(|| Error::internal("a record that was written is not there"))?;
+        let row = SqliteRow::new(row, entity);
+        rows.push(&row);
+        Ok::<_, Error>(row.sound())
+    };
+    let sound = match read() {
+        Ok(sound) => sound,
+        Err(error) => {
+            // It is written, and nobody can be told what: whoever holds the transaction sees that it is gone.
+            drop(connection.execute_batch("ROLLBACK"));
+            return Err(error);
+        }
+    };
     // A row that is broken has been written all the same.
     outbox::record(connection, &mut rows)?;
     sound.map(|()| rows)
