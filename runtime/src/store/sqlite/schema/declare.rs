@@ -4,6 +4,10 @@ use crate::entity::{EntityDesc, FieldDesc, Kind};
 use crate::store::layout::{self, StoredIndex};
 use crate::store::sqlite::render::{only, quote};
 
+/// Most variants that each write of a record compares one by one. For `IN` with more than two values SQLite makes a table and fills it,
+/// at each check.
+const COMPARED: usize = 64;
+
 /// The statements that make an entity's table.
 pub(super) struct Declared {
     pub(super) table: String,
@@ -46,8 +50,13 @@ fn column(field: &FieldDesc, primary: bool) -> String {
     match field.kind {
         Kind::Boolean => sql.push_str(&format!(" CHECK ({name} IN (0, 1))")),
         Kind::Enum(desc) => {
-            let values: Vec<String> = desc.variants.iter().map(|v| format!("'{}'", v.replace('\'', "''"))).collect();
-            sql.push_str(&format!(" CHECK ({name} IN ({}))", values.join(", ")));
+            let values = desc.variants.iter().map(|v| format!("'{}'", v.replace('\'', "''")));
+            let check = if desc.variants.len() > COMPARED {
+                format!("{name} IN ({})", values.collect::<Vec<_>>().join(", "))
+            } else {
+                values.map(|v| format!("{name} = {v}")).collect::<Vec<_>>().join(" OR ")
+            };
+            sql.push_str(&format!(" CHECK ({check})"));
         }
         Kind::StringArray | Kind::Json | Kind::Items(_) => sql.push_str(&format!(" CHECK (json_valid({name}))")),
         _ => {}
