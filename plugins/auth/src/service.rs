@@ -209,9 +209,10 @@ impl AuthService {
     /// `not_found`.
     pub async fn set_email_verified(&self, id: &str, verified: bool) -> Result<Account> {
         let client = self.client();
-        let patch = match verified {
-            true => self.core.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?.proved(client.now),
-            false => User::unproved(),
+        let patch = if verified {
+            self.core.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?.proved(client.now)
+        } else {
+            User::unproved()
         };
         let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
         self.core.change_account(&client, id, patch, happened, async |_, _| Ok(())).await.map(Account::from)

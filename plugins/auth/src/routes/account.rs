@@ -195,9 +195,10 @@ async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session
 
 pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
-    let client = core.client(&call);
-    let user = core.users.get(&client.cx(), known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
-    let reply = Reply::json(200, &whole_view(&core, &client, &user, Some(&known)).await?)?;
+    let cx = Cx::system("auth").at(core.now());
+    let user = core.users.get(&cx, known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
+    let tenant_id = call.cx.get_actor().and_then(|actor| actor.tenant_id.clone());
+    let reply = Reply::json(200, &UserView { tenant_id, ..whole_view(&core, &cx, &user, Some(&known)).await? })?;
     // A client that has lost its CSRF token gets another one here.
     match core.cookies.token(&call.headers) {
         Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
@@ -226,7 +227,7 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
-    Reply::json(200, &whole_view(&core, &client, &user, Some(&known)).await?)
+    Reply::json(200, &UserView { tenant_id: client.tenant.clone(), ..whole_view(&core, &cx, &user, Some(&known)).await? })
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {
@@ -259,9 +260,8 @@ pub(super) fn caller(call: &PluginCall) -> Result<Known> {
 }
 
 /// The same with the providers that its owner signs in with.
-pub(super) async fn whole_view(core: &Core, client: &Client, user: &User, known: Option<&Known>) -> Result<UserView> {
-    let tenant_id = known.and(client.tenant.clone());
-    Ok(UserView { providers: core.providers_of(&client.cx(), &user.id).await?, tenant_id, ..view(core, user, known) })
+pub(super) async fn whole_view(core: &Core, cx: &Cx, user: &User, known: Option<&Known>) -> Result<UserView> {
+    Ok(UserView { providers: core.providers_of(cx, &user.id).await?, ..view(core, user, known) })
 }
 
 /// An account, as the holder of a session sees it, or somebody else.

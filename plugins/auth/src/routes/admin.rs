@@ -175,7 +175,7 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let page = core.users.list(&client.cx(), query).await?;
     let mut items = Vec::with_capacity(page.items.len());
     for user in page.items {
-        items.push(AdminUser::new(whole_view(&core, &client, &user, None).await?, user));
+        items.push(AdminUser::new(whole_view(&core, &client.cx(), &user, None).await?, user));
     }
     Reply::json(200, &AdminUserPage { items, next_cursor: page.next_cursor, has_more: page.has_more })
 }

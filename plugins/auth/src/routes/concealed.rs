@@ -9,7 +9,7 @@ use linchpin::http::{PluginCall, Reply};
 use super::mailed::{by_ip, invalid, signing_in};
 use super::shapes::{Said, TokenInput};
 use crate::core::{Client, Core, Happened};
-use crate::entities::{User, UserPatch};
+use crate::entities::User;
 use crate::error::overtaken;
 use crate::flow::Proved;
 use crate::identity::normalise::Identifier;

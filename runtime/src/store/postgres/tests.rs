@@ -9,7 +9,7 @@ pub(super) mod server;
 
 fn fresh() -> (Arc<dyn Store>, ()) {
     let mut options = PostgresOptions::new(server::fresh_url());
-    (options.readers, options.writers) = (1, 1);
+    (options.readers, options.scans, options.writers) = (1, 1, 1);
     (Arc::new(PostgresStore::open(options).expect("a URL that can be used")), ())
 }
 
