@@ -24,10 +24,37 @@ pub struct StoredIndex {
 }
 
 impl StoredIndex {
-    /// The fields its name is made of.
-    pub fn name_fields(&self) -> impl Iterator<Item = usize> {
-        self.keys[..self.named].iter().map(|k| k.field)
+    /// What it is called in a database: `ix_posts_title`, `ux_posts_slug`.
+    ///
+    /// One whose fields are those of an index before it, in other directions, says which of them descend: `ix_posts_title_desc_at`.
+    pub fn name(&self, entity: &EntityDesc) -> String {
+        let plain = self.named_by(entity, false);
+        let taken = || indexes(entity).iter().take_while(|other| *other != self).any(|other| other.named_by(entity, false) == plain);
+        shortened(if !self.unique && taken() { self.named_by(entity, true) } else { plain })
     }
+
+    fn named_by(&self, entity: &EntityDesc, directions: bool) -> String {
+        let mut name = format!("{}_{}", if self.unique { "ux" } else { "ix" }, entity.storage_name);
+        for key in &self.keys[..self.named] {
+            name.push('_');
+            name.push_str(entity.fields[key.field].column);
+            if directions && key.desc {
+                name.push_str("_desc");
+            }
+        }
+        name
+    }
+}
+
+/// A name as databases take it: of 63 bytes at most, with a hash where it was longer.
+pub fn shortened(name: String) -> String {
+    if name.len() <= 63 {
+        return name;
+    }
+    // FNV-1a: stable across builds and machines.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    let cut = (0..=54).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}_{hash:08x}", &name[..cut])
 }
 
 /// Every index of an entity but that of its key: uniques first, in the order of declaration.
@@ -50,8 +77,8 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     };
     for declared in entity.indexes {
         let index = keyed(declared.fields);
-        // Two that differ in the tenant alone are one now.
-        if !all.contains(&index) {
+        // Two that differ in the tenant alone are one now, and one that is read backwards does for another.
+        if !all.iter().any(|other| serves(other, &index, &prefix)) {
             all.push(index);
         }
     }
@@ -252,6 +279,36 @@ mod tests {
 
     fn shape(entity: &EntityDesc) -> Vec<(bool, Vec<usize>, bool, Option<usize>)> {
         indexes(entity).iter().map(|i| (i.unique, i.keys.iter().map(|k| k.field).collect(), i.live, i.null)).collect()
+    }
+
+    /// The same fields in other directions make another index, with a name of its own; read backwards, an index is the same one.
+    #[test]
+    fn directions_make_indexes() {
+        const fn key(field: usize, desc: bool) -> SortDesc {
+            SortDesc { field, desc }
+        }
+        const NOTE: EntityDesc = EntityDesc {
+            indexes: &[
+                IndexDesc { fields: &[key(4, true), key(3, true)] },
+                IndexDesc { fields: &[key(4, true), key(3, false)] },
+                IndexDesc { fields: &[key(4, false), key(3, true)] },
+                IndexDesc { fields: &[key(4, false), key(3, false)] },
+                IndexDesc { fields: &[key(2, false)] },
+                IndexDesc { fields: &[key(2, true)] },
+            ],
+            ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
+        };
+        let names: Vec<String> = indexes(&NOTE).iter().map(|index| index.name(&NOTE)).collect();
+        assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_desc_slug", "ix_notes_owner"]);
+    }
+
+    #[test]
+    fn long_names_are_shortened_with_a_hash() {
+        let long = format!("ix_{}", "é".repeat(40));
+        let short = shortened(long.clone());
+        assert!(short.len() <= 63 && short.starts_with("ix_é"), "{short}");
+        assert_ne!(short, shortened(format!("{long}x")));
+        assert_eq!(shortened("ix_a".to_owned()), "ix_a");
     }
 
     #[test]

@@ -27,7 +27,8 @@ fn some_value(field: usize) -> BoxedStrategy<Value> {
         Kind::String => any_text().prop_map(Value::Text).boxed(),
         Kind::Integer => proptest::sample::select(vec![0, 1, -1, 2, 9, 10, MAX_INTEGER, -MAX_INTEGER]).prop_map(Value::Int).boxed(),
         Kind::Number => {
-            proptest::sample::select(vec![0.0, 0.5, -0.5, 0.1 + 0.2, 0.3, 1e300, -1e300, 5e-324, 2.0, 1e17]).prop_map(Value::Float).boxed()
+            // No few of them cancel each other out: what is left then would depend on the order in which a store adds them.
+            proptest::sample::select(vec![0.0, 0.5, -0.7, 0.1 + 0.2, 0.3, 1e300, -1e200, 5e-324, 2.0, 1e17]).prop_map(Value::Float).boxed()
         }
         Kind::Boolean => any::<bool>().prop_map(Value::Bool).boxed(),
         Kind::Date => proptest::sample::select(vec![Timestamp::MIN.millis(), -1, 0, 1, 1_767_323_045_678, Timestamp::MAX.millis()])

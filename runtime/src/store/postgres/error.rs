@@ -63,7 +63,7 @@ pub(super) fn violated(entity: &EntityDesc, constraint: &str) -> Option<Vec<&'st
     if constraint == schema::key_name(entity) {
         return Some(vec![entity.primary_field().wire]);
     }
-    let index = layout::indexes(entity).into_iter().find(|index| index.unique && schema::index_name(entity, index) == constraint)?;
+    let index = layout::indexes(entity).into_iter().find(|index| index.unique && index.name(entity) == constraint)?;
     let fields: Vec<&str> = index.keys.iter().map(|k| wire(k.field)).collect();
     let declared = |fields: &[&str]| entity.uniques.iter().any(|u| u.fields.iter().map(|f| wire(*f)).eq(fields.iter().copied()));
     // The tenant that the index begins with is none of the constraint's fields.

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 use super::render::{FOLD, direction, literal, only, quote};
 use crate::entity::{EntityDesc, FieldDesc, Kind};
 use crate::filter::eval::fold;
-use crate::store::layout::{self, StoredIndex};
+use crate::store::layout;
 use crate::{Code, Error, Result};
 
 /// Held while tables of a schema are made: several processes of one app start at once. An index of a large table takes its
@@ -163,7 +163,7 @@ fn declare(entity: &EntityDesc, temporary: bool) -> Vec<String> {
         };
         let keys: Vec<String> = index.keys.iter().map(key).collect();
         let unique = if index.unique { "UNIQUE " } else { "" };
-        let name = quote(&index_name(entity, &index));
+        let name = quote(&index.name(entity));
         all.push(format!("CREATE {unique}INDEX {name} ON {table} ({}){}", keys.join(", "), only(entity, &index)));
     }
     all
@@ -192,26 +192,9 @@ fn column(field: &FieldDesc, primary: bool) -> String {
     sql
 }
 
-/// `ix_posts_title`, `ux_posts_slug`
-pub(super) fn index_name(entity: &EntityDesc, index: &StoredIndex) -> String {
-    let columns: Vec<&str> = index.name_fields().map(|f| entity.fields[f].column).collect();
-    shortened(format!("{}_{}_{}", if index.unique { "ux" } else { "ix" }, entity.storage_name, columns.join("_")))
-}
-
 /// `pk_posts`
 pub(super) fn key_name(entity: &EntityDesc) -> String {
-    shortened(format!("pk_{}", entity.storage_name))
-}
-
-/// A name of 63 bytes at most, with a hash where it was longer.
-fn shortened(name: String) -> String {
-    if name.len() <= 63 {
-        return name;
-    }
-    // FNV-1a: stable across builds and machines.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-    let cut = (0..=54).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
-    format!("{}_{hash:08x}", &name[..cut])
+    layout::shortened(format!("pk_{}", entity.storage_name))
 }
 
 /// Makes the function that folds case: the framework's own folding, as a table of characters.

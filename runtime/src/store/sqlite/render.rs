@@ -1,7 +1,6 @@
 //! Plans to SQL text, once per statement.
 
 use super::aggregate;
-use super::schema::index_name;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::access::{self, Reach, Way};
@@ -146,7 +145,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
 /// It is prescribed. SQLite would choose by statistics of the day somebody ran `ANALYZE`.
 pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
     match (way, entity.primary_field().kind) {
-        (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index_name(entity, index))),
+        (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
         // The key is the row's number, and the table lies in its order.
         (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
         (Way::Key, _) => format!(" INDEXED BY {}", quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))),

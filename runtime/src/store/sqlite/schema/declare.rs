@@ -1,7 +1,7 @@
 //! The statements that make what entities declare.
 
 use crate::entity::{EntityDesc, FieldDesc, Kind};
-use crate::store::layout::{self, StoredIndex};
+use crate::store::layout;
 use crate::store::sqlite::render::{only, quote};
 
 /// Most variants that each write of a record compares one by one. For `IN` with more than two values SQLite makes a table and fills it,
@@ -23,7 +23,7 @@ pub(super) fn declare(entity: &EntityDesc) -> Declared {
     // SQLite checks the youngest index first; created in reverse, the first unique declared is the first one reported.
     let uniques = all.iter().rev().filter(|index| index.unique);
     for index in uniques.chain(all.iter().filter(|index| !index.unique)) {
-        let name = index_name(entity, index);
+        let name = index.name(entity);
         let columns: Vec<String> =
             index.keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
         let unique = if index.unique { "UNIQUE " } else { "" };
@@ -62,22 +62,4 @@ fn column(field: &FieldDesc, primary: bool) -> String {
         _ => {}
     }
     sql
-}
-
-/// `ix_posts_title`, `ux_posts_slug`
-pub(in crate::store::sqlite) fn index_name(entity: &EntityDesc, index: &StoredIndex) -> String {
-    name(if index.unique { "ux" } else { "ix" }, entity, index.name_fields())
-}
-
-/// The name of an index, shortened to 63 bytes with a hash.
-fn name(prefix: &str, entity: &EntityDesc, fields: impl Iterator<Item = usize>) -> String {
-    let columns: Vec<&str> = fields.map(|f| entity.fields[f].column).collect();
-    let name = format!("{prefix}_{}_{}", entity.storage_name, columns.join("_"));
-    if name.len() <= 63 {
-        return name;
-    }
-    // FNV-1a: stable across builds and machines.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-    let cut = (0..=54).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
-    format!("{}_{hash:08x}", &name[..cut])
 }

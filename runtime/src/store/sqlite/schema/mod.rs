@@ -9,7 +9,6 @@ mod tests;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, SqlitePool};
 
 use self::compare::{Object, State, compare};
-pub(super) use self::declare::index_name;
 use self::declare::{Declared, declare};
 use super::render::quote;
 use crate::entity::EntityDesc;
