@@ -290,8 +290,8 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
     if missing.is_empty() {
         return Ok(auth);
     }
-    let help = "help: add a plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, `JwtAuth` for tokens of others; or \
-                write `auth = none` on routes that are public";
+    let help = "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, `JwtAuth` for \
+                tokens of others; a route that everybody may call has `auth = none`";
     missing.push(help.to_owned());
     Err(startup(missing.join("\n")))
 }

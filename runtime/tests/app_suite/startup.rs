@@ -56,7 +56,7 @@ async fn routes_across_packages_are_compared() {
 async fn closed_routes_need_somebody_who_opens_them() {
     let text = refused(App::new(config()).package(&SECRETS).start().await);
     assert!(text.contains("route `list` of `Secret` (src/note.rs:3) needs auth `userAuth`, but no plugin registers it"), "{text}");
-    assert!(text.contains("help: add a plugin that registers it: `linchpin_auth::Auth`"), "{text}");
+    assert!(text.contains("help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth`"), "{text}");
     App::new(config()).package(&SECRETS).plugin(JwtAuth::new()).start().await.unwrap().stop().await.unwrap();
 }
 
