@@ -68,6 +68,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
                 "sh" => block.text.lines().all(|line| COMMANDS.contains(&line)),
                 "console" => document == "README.md",
                 // Pictures and messages.
+                "toml" => block.text.lines().all(is_of_a_manifest),
                 "text" => document != "README.md" || block.from.is_some(),
                 _ => false,
             };
@@ -107,6 +108,16 @@ fn files_that_are_named_are_there() {
             assert!(from.iter().any(|folder| folder.join(&path).exists()), "{document}:{line}: there is no `{path}`");
         }
     }
+}
+
+/// Whether a line of a manifest for others says what is so here: where our packages are, and what the workspace is built with.
+fn is_of_a_manifest(line: &str) -> bool {
+    if let Some((package, path)) = line.split_once(" = { path = \"../linchpin/") {
+        let path = path.split('"').next().unwrap_or_default();
+        return read(&format!("{path}/Cargo.toml")).contains(&format!("name = \"{package}\""));
+    }
+    let foreign = ["", "[dependencies]"].contains(&line) || line.starts_with('#') || line.starts_with("tokio = ");
+    foreign || read("Cargo.toml").lines().any(|own| own == line)
 }
 
 #[test]
