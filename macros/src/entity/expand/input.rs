@@ -43,6 +43,7 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
         })
         .collect();
     // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON merge has both.
+    // An app may leave its records to the routes and fill none of these; a member that can be null or left out is an option of an option.
     let allow = if nested { quote!(#[allow(dead_code, clippy::option_option)]) } else { quote!(#[allow(dead_code)]) };
     quote! {
         #[doc = #doc]
