@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // a fixture; its fields are the cases'
 
 use linchpin::prelude::*;
-use linchpin::{Actor, BoxFuture, Code, Cx, EntityEvent, EventSink};
+use linchpin::{Actor, Code, Cx};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
@@ -12,6 +12,7 @@ use crate::server::Server;
 mod in_use;
 mod keys;
 mod many;
+mod told;
 
 use in_use::{many_in_use, records_in_use};
 use keys::{keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations, keys_of_patches};
@@ -340,74 +341,6 @@ async fn within_a_transaction(s: &Server) {
     })
     .await
     .unwrap();
-}
-
-/// Hands on what it hears.
-struct Heard(tokio::sync::mpsc::UnboundedSender<EntityEvent>);
-
-impl EventSink for Heard {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            for event in events {
-                let _ = self.0.send(event.clone());
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Every record that follows makes an event of its own, by whoever deleted the first; what is undone makes none.
-async fn effects_are_told(start: impl AsyncFnOnce(Heard) -> Server) {
-    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
-    let s = start(Heard(sender)).await;
-    let token = s.token("boss", &[]);
-    people(&s, &["ann", "bob"]).await;
-    post(&s, "/desks", json!({"id": "d", "personId": "bob"})).await;
-    post(&s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
-    post(&s, "/memos", json!({"id": "n", "authorId": "bob"})).await;
-    post(&s, "/projects", json!({"id": "p", "leadId": "ann"})).await;
-    post(&s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
-    assert_eq!(s.delete("/people/bob").await.status, 409);
-    let deleted = s.raw("DELETE", "/people/ann", &[("authorization", &token)], "").await;
-    assert_eq!(deleted.status, 204);
-    let mut told = Vec::new();
-    while told.len() < 11 {
-        let event = tokio::time::timeout(std::time::Duration::from_secs(10), events.recv()).await.expect("an event in time").unwrap();
-        told.push((event.name.clone(), event.record_id.clone().unwrap_or_default(), event.actor.id.clone(), event.id.clone()));
-    }
-    assert_eq!(told[7].3.as_str(), deleted.header("x-event-id"));
-    let mut told: Vec<(&str, &str, Option<&str>)> = told[7..].iter().map(|(n, r, a, _)| (n.as_str(), r.as_str(), a.as_deref())).collect();
-    told.sort_unstable();
-    let by = Some("boss");
-    let expected = [("memos.updated", "m", by), ("people.deleted", "ann", by), ("projects.deleted", "p", by), ("tickets.deleted", "1", by)];
-    assert_eq!(told, expected);
-}
-
-mod told {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn memory() {
-        super::effects_are_told(async |heard| {
-            crate::server::Server::memory_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
-        })
-        .await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn sqlite() {
-        super::effects_are_told(async |heard| {
-            crate::server::Server::sqlite_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
-        })
-        .await;
-    }
-
-    #[cfg(feature = "postgres")]
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn postgres() {
-        super::effects_are_told(async |heard| {
-            crate::server::Server::postgres_with(&super::OFFICE, |app| app.event_sink("heard", heard)).await
-        })
-        .await;
-    }
 }
 
 /// Several transactions of one process at a time: what holds them apart is the server.
