@@ -311,6 +311,17 @@ impl EntityModel {
             || self.uniques.iter().any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
     }
 
+    /// What says that the field holds the key of a record of another entity, if anything does.
+    pub(crate) fn key_of(&self, field: usize) -> Option<&'static str> {
+        if self.relations.iter().any(|relation| relation.own_key() == Some(field)) {
+            Some("belongs_to")
+        } else if self.gates.holds(field) {
+            Some("gate")
+        } else {
+            self.summaries.iter().any(|summary| summary.own_key() == field).then_some("counter")
+        }
+    }
+
     /// Whether the list route filters by the field without a mark (contract 5.2). Enums and booleans behind other names
     /// are added by the runtime, which knows the type.
     pub(crate) fn filterable(&self, index: usize) -> bool {

@@ -134,6 +134,11 @@ impl Summary {
         }
         Some(Self { word, target, field, key, by, when, min, code })
     }
+
+    /// Position of the field that holds the key of a record of the other entity.
+    pub(crate) fn own_key(&self) -> usize {
+        self.by
+    }
 }
 
 /// Which records count, and what only rustc can check of it.

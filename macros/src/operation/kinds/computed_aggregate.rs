@@ -156,6 +156,11 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
         "avg" => Type::Number,
         _ => *of_source,
     };
+    // The least or the greatest of keys is a key, and that it names a record is seen to when it is written.
+    let chosen = matches!(*function, "min" | "max");
+    if !chosen && !record::no_key(field, at, &format!("what {function} gives names no record"), scope) {
+        return;
+    }
     if kind == Type::Other || gives == Type::Other {
         if *function == "count" {
             scope.require(field, at, "INTEGERS", &format!("count gives integer, which `{name}` is not"));
@@ -166,7 +171,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
         }
     } else if gives.name() != kind.name() {
         scope.d.error(at, format!("{function} gives {}, `{name}` is {}", gives.name().unwrap_or("another type"), type_of(of)));
-    } else if !of.optional && matches!(*function, "avg" | "min" | "max") {
+    } else if !of.optional && (chosen || *function == "avg") {
         scope.d.error(at, format!("{function} over nothing is null, `{name}` is required")).help("an `Option`");
     }
 }

@@ -64,7 +64,13 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
             return None;
         }
     }
-    record::mutable(field, &ident, scope);
+    if record::mutable(field, &ident, scope)
+        && record::no_key(field, &ident, "adding to it would name another", scope)
+        && of.options.rules.one_of.is_some()
+    {
+        let text = format!("`{}` is one of a few numbers, which an addition would leave", of.name);
+        scope.d.error(&ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
+    }
     Some(field)
 }
 

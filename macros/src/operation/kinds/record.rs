@@ -100,6 +100,14 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     false
 }
 
+/// Whether the field names no record of another entity; `why` says what a number of the server's making does to one that does.
+pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>) -> bool {
+    let Some(word) = scope.model.key_of(field) else { return true };
+    let text = format!("`{}` is the key of a `{word}`: {why}", scope.at(field).name);
+    scope.d.error(at, text).help("a field of its own for the number");
+    false
+}
+
 /// Rule of `set(..)`: mutable, not server-owned.
 ///
 /// A `read_only` field may be written from the server's side: clients never supply `now()`, `ctx(..)` and literals.

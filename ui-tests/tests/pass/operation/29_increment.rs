@@ -5,7 +5,11 @@ pub enum Status { Draft, Published }
 
 pub type Money = i64;
 
-#[entity(unique(slug), unique(author_id, title), routes(auth = none))]
+#[entity(
+    unique(slug), unique(author_id, title), unique(author_id, place),
+    belongs_to(author: Author, key = author_id),
+    routes(auth = none)
+)]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
@@ -18,6 +22,10 @@ pub struct Post {
     pub views: i64,
     #[field(default = 0)]
     pub price: Money,
+    // A number that no two have is no key: a taken one is a conflict.
+    pub place: i64,
+    #[field(range = 1..=5)]
+    pub level: i64,
     pub meta: serde_json::Value,
     #[field(private)]
     pub secret: String,
@@ -34,5 +42,23 @@ pub const DOWN: Operation<Post>;
 
 #[operation(kind = "increment", field = price, by = 2)]
 pub const ALIAS: Operation<Post>;
+
+#[operation(kind = "increment", field = place)]
+pub const LATER: Operation<Post>;
+
+#[operation(kind = "increment", field = level)]
+pub const RISE: Operation<Post>;
+
+// What others name it by is no key of it.
+#[entity(has_many(posts: Post, key = author_id), routes(auth = none))]
+pub struct Author {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = 0)]
+    pub posts_written: i64,
+}
+
+#[operation(kind = "increment", field = posts_written)]
+pub const WRITTEN: Operation<Author>;
 
 fn main() {}

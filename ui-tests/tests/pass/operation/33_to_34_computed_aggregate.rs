@@ -3,7 +3,9 @@ use linchpin::prelude::*;
 
 pub type Amount = i64;
 
-#[entity(unique(slug), unique(author_id, title), routes(auth = none), stores(memory, sqlite))]
+#[entity(
+    unique(slug), unique(author_id, title), belongs_to(newest: Comment, key = newest_id), routes(auth = none), stores(memory, sqlite)
+)]
 #[derive(Clone, Debug)]
 pub struct Post {
     #[field(primary, default = uuid)]
@@ -15,6 +17,7 @@ pub struct Post {
     pub comments: Amount,
     pub mean: Option<f64>,
     pub latest: Option<Timestamp>,
+    pub newest_id: Option<String>,
     pub numbers: Option<serde_json::Value>,
 }
 
@@ -38,6 +41,9 @@ pub const RECOUNT: Operation<Post>;
 pub const MEAN: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(post)), compute = max(created_at), target_match(author_id = param(author), title = param(title)), materialize_to = latest)]
 pub const LATEST: Operation<Post>;
+// The greatest of keys is a key.
+#[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute = max(id), target_match(id = param(id)), materialize_to = newest_id)]
+pub const NEWEST: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute(n = count(), total = sum(score)), target_match(id = param(id)), materialize_to = numbers, atomic)]
 pub const NUMBERS: Operation<Post>;
 // 55, 56: `atomic` where every store that is named has transactions.
@@ -46,7 +52,7 @@ pub const NUMBERS: Operation<Post>;
 pub const COUNT_FOR: Operation<Comment>;
 
 pub static POSTS: Package =
-    package!(name = "posts", entities = [entity(Post, [RECOUNT, MEAN, LATEST, NUMBERS]), entity(Comment, [COUNT_FOR])]);
+    package!(name = "posts", entities = [entity(Post, [RECOUNT, MEAN, LATEST, NEWEST, NUMBERS]), entity(Comment, [COUNT_FOR])]);
 
 fn main() {
     assert_eq!(POSTS.entities.len(), 2);
