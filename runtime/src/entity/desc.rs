@@ -177,6 +177,12 @@ impl FieldDesc {
         !self.flags.has(Flags::PRIVATE.or(Flags::WRITE_ONLY))
     }
 
+    /// Where a problem with its value is told of: nowhere when it is private, since clients are not to know of it.
+    #[cfg(feature = "server")]
+    pub(crate) const fn told(&self) -> &'static str {
+        if self.flags.has(Flags::PRIVATE) { "" } else { self.wire }
+    }
+
     /// Whether a create body may hold it.
     pub const fn creatable(&self) -> bool {
         !self.server_owned() && !self.flags.has(Flags::PRIVATE)

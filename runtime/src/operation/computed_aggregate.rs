@@ -118,8 +118,8 @@ mod run {
     use crate::operation::bind;
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
     use crate::store::{Compute, Figure, Function, Rows};
-    use crate::validate::MAX_INTEGER;
-    use crate::{Cx, Error, Problem, Result, Value};
+    use crate::validate::{MAX_INTEGER, beyond};
+    use crate::{Code, Cx, Error, Problem, Result, Value};
 
     pub(super) struct Run {
         kind: &'static ComputedAggregate,
@@ -152,14 +152,25 @@ mod run {
             target.refuse_ambiguous(call.cx, self.kind.matches)?;
             let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
             let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-            if let Some(rows) = self.at_once(call, &source, (target, route), &filter, &matches).await? {
-                return Ok(Outcome::Record(rows));
-            }
-            // What is written would be out of date if records came between looking and writing.
-            call.cx
-                .transaction(async |cx| self.write_in(cx, call, &source, target, route, filter, matches).await)
-                .await
-                .map(Outcome::Record)
+            let rows = match self.at_once(call, &source, (target, route), &filter, &matches).await {
+                Ok(Some(rows)) => Ok(rows),
+                // What is written would be out of date if records came between looking and writing.
+                Ok(None) => call.cx.transaction(async |cx| self.write_in(cx, call, &source, target, route, filter, matches).await).await,
+                Err(error) => Err(error),
+            };
+            rows.map(Outcome::Record).map_err(|error| self.placed(error, target))
+        }
+
+        /// A sum that not even a store can hold has no place there; here it is known what it was for.
+        fn placed(&self, error: Error, target: &Table) -> Error {
+            let of_a_sum = |p: &Problem| p.path.is_empty() && p.code == "range";
+            let range = error.code() == Code::ValidationFailed && error.details().iter().all(of_a_sum);
+            if range { self.beyond(target) } else { error }
+        }
+
+        fn beyond(&self, target: &Table) -> Error {
+            let field = &target.desc.fields[self.kind.field];
+            Error::invalid(Problem::new(field.told(), "range", "what was computed is beyond what the field holds"))
         }
 
         /// One statement, where the store can do it and nothing but bounds could refuse the number. Nothing when it wrote nothing: there is
@@ -215,6 +226,9 @@ mod run {
                 self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
             let compute = compute.collect::<Result<_>>()?;
             let row = source.aggregate(cx, "list", filter, Vec::new(), compute, 1).await?.pop().unwrap_or_default();
+            if row.iter().any(|value| beyond(value).is_some()) {
+                return Err(self.beyond(target));
+            }
             let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
             self.check(target, &value)?;
             let form = self.form(call, target);
@@ -240,13 +254,10 @@ mod run {
         fn check(&self, target: &Table, value: &Value) -> Result<()> {
             let field = &target.desc.fields[self.kind.field];
             let mut problems = Vec::new();
-            match (field.kind, value) {
-                (Kind::Integer, Value::Int(n)) if n.unsigned_abs() > MAX_INTEGER.unsigned_abs() => {
-                    problems.push(Problem::new(field.wire, "range", "what was computed is beyond what the field holds"));
-                }
-                (_, Value::Null) if field.optional => {}
-                (_, Value::Null) => problems.push(Problem::new(field.wire, "null_not_allowed", "nothing was computed")),
-                _ => target.validator.check(self.kind.field, value, field.wire, &mut problems),
+            match value {
+                Value::Null if field.optional => {}
+                Value::Null => problems.push(Problem::new(field.told(), "null_not_allowed", "nothing was computed")),
+                _ => target.validator.check(self.kind.field, value, field.told(), &mut problems),
             }
             if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
         }

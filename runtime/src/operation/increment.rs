@@ -116,7 +116,7 @@ mod run {
             if fits {
                 Refusal::Retry
             } else {
-                Refusal::Error(Error::invalid(Problem::new(self.field.wire, "range", "would leave the allowed range")))
+                Refusal::Error(Error::invalid(Problem::new(self.field.told(), "range", "would leave the allowed range")))
             }
         }
     }

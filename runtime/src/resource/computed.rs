@@ -15,7 +15,7 @@ use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::memory::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
-use crate::validate::list_value;
+use crate::validate::{beyond, list_value};
 use crate::{Code, Cx, Error, Result, Value, ValueRef};
 
 /// A record whose computed fields are not known yet.
@@ -36,7 +36,7 @@ impl Row for Blank<'_> {
 /// Writes the computed fields of a record into it.
 ///
 /// # Errors
-/// `internal` when the record cannot be read.
+/// `validation_failed` with `range` for a number that no client can hold; `internal` when the record cannot be read.
 pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()> {
     for field in computed(desc) {
         record[field] = value(desc, field, record)?;
@@ -47,8 +47,13 @@ pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()
 /// The value of a computed field in a record.
 fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Value> {
     let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
-    let computed = desc.fields.get(field).and_then(|f| f.computed).ok_or_else(lacks)?;
-    (computed.value)(&Blank { desc, record }).map_err(Error::internal)
+    let of = desc.fields.get(field).ok_or_else(lacks)?;
+    let value = (of.computed.ok_or_else(lacks)?.value)(&Blank { desc, record }).map_err(Error::internal)?;
+    match beyond(&value) {
+        // What it follows from is the caller's.
+        Some(flaw) => Err(Error::invalid(flaw.at(of.told()))),
+        None => Ok(value),
+    }
 }
 
 fn computed(desc: &EntityDesc) -> impl Iterator<Item = usize> {

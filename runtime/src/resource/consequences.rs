@@ -10,11 +10,12 @@ use super::prepared::Prepared;
 use super::statement::Statements;
 use super::summaries::{Move, Summaries};
 use crate::audit::{Auditing, Seen};
+use crate::entity::{FieldDesc, Least};
 use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement, layout};
 use crate::validate::list_value;
-use crate::{Code, Cx, Error, Result, Value};
+use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// A record as it was and as it is: `None` where there was, or is, none.
 type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
@@ -133,12 +134,10 @@ impl Statements {
                     continue;
                 }
             }
-            // A key may name nothing. Where there is a record, it holds too few.
-            if let Some(least) = group.least(&one).filter(|_| !free)
-                && self.send(cx, &group.there, group.which(&one), Rows::count()).await?.count > 0
-            {
-                let code = if least.code == Code::Conflict.as_str() { Code::Conflict } else { Code::Other(409, least.code) };
-                return Err(Error::new(code, "Fewer would be left than there must be"));
+            // A key may name nothing. Where there is a record, it holds too few or too many.
+            let least = group.least(&one).filter(|_| !free);
+            if (least.is_some() || one.grows()) && self.send(cx, &group.there, group.which(&one), Rows::count()).await?.count > 0 {
+                return Err(refused(least, &self.desc().fields[group.by()]));
             }
         }
         Ok(())
@@ -264,6 +263,18 @@ fn written(plan: &Plan, field: usize, args: &[Value]) -> Value {
         Some(AssignValue::Set(Source::Arg { index, .. })) => args.get(*index).cloned().unwrap_or_default(),
         Some(AssignValue::Set(Source::Value(value))) => value.clone(),
         _ => Value::Null,
+    }
+}
+
+/// Why a number could not be moved: by its least, if it has gone down to that, else by what numbers may be. `key` names the record
+/// that keeps it.
+fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
+    match least {
+        Some(Least { code, .. }) => {
+            let code = if code == Code::Conflict.as_str() { Code::Conflict } else { Code::Other(409, code) };
+            Error::new(code, "Fewer would be left than there must be")
+        }
+        None => Error::invalid(Problem::new(key.told(), "range", "a number of what it names would go beyond ±9007199254740991")),
     }
 }
 

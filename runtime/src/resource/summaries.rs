@@ -11,6 +11,7 @@ use crate::entity::{EntityDesc, FieldSet, Least, SoftDelete};
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Statement, Store, layout};
+use crate::validate::MAX_INTEGER;
 use crate::{Error, Result, Value};
 
 /// What is kept of an entity's records.
@@ -191,6 +192,11 @@ impl Move {
     pub(super) fn key(&self) -> &Value {
         &self.key
     }
+
+    /// Whether a number would be greater, so that there may have been no room for it.
+    pub(super) fn grows(&self) -> bool {
+        self.by.iter().any(|n| *n > 0)
+    }
 }
 
 impl Group {
@@ -205,8 +211,9 @@ impl Group {
         args.extend(one.by.iter().copied().map(Value::Int));
         if let Some(least) = &self.kept.least {
             let fewer = one.by.iter().copied().min().unwrap_or_default();
-            args.push(Value::Int(if free || fewer >= 0 { -crate::validate::MAX_INTEGER } else { least.number - fewer }));
+            args.push(Value::Int(if free || fewer >= 0 { -MAX_INTEGER } else { least.number - fewer }));
         }
+        args.extend(one.by.iter().map(|by| Value::Int(MAX_INTEGER - by.max(&0))));
         args
     }
 
@@ -214,6 +221,11 @@ impl Group {
     pub(super) fn which(&self, one: &Move) -> Vec<Value> {
         let tenant = self.kept.tenant.map(|_| one.tenant.clone());
         std::iter::once(one.key.clone()).chain(tenant).collect()
+    }
+
+    /// Position of the field that names the record which keeps them.
+    pub(super) fn by(&self) -> usize {
+        self.kept.by
     }
 
     /// The least that a move would have gone below, when it changed nothing.
@@ -229,19 +241,24 @@ impl Kept {
         self.tenant.map(of).into_iter().fold(Filter::eq_arg(self.target.primary, 0), Filter::and)
     }
 
-    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences, the least that the number must be.
+    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences, the least that the number must be,
+    /// the most that each may be.
     fn plan(&self) -> Plan {
         let first = 1 + usize::from(self.tenant.is_some());
         let slot = |index| Source::Arg { index, nullable: false };
         let add = |(n, count): (usize, &Count)| Assign { field: count.field, value: AssignValue::Add(slot(first + n)) };
         let set: Vec<Assign> = self.counts.iter().enumerate().map(add).collect();
         let mut filter = self.record();
+        let mut next = first + self.counts.len();
         if self.least.is_some() {
-            let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(first + self.counts.len())));
+            let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
             // Whoever deletes the record deletes what it counts.
             filter = filter.and(layout::deleted(self.target).into_iter().fold(enough, Filter::or));
+            next += 1;
         }
-        Plan::Update { filter, set, pick: None }
+        // The sum itself is never compared: it could be beyond what the store holds.
+        let room = self.counts.iter().enumerate().map(|(n, count)| Filter::cond(count.field, Op::Lte, Operand::One(slot(next + n))));
+        Plan::Update { filter: room.fold(filter, Filter::and), set, pick: None }
     }
 }
 

@@ -9,6 +9,16 @@ use crate::{Problem, Timestamp, Value};
 /// Greatest integer on the wire: 2^53−1.
 pub const MAX_INTEGER: i64 = (1 << 53) - 1;
 
+/// What is wrong with a number, if no client can hold it.
+#[cfg(feature = "server")]
+pub(crate) fn beyond(value: &Value) -> Option<Flaw> {
+    match value {
+        Value::Int(n) if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) => Some(TOO_GREAT),
+        Value::Float(n) if !n.is_finite() => Some(NOT_FINITE),
+        _ => None,
+    }
+}
+
 /// Why a value is not one of its field's type; it becomes a [`Problem`] where the value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {

@@ -8,6 +8,7 @@ mod aggregates;
 #[path = "../support/around.rs"]
 mod around;
 mod audit;
+mod beyond;
 mod budgets;
 mod choices;
 mod claims;
