@@ -10,6 +10,8 @@ use super::query::{self, Pair};
 use super::router::Params;
 use super::{input, path};
 use crate::entity::{EntityDesc, FieldDesc, Kind, PageArgs, Paging};
+use crate::filter::SourceSpec;
+use crate::operation::bind::param_path;
 use crate::operation::{Answer, Method, NamedSort, OpSpec, ParamSpec, Place, Whole};
 use crate::resource::{Executor, Table};
 use crate::validate::{Body, Json, list_value, read_param_members, read_whole};
@@ -167,6 +169,7 @@ impl OperationPlan {
         self.bounds(table, &read.page, &mut problems);
         if !problems.is_empty() {
             self.required(&read.args, &mut problems);
+            self.judge(table, &read.args, &mut problems);
             return Err(Error::validation(problems));
         }
         self.spec.complete(cx, &mut read.args);
@@ -318,6 +321,26 @@ impl OperationPlan {
                 problems.push(Problem::new(path, "required", "is required"));
             }
         }
+    }
+}
+
+impl OperationPlan {
+    /// What rules say of values that would be written, for calls that are refused anyway: the executor says it for all others.
+    fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+        let given = self.spec.params.iter().zip(args).enumerate().filter_map(|(i, (param, value))| Some((i, param, value.as_ref()?)));
+        for (index, param, value) in given.filter(|(_, param, value)| !value.is_null() && param.entity.is_none()) {
+            match (param.place, value) {
+                (Place::Whole(Whole::Item | Whole::Patch), Value::Json(item)) => table.validator.judge_item(param.field, item, problems),
+                (Place::Whole(_), _) => table.validator.check(param.field, value, "", problems),
+                _ => {
+                    let written = |field: &usize| matches!(self.spec.kind.writes(*field), Some(SourceSpec::Param(of)) if *of == index);
+                    for field in (0..table.desc.fields.len()).filter(written) {
+                        table.validator.check(field, value, &param_path(param), problems);
+                    }
+                }
+            }
+        }
+        self.executor.judge(table, args, problems);
     }
 }
 

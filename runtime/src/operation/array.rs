@@ -149,22 +149,18 @@ mod run {
 
         /// Checks the value and takes out repeats of a list.
         fn check(&self, table: &Table, call: &mut Call<'_>) -> Result<()> {
-            let SourceSpec::Param(index) = self.kind.value else { return Ok(()) };
-            let (Some(param), Some(Some(value))) = (self.spec.params.get(index), call.args.get_mut(index)) else { return Ok(()) };
-            let (path, mut problems) = (param_path(param), Vec::new());
-            if let (ArrayAction::Set { dedupe: true }, Value::Strings(list)) = (self.kind.action, &mut *value) {
+            let mut problems = Vec::new();
+            self.judge(table, &call.args, &mut problems);
+            if !problems.is_empty() {
+                return Err(Error::validation(problems));
+            }
+            if let (ArrayAction::Set { dedupe: true }, SourceSpec::Param(index)) = (self.kind.action, self.kind.value)
+                && let Some(Some(Value::Strings(list))) = call.args.get_mut(index)
+            {
                 let mut seen = std::collections::HashSet::new();
                 list.retain(|item| seen.insert(item.clone()));
             }
-            match self.kind.action {
-                ArrayAction::Set { .. } => table.validator.check(self.kind.field, value, &path, &mut problems),
-                // Any text may be asked to go.
-                ArrayAction::Pull if matches!(value, Value::Text(_)) => {}
-                ArrayAction::Push { .. } | ArrayAction::Pull => {
-                    table.validator.check_element(self.kind.field, value, &path, &mut problems);
-                }
-            }
-            if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+            Ok(())
         }
 
         /// A pull from a list that must keep some elements: how many go is known only with the list at hand, so the write
@@ -224,6 +220,19 @@ mod run {
                 }
                 self.guarded.run(table, &call, |record| self.refuse(table, record)).await.map(Outcome::Record)
             })
+        }
+
+        fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+            let SourceSpec::Param(index) = self.kind.value else { return };
+            let (Some(param), Some(Some(value))) = (self.spec.params.get(index), args.get(index)) else { return };
+            let (validator, field, path) = (&table.validator, self.kind.field, param_path(param));
+            match (self.kind.action, value) {
+                (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => validator.check_without_repeats(field, list, &path, problems),
+                (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
+                // Any text may be asked to go.
+                (ArrayAction::Pull, Value::Text(_)) => {}
+                (ArrayAction::Push { .. } | ArrayAction::Pull, _) => validator.check_element(field, value, &path, problems),
+            }
         }
     }
 }

@@ -128,4 +128,9 @@ pub enum Outcome {
 pub trait Executor: Send + Sync {
     /// Runs it.
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>>;
+
+    /// Adds what is wrong with arguments that it writes in a way of its own, for a call that is refused anyway.
+    fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<crate::Problem>) {
+        let _ = (table, args, problems);
+    }
 }

@@ -198,7 +198,8 @@ impl Reader<'_> {
             Value::Json(text) if json_holds_nul(text) => path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message),
             _ => {}
         }
-        (self.problems.len() == before).then_some(value)
+        // A list is judged further, by the rules of the field that it would be written to.
+        (self.problems.len() == before || matches!(value, Value::Strings(_))).then_some(value)
     }
 }
 

@@ -30,6 +30,16 @@ impl fmt::Display for Path<'_> {
 }
 
 impl Path<'_> {
+    /// The elements of the list here that problems are known of.
+    pub(super) fn reported(&self, problems: &[Problem]) -> Vec<usize> {
+        if problems.is_empty() {
+            return Vec::new();
+        }
+        let list = self.to_string();
+        let element = |p: &Problem| p.path.strip_prefix(&list)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+        problems.iter().filter_map(element).collect()
+    }
+
     /// Adds a problem here.
     pub(super) fn report(&self, problems: &mut Vec<Problem>, code: &'static str, message: impl Into<String>) {
         if problems.len() < MOST {

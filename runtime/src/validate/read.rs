@@ -18,7 +18,8 @@ pub(super) struct Reader<'p> {
 impl Reader<'_> {
     /// A value of a field's type; `None` when it has another. Null is a value here.
     ///
-    /// A list of items comes back without its bad members, so that the rules can judge the rest.
+    /// A list of items comes back without its bad members, and one of strings with its bad elements blank, so that the rules can judge
+    /// the rest.
     pub(super) fn value(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         match (field.kind, json) {
             (_, Json::Null) => Some(Value::Null),
@@ -44,10 +45,13 @@ impl Reader<'_> {
         for (i, item) in list.iter().enumerate() {
             match item {
                 Json::Text(text) => texts.push(text.clone().into_owned()),
-                _ => Path::Index(&path, i).report(self.problems, NOT_STRING.code, NOT_STRING.message),
+                _ => {
+                    Path::Index(&path, i).report(self.problems, NOT_STRING.code, NOT_STRING.message);
+                    texts.push(String::new());
+                }
             }
         }
-        (texts.len() == list.len()).then_some(Value::Strings(texts))
+        Some(Value::Strings(texts))
     }
 
     fn json(&mut self, json: &Json<'_>, path: Path<'_>) -> Option<Value> {

@@ -67,6 +67,13 @@ impl Validator {
         }
     }
 
+    /// The same for a list of strings whose repeats go before it is written. Places are those of the list as it was given.
+    pub fn check_without_repeats(&self, field: usize, list: &[String], path: &str, problems: &mut Vec<Problem>) {
+        if let Some(rules) = self.fields.get(field) {
+            rules.check_strings(list, Path::Root(path), true, problems);
+        }
+    }
+
     /// Lays down what holds for a list of items whoever writes it: how many, and which member no two share.
     pub fn bound_items(&mut self, bounds: ItemBounds) {
         if let Some(rules) = self.fields.get_mut(bounds.field) {
@@ -80,10 +87,15 @@ impl Validator {
     /// `validation_failed` with every problem.
     pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
         let mut problems = Vec::new();
-        if let (Some(rules), Ok(Json::Object(members))) = (self.fields.get(field), Json::parse(text.as_bytes())) {
-            rules.check_members(&members, Path::Root(""), &mut problems);
-        }
+        self.judge_item(field, text, &mut problems);
         if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    }
+
+    /// The same beside what is known of the item already.
+    pub(crate) fn judge_item(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
+        if let (Some(rules), Ok(Json::Object(members))) = (self.fields.get(field), Json::parse(text.as_bytes())) {
+            rules.check_members(&members, Path::Root(""), problems);
+        }
     }
 
     /// Checks one element for a list of strings.
@@ -161,7 +173,7 @@ impl FieldRules {
                     path.report(problems, "range", message);
                 }
             }
-            (Kind::StringArray, Value::Strings(list)) => self.check_strings(list, path, problems),
+            (Kind::StringArray, Value::Strings(list)) => self.check_strings(list, path, false, problems),
             (Kind::Json, Value::Json(text)) => {
                 if json_holds_nul(text) {
                     path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message);
@@ -172,17 +184,27 @@ impl FieldRules {
         }
     }
 
-    fn check_strings(&self, list: &[String], path: Path<'_>, problems: &mut Vec<Problem>) {
-        check_count(self.field.rules, list.len(), path, problems);
+    /// Elements that something is known to be wrong with already count, and are judged no further. Of repeats one counts, where they are
+    /// to go.
+    fn check_strings(&self, list: &[String], path: Path<'_>, repeats_go: bool, problems: &mut Vec<Problem>) {
+        let known = path.reported(problems);
+        let others = || list.iter().enumerate().filter(|(i, _)| !known.contains(i));
         let mut seen = HashSet::new();
-        for (i, text) in list.iter().enumerate() {
+        let repeats = if repeats_go { others().filter(|(_, text)| !seen.insert(text.as_str())).count() } else { 0 };
+        check_count(self.field.rules, list.len() - repeats, path, problems);
+        seen.clear();
+        for (i, text) in others() {
+            let again = (repeats_go || self.field.rules.unique_items) && !seen.insert(text.as_str());
+            if again && repeats_go {
+                continue;
+            }
             let path = Path::Index(&path, i);
             match &self.each {
                 Some(each) => each.check(text, path, problems),
                 None if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
                 None => {}
             }
-            if self.field.rules.unique_items && !seen.insert(text.as_str()) {
+            if again {
                 path.report(problems, "duplicate_item", "stands in the list already");
             }
         }

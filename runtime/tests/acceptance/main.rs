@@ -54,6 +54,7 @@ mod seen_fixture;
 mod server;
 mod sorts;
 mod tenancy;
+mod together;
 mod transactions;
 mod unreachable;
 mod visibility;

@@ -109,9 +109,7 @@ impl PluggedPlan {
         let value = read_whole(&desc.fields[0], "", self.desc.whole(), bytes, cx.now(), problems)?;
         let Some(Value::Json(text)) = value else { return Ok(None) };
         // What is of the right type is judged beside what is not: all of it is told at once.
-        if let Err(error) = rules.check_item(0, &text) {
-            problems.extend_from_slice(error.details());
-        }
+        rules.judge_item(0, &text, problems);
         Ok(Some(text))
     }
 }
