@@ -177,9 +177,12 @@ fn start_up_lists_every_duplicate() {
     assert_eq!(find_duplicates(&[&BLOG]), [""; 0]);
     let found = find_duplicates(&[&BLOG, &COPY]);
     assert_eq!(found.len(), 7, "{found:#?}");
-    assert!(found[0].starts_with("duplicate route POST /api/posts: generated create of Post (") && found[0].contains("operations.rs:"));
-    assert!(found[0].ends_with("; use overrides.create to replace the generated one"));
-    assert!(found[6].contains("GET /api/posts/by-slug/{}: operation by_slug ("), "{}", found[6]);
+    assert!(
+        found[0].starts_with("duplicate route POST /api/posts: generated create of Post at /api/posts (")
+            && found[0].contains("operations.rs:")
+    );
+    assert!(found[0].ends_with("; another `path = \"..\"` on Post"));
+    assert!(found[6].contains("GET /api/posts/by-slug/{slug}: operation by_slug of Post at /api/posts/by-slug/{slug} ("), "{}", found[6]);
 }
 
 /// Methods exist with the types declared; nothing runs.

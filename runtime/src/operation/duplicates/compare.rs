@@ -42,13 +42,14 @@ const fn byte_at(path: &[u8], at: usize, decode: bool) -> (u8, usize) {
 pub(super) enum Piece<'a> {
     /// Text between two positions; `true` when it is percent-encoded.
     Text(&'a [u8], usize, usize, bool),
-    Param,
-    Wildcard,
+    /// Its name stands between two positions, as that of a wildcard.
+    Param(&'a [u8], usize, usize),
+    Wildcard(&'a [u8], usize, usize),
     End,
 }
 
-const fn param(name: &[u8]) -> Piece<'static> {
-    if !name.is_empty() && name[0] == b'*' { Piece::Wildcard } else { Piece::Param }
+const fn param(name: &[u8], from: usize, to: usize) -> Piece<'_> {
+    if from < to && name[from] == b'*' { Piece::Wildcard(name, from + 1, to) } else { Piece::Param(name, from, to) }
 }
 
 /// What stands before the routes of an entity: the parent path or the mount, and the entity's own.
@@ -83,10 +84,10 @@ impl<'a> Walk<'a> {
             self.at = end;
             let (first, last) = (self.base[start], self.base[end - 1]);
             if first == b':' {
-                return Piece::Param;
+                return Piece::Param(self.base, start + 1, end);
             }
             if first == b'{' && last == b'}' {
-                return if end - start > 1 && self.base[start + 1] == b'*' { Piece::Wildcard } else { Piece::Param };
+                return param(self.base, start + 1, end - 1);
             }
             return Piece::Text(self.base, start, end, true);
         }
@@ -99,7 +100,7 @@ impl<'a> Walk<'a> {
             self.index += 1;
             return match segment {
                 Seg::Lit(text) => Piece::Text(text.as_bytes(), 0, text.len(), false),
-                Seg::Param(name) => param(name.as_bytes()),
+                Seg::Param(name) => param(name.as_bytes(), 0, name.len()),
             };
         }
         Piece::End
@@ -128,7 +129,7 @@ pub(super) const fn same(a: Base<'_>, a_route: &RouteSpec, b: Base<'_>, b_route:
     loop {
         match (a.next(), b.next()) {
             (Piece::End, Piece::End) => return true,
-            (Piece::Param, Piece::Param) | (Piece::Wildcard, Piece::Wildcard) => {}
+            (Piece::Param(..), Piece::Param(..)) | (Piece::Wildcard(..), Piece::Wildcard(..)) => {}
             (Piece::Text(x, i, j, k), Piece::Text(y, l, m, n)) if same_text((x, i, j, k), (y, l, m, n)) => {}
             _ => return false,
         }
@@ -147,7 +148,8 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
                 x.len() == y.len() && same_text((x.as_bytes(), 0, x.len(), false), (y.as_bytes(), 0, y.len(), false))
             }
             (Seg::Param(x), Seg::Param(y)) => {
-                matches!((param(x.as_bytes()), param(y.as_bytes())), (Piece::Param, Piece::Param) | (Piece::Wildcard, Piece::Wildcard))
+                let both = (param(x.as_bytes(), 0, x.len()), param(y.as_bytes(), 0, y.len()));
+                matches!(both, (Piece::Param(..), Piece::Param(..)) | (Piece::Wildcard(..), Piece::Wildcard(..)))
             }
             _ => false,
         };

@@ -8,7 +8,7 @@ mod compare;
 pub(super) mod sentence;
 
 use self::compare::{Base, beginning, may_meet, same, same_below, same_text, whole};
-use self::sentence::{Sentence, stop};
+use self::sentence::{Mounted, Sentence, stop};
 use super::{Method, OpSpec, RouteSpec, Seg};
 use crate::entity::{EntityDesc, SourceLine};
 use crate::package::{EntityEntry, Package};
@@ -93,7 +93,9 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
             let mut s = 0;
             while let Some(other) = first.route(entry.desc, s) {
                 if same_below(&other, &route) {
-                    stop(Base::of(entry.desc), &route, (entry.desc.name, first), (entry.desc.name, second));
+                    let (entity, base) = (entry.desc.name, Base::of(entry.desc));
+                    let first = Mounted { entity, declared: first, base, route: &other };
+                    stop(&first, &Mounted { entity, declared: second, base, route: &route });
                 }
                 s += 1;
             }
@@ -103,8 +105,8 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
     }
 }
 
-/// The first pair of declarations of two entities that have a route in common.
-const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Option<(RouteSpec, Declared, Declared)> {
+/// The first pair of declarations of two entities that have a route in common, each with how it writes the route.
+const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Option<((RouteSpec, Declared), (RouteSpec, Declared))> {
     let mut i = 0;
     while let Some(first) = Declared::at(a.1, i) {
         let mut r = 0;
@@ -114,7 +116,7 @@ const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Opti
                 let mut s = 0;
                 while let Some(other) = second.route(b.1.desc, s) {
                     if same(a.0, &route, b.0, &other) {
-                        return Some((other, first, second));
+                        return Some(((route, first), (other, second)));
                     }
                     s += 1;
                 }
@@ -125,6 +127,10 @@ const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Opti
         i += 1;
     }
     None
+}
+
+const fn mounted<'a>(entry: &'a EntityEntry, one: &'a (RouteSpec, Declared)) -> Mounted<'a> {
+    Mounted { entity: entry.desc.name, declared: one.1, base: Base::of(entry.desc), route: &one.0 }
 }
 
 /// What tells at a glance which entities of a package cannot have a route in common: evaluating a comparison of all pairs
@@ -146,9 +152,9 @@ pub const fn assert_apart(entities: &[EntityEntry], beginnings: &[u64], index: u
     while i < index {
         let first = &entities[i];
         if may_meet(beginnings[i], beginnings[index])
-            && let Some((route, one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
+            && let Some((one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
         {
-            stop(Base::of(second.desc), &route, (first.desc.name, one), (second.desc.name, other));
+            stop(&mounted(first, &one), &mounted(second, &other));
         }
         i += 1;
     }
@@ -182,16 +188,21 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
         while j < b.entities.len() {
             let (first, second) = (&a.entities[i], &b.entities[j]);
             if may_meet(beginning(Base::of(first.desc)), beginning(Base::of(second.desc)))
-                && let Some((route, _, _)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
+                && let Some((one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
             {
+                let (one, other) = (mounted(first, &one), mounted(second, &other));
                 let mut text = Sentence::new();
-                text.push("duplicate route ");
-                text.push_route(Base::of(second.desc), &route);
+                text.push("linchpin: duplicate route ");
+                text.push_route(other.base, other.route);
                 text.push(" in packages `");
                 text.push(a.name);
                 text.push("` and `");
                 text.push(b.name);
-                text.push("`");
+                text.push("`: ");
+                text.push_mounted(&one);
+                text.push(" and ");
+                text.push_mounted(&other);
+                text.push("\nhelp: another `mount` for one of the packages");
                 text.stop();
             }
             j += 1;
@@ -214,8 +225,9 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
                 for route in (0..).map_while(|r| declared.route(entry.desc, r)) {
                     let first = seen.iter().find(|(other, taken, ..)| same(Base(&other.0, other.1), taken, Base(&base.0, base.1), &route));
                     match first {
-                        Some((_, _, other, first)) => {
-                            found.push(sentence(Base(&base.0, base.1), &route, (other, *first), (entry, declared)));
+                        Some((at, taken, other, first)) => {
+                            let second = placed(&base, &route, declared, entry);
+                            found.push(sentence(&placed(at, taken, *first, other), &second));
                         }
                         None => seen.push((base.clone(), route, entry, declared)),
                     }
@@ -226,21 +238,20 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     found
 }
 
-fn sentence(base: Base<'_>, route: &RouteSpec, first: (&EntityEntry, Declared), second: (&EntityEntry, Declared)) -> String {
-    let mut text = Sentence::new();
-    text.push_route(base, route);
-    let route = text.text();
-    let describe = |(entry, declared): (&EntityEntry, Declared)| {
-        let ((kind, name), at) = (declared.name(), declared.line(entry.desc));
-        let of = if matches!(declared, Declared::Crud(_)) { format!(" of {}", entry.desc.name) } else { String::new() };
-        format!("{kind}{name}{of} ({at})")
+fn placed<'a>(base: &'a (String, &'a str), route: &'a RouteSpec, declared: Declared, entry: &'a EntityEntry) -> (Mounted<'a>, SourceLine) {
+    (Mounted { entity: entry.desc.name, declared, base: Base(&base.0, base.1), route }, declared.line(entry.desc))
+}
+
+fn sentence(first: &(Mounted<'_>, SourceLine), second: &(Mounted<'_>, SourceLine)) -> String {
+    let text = |write: &dyn Fn(&mut Sentence)| {
+        let mut text = Sentence::new();
+        write(&mut text);
+        text.text()
     };
-    let help = if let Declared::Crud(crud) = first.1 {
-        format!("; use overrides.{} to replace the generated one", CRUD[crud].0)
-    } else {
-        String::new()
-    };
-    format!("duplicate route {route}: {} and {}{help}", describe(first), describe(second))
+    let route = text(&|text| text.push_route(second.0.base, second.0.route));
+    let [one, other] = [first, second].map(|(mounted, at)| format!("{} ({at})", text(&|text| text.push_mounted(mounted))));
+    let help = text(&|text| text.push_help(&first.0, &second.0)).replace("\nhelp: ", "; ");
+    format!("duplicate route {route}: {one} and {other}{help}")
 }
 
 #[cfg(test)]

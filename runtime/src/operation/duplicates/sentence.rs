@@ -1,18 +1,18 @@
 //! The sentence of a duplicate route.
 
 use super::Declared;
-use super::compare::{Base, Piece, Walk, same_text, whole};
+use super::compare::{Base, Piece, Walk};
 use crate::operation::RouteSpec;
 
 /// A sentence put together in const code, where nothing allocates.
 pub(crate) struct Sentence {
-    bytes: [u8; 512],
+    bytes: [u8; 1024],
     len: usize,
 }
 
 impl Sentence {
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; 512], len: 0 }
+        Self { bytes: [0; 1024], len: 0 }
     }
 
     /// What has been written so far, as far as it is text.
@@ -33,9 +33,21 @@ impl Sentence {
         }
     }
 
+    const fn push_name(&mut self, before: &str, name: &[u8], from: usize, to: usize) {
+        self.push(before);
+        self.push_bytes(name, from, to);
+        self.push("}");
+    }
+
+    /// `GET /posts/{id}`
     pub(super) const fn push_route(&mut self, base: Base<'_>, route: &RouteSpec) {
         self.push(route.method.as_str());
         self.push(" ");
+        self.push_path(base, route);
+    }
+
+    /// `/posts/{id}`
+    pub(super) const fn push_path(&mut self, base: Base<'_>, route: &RouteSpec) {
         let mut walk = Walk::new(base, route.segments);
         let mut empty = true;
         loop {
@@ -46,8 +58,8 @@ impl Sentence {
             }
             match piece {
                 Piece::Text(text, from, to, _) => self.push_bytes(text, from, to),
-                Piece::Param => self.push("{}"),
-                Piece::Wildcard => self.push("{*}"),
+                Piece::Param(name, from, to) => self.push_name("{", name, from, to),
+                Piece::Wildcard(name, from, to) => self.push_name("{*", name, from, to),
                 Piece::End => break,
             }
         }
@@ -56,14 +68,34 @@ impl Sentence {
         }
     }
 
-    /// `generated get of Post`, `operation by_slug`; operations with their entity when two are involved.
-    const fn push_declared(&mut self, declared: (&str, Declared), across: bool) {
-        let (kind, name) = declared.1.name();
+    /// `generated get of Post at /posts/{id}`
+    pub(super) const fn push_mounted(&mut self, one: &Mounted<'_>) {
+        let (kind, name) = one.declared.name();
         self.push(kind);
         self.push(name);
-        if across || matches!(declared.1, Declared::Crud(_)) {
-            self.push(" of ");
-            self.push(declared.0);
+        self.push(" of ");
+        self.push(one.entity);
+        self.push(" at ");
+        self.push_path(one.base, one.route);
+    }
+
+    /// What to write instead: at the second, or at the first where it is generated.
+    pub(super) const fn push_help(&mut self, first: &Mounted<'_>, second: &Mounted<'_>) {
+        self.push("\nhelp: ");
+        match second.declared {
+            Declared::Crud(_) => self.push("another `path = \"..\"` on "),
+            Declared::Operation(_) => self.push("another path by `route(path = \"..\")` on "),
+            #[cfg(feature = "server")]
+            Declared::Extra(_) => self.push("another `path` in the `#[route]` of "),
+        }
+        let generated = matches!(second.declared, Declared::Crud(_));
+        self.push(if generated { second.entity } else { second.declared.name().1 });
+        if let (Declared::Crud(_), false) = (first.declared, generated) {
+            self.push("; or, in place of the generated one, `routes(");
+            self.push(first.declared.name().1);
+            self.push("(disabled))` on ");
+            self.push(first.entity);
+            self.push(" or an override");
         }
     }
 
@@ -73,19 +105,27 @@ impl Sentence {
         match std::str::from_utf8(text) {
             Ok(text) => panic!("{}", text),
             // Cut off within a character.
-            Err(_) => panic!("duplicate route"),
+            Err(_) => panic!("linchpin: duplicate route"),
         }
     }
 }
 
-pub(super) const fn stop(base: Base<'_>, route: &RouteSpec, first: (&str, Declared), second: (&str, Declared)) -> ! {
+/// A route with what mounts it.
+pub(super) struct Mounted<'a> {
+    pub(super) entity: &'a str,
+    pub(super) declared: Declared,
+    pub(super) base: Base<'a>,
+    pub(super) route: &'a RouteSpec,
+}
+
+pub(super) const fn stop(first: &Mounted<'_>, second: &Mounted<'_>) -> ! {
     let mut text = Sentence::new();
-    text.push("duplicate route ");
-    text.push_route(base, route);
+    text.push("linchpin: duplicate route ");
+    text.push_route(second.base, second.route);
     text.push(": ");
-    let across = !same_text(whole(first.0), whole(second.0));
-    text.push_declared(first, across);
+    text.push_mounted(first);
     text.push(" and ");
-    text.push_declared(second, across);
+    text.push_mounted(second);
+    text.push_help(first, second);
     text.stop()
 }
