@@ -4,7 +4,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{ItemFn, Path};
+use syn::{ItemFn, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
@@ -97,6 +97,8 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
         function.attrs.drain(..).partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
     function.attrs = rest;
     let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+    // By these rustc knows that the const is the user's own, and says when no package lists it.
+    let (first, last) = (Token![const](function.sig.fn_token.span), Token![;](function.block.brace_token.span.close()));
     let policy = route.policy.tokens();
     // Both are there: their absence has been reported.
     let method = route.method.as_ref().map(|(method, _)| method);
@@ -116,7 +118,7 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
         #(#docs)*
         // The const has the name of the function, which is async whether or not it waits for anything.
         #[allow(non_upper_case_globals, clippy::unused_async)]
-        #vis const #name: #krate::http::ExtraRoute<#entity> = {
+        #vis #first #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
             #function
             fn #serve(request: __lp::Request) -> __lp::ResponseFuture {
@@ -130,6 +132,6 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
                 doc: #doc,
                 at: __lp::at(::core::file!(), ::core::line!()),
             })
-        };
+        } #last
     }
 }

@@ -58,7 +58,7 @@ pub use checks::{
     expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
     expect_relation,
 };
-pub use items::{Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
+pub use items::{Itself, Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
@@ -243,13 +243,13 @@ pub fn compute<F: Field>(row: &dyn Row, value: fn(&F::Entity) -> F::Ty) -> std::
 }
 
 /// An operation listed with its entity: rustc judges that it belongs there.
-pub const fn op<E: Entity>(operation: &Operation<E>) -> &'static OpSpec {
+pub const fn op<E: Entity, F: Entity + Itself<E>>(operation: &Operation<F>) -> &'static OpSpec {
     operation.spec()
 }
 
 /// An extra route listed with its entity: rustc judges that it belongs there.
 #[cfg(feature = "server")]
-pub const fn extra<E: Entity>(route: &ExtraRoute<E>) -> ExtraRouteSpec {
+pub const fn extra<E: Entity, F: Entity + Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
     route.spec()
 }
 

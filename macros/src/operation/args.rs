@@ -4,9 +4,9 @@ use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr};
 
 use super::path::RouteArgs;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::{self, Pair};
-use crate::options::{self, Opt};
+use crate::options::{self, Opt, OptValue};
 
 /// Options that every kind has.
 const COMMON: &[&str] = &["kind", "route", "unscoped"];
@@ -15,6 +15,8 @@ const COMMON: &[&str] = &["kind", "route", "unscoped"];
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) kind: Option<LitStr>,
+    /// Whether `kind` is written, readable or not.
+    pub(crate) has_kind: bool,
     pub(crate) route: RouteArgs,
     /// The word `route`, where it is written.
     route_key: Option<Ident>,
@@ -24,10 +26,25 @@ pub(crate) struct Args {
     options: Vec<Opt>,
 }
 
+/// `kind = "transition"`. A bare name is what is meant, without its quotes: reading goes on with it.
+fn kind(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
+    let OptValue::Expr(value) = &opt.value else { return opt.text("kind = \"transition\"", d) };
+    let Some(name) = options::as_ident(value) else { return opt.text("kind = \"transition\"", d) };
+    d.error(name, "`kind` needs a text").help(format!("`kind = \"{name}\"`"));
+    Some(LitStr::new(&name.to_string(), name.span()))
+}
+
 impl Args {
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let mut options = options::parse(tokens, d);
-        let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| opt.text("kind = \"transition\"", d));
+        if !options.iter().any(|opt| opt.name() == "kind")
+            && let Some(opt) = options.iter_mut().find(|opt| nearest(&opt.name(), ["kind"]).is_some())
+        {
+            options::unknown(opt, "operation", &["kind"], &[], d);
+            opt.key = Ident::new("kind", opt.key.span());
+        }
+        let written = options.iter().find(|opt| opt.name() == "kind");
+        let (has_kind, kind) = (written.is_some(), written.and_then(|opt| kind(opt, d)));
         let derives = kind.as_ref().is_some_and(|kind| kind.value() == "derive");
         options::repeated(&options, if derives { &["source"] } else { &[] }, d);
         let route_key = options.iter().find(|opt| opt.name() == "route").map(|opt| opt.key.clone());
@@ -40,7 +57,7 @@ impl Args {
             .find(|opt| opt.name() == "unscoped")
             .and_then(|opt| crate::entity::reason(opt, d).map(|text| (opt.key.clone(), text)));
         options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
-        Self { kind, route, route_key, unscoped, options }
+        Self { kind, has_kind, route, route_key, unscoped, options }
     }
 
     /// Reports a route of an operation that has none. What its events are called may stand there.
@@ -50,7 +67,7 @@ impl Args {
         }
     }
 
-    /// Whether the option `kind` is written at all, readable or not.
+    /// The option of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
         self.options.iter().find(|opt| opt.name() == name)
     }
@@ -68,7 +85,7 @@ impl Args {
         }
         for missing in required.iter().filter(|name| self.get(name).is_none()) {
             // A near miss of it has been reported with the right name.
-            let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && crate::diagnostics::nearest(&opt.name(), [*missing]).is_some();
+            let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [*missing]).is_some();
             if !self.options.iter().any(meant) {
                 d.error(at, format!("{kind} needs `{missing}`"));
             }

@@ -21,16 +21,38 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
     quote_spanned!(here(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
 }
 
+/// The same, where so much could be read that rustc can judge it: what is wrong with values and types is told beside the rest.
+fn inert(model: &Model<'_>) -> TokenStream {
+    let Declared { attrs, vis, ident, ty, .. } = model.declared;
+    let (krate, attrs, asserts) = (&model.entity.krate, kept(attrs), &model.scope.asserts);
+    let kind = model.plan.parts.is_empty().then_some(&model.plan.descriptor);
+    let statics = match &model.plan.returns {
+        Returns::Custom(made) => Some(&made.statics),
+        _ => None,
+    };
+    quote_spanned! {here(ident)=>
+        #attrs
+        #vis const #ident: #ty = {
+            #[allow(unused_imports)]
+            use #krate::__private as __lp;
+            #(#asserts)*
+            #statics
+            let _ = &(#kind);
+            <#ty>::poisoned()
+        };
+    }
+}
+
 /// The const and the adapter method. When the declaration is not `sound`, the method is there for its callers, and the const
 /// is inert.
 pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
-    let constant = if sound { constant(model) } else { poisoned(model.declared) };
+    let constant = if sound { constant(model) } else { inert(model) };
     let method = crate::SERVER.then(|| if model.plan.parts.is_empty() { method(model) } else { methods::methods(model) });
     quote!(#constant #method)
 }
 
 fn constant(model: &Model<'_>) -> TokenStream {
-    let Declared { attrs, vis, ident, ty, .. } = model.declared;
+    let Declared { attrs, vis, ends: (first, last), ident, ty, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
     let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
     let (statics, params) = match &model.plan.returns {
@@ -48,7 +70,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
         #attrs
-        #vis const #ident: #ty = {
+        #vis #first #ident: #ty = {
             use #krate::__private as __lp;
             #(#asserts)*
             #parts
@@ -62,7 +84,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
                 #context
                 #doc;
             __lp::Operation::new(&SPEC)
-        };
+        } #last
     }
 }
 

@@ -11,6 +11,8 @@ use crate::entity::doc_of;
 pub(crate) struct Declared {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
+    /// First and last token: by them rustc knows that the const is the user's own, and says when nobody uses it.
+    pub(crate) ends: (Token![const], Token![;]),
     pub(crate) ident: Ident,
     /// `Operation<Post>`.
     pub(crate) ty: Type,
@@ -33,17 +35,17 @@ impl Parse for Declared {
         if !input.peek(Token![const]) {
             return Err(input.error(format!("an operation is a const{SHAPE}")));
         }
-        input.parse::<Token![const]>()?;
+        let first = input.parse()?;
         let ident: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
         let ty: Type = input.parse()?;
         if input.peek(Token![=]) {
             return Err(input.error(format!("the value of an operation is written by the macro{SHAPE}")));
         }
-        input.parse::<Token![;]>()?;
+        let ends = (first, input.parse()?);
         let entity =
             entity_of(&ty).ok_or_else(|| syn::Error::new_spanned(&ty, format!("the type of an operation names its entity{SHAPE}")))?;
-        Ok(Self { attrs, vis, ident, ty, entity })
+        Ok(Self { attrs, vis, ends, ident, ty, entity })
     }
 }
 

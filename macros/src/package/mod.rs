@@ -84,8 +84,8 @@ fn entity(args: &EntityArgs) -> TokenStream {
     let EntityArgs { entity, items } = args;
     let (routes, operations): (Vec<&Path>, Vec<&Path>) = items.iter().partition(|item| is_route(item));
     // At the name listed: rustc says there that it belongs to another entity.
-    let operations = operations.iter().map(|item| quote_spanned!(item.span()=> __lp::op::<#entity>(&#item)));
-    let routes = routes.iter().map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity>(&#item)));
+    let operations = operations.iter().map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
+    let routes = routes.iter().map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity, _>(&#item)));
     let routes = crate::SERVER.then(|| quote!(routes: &[#(#routes),*]));
     quote! {
         __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], #routes }

@@ -9,6 +9,16 @@ use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 use crate::entity::FieldEnum;
 use crate::{DecodeError, Value, ValueRef};
 
+/// An entity that is another one, which none is: so what is listed with an entity is said to be of the other in words of ours.
+#[diagnostic::on_unimplemented(
+    message = "what belongs to `{Self}` is listed with `{E}`",
+    label = "belongs to `{Self}`",
+    note = "list it with its own: `entity({Self}, [..])`"
+)]
+pub trait Itself<E> {}
+
+impl<E> Itself<E> for E {}
+
 /// A variant as a value.
 pub fn enum_to_value<E: FieldEnum>(variant: E) -> Value {
     Value::Text(variant.as_str().to_owned())

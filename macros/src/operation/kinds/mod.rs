@@ -24,7 +24,7 @@ use syn::LitStr;
 use super::args::Args;
 use super::item::Declared;
 use super::path::Method;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
 use crate::names;
 
@@ -204,13 +204,17 @@ pub(crate) fn check_name(
 pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static dyn Kind, LitStr)> {
     let names = || KINDS.iter().map(|kind| kind.name());
     let Some(text) = &args.kind else {
-        d.error(&declared.ident, "the operation has no kind").help("`kind = \"transition\"`");
+        // One that is there and unreadable has been reported.
+        if !args.has_kind {
+            d.error(&declared.ident, "the operation has no kind").help("`kind = \"transition\"`");
+        }
         return None;
     };
     let name = names::snake(&text.value());
-    if let Some(kind) = KINDS.iter().find(|kind| kind.name() == name) {
-        return Some((*kind, text.clone()));
-    }
-    d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());
-    None
+    let of = |name: &str| KINDS.iter().find(|kind| kind.name() == name).map(|kind| (*kind, text.clone()));
+    of(&name).or_else(|| {
+        d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());
+        // What else is wrong is judged by the kind that is meant.
+        of(nearest(&name, names())?)
+    })
 }

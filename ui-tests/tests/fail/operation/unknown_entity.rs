@@ -1,0 +1,14 @@
+use linchpin::prelude::*;
+
+#[entity(routes(auth = none))]
+pub struct Pot {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(default = 0)]
+    pub views: i64,
+}
+
+#[operation(kind = "increment", field = views)]
+pub const VIEW: Operation<Pots>;
+
+fn main() {}
