@@ -2,6 +2,7 @@
 //!
 //! The schema is Linchpin's own: the generated server makes it, and all servers are given copies of one seeded database.
 
+pub mod account;
 pub mod client;
 mod seed;
 
