@@ -21,16 +21,56 @@ pub(super) struct Bound<'a> {
     form: Form,
 }
 
+impl<'a> Bound<'a> {
+    fn of(bind: &'a Bind, args: &'a [Value]) -> Result<Self> {
+        let value = match &bind.value {
+            Ok(value) => value,
+            Err(slot) => args.get(*slot).ok_or_else(|| Error::internal("a statement lacks an argument"))?,
+        };
+        Ok(Self { value, form: bind.form })
+    }
+}
+
 /// The values of a statement's parameters.
 pub(super) fn bound<'a>(binds: &'a [Bind], args: &'a [Value]) -> Result<Vec<Bound<'a>>> {
+    binds.iter().map(|bind| Bound::of(bind, args)).collect()
+}
+
+/// A parameter of a statement that answers many calls.
+#[derive(Debug)]
+pub(super) enum Gathered<'a> {
+    /// The same for all of them.
+    Common(Bound<'a>),
+    /// One value of each.
+    Each(Vec<Bound<'a>>),
+}
+
+/// The values of its parameters.
+pub(super) fn gathered<'a>(binds: &'a [Bind], calls: &[&'a [Value]]) -> Result<Vec<Gathered<'a>>> {
     let value = |bind: &'a Bind| match &bind.value {
-        Ok(value) => Ok(Bound { value, form: bind.form }),
-        Err(slot) => {
-            let value = args.get(*slot).ok_or_else(|| Error::internal("a statement lacks an argument"))?;
-            Ok(Bound { value, form: bind.form })
-        }
+        Ok(_) => Bound::of(bind, &[]).map(Gathered::Common),
+        Err(_) => calls.iter().map(|args| Bound::of(bind, args)).collect::<Result<_>>().map(Gathered::Each),
     };
     binds.iter().map(value).collect()
+}
+
+impl ToSql for Gathered<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Sent {
+        match self {
+            Self::Common(one) => one.to_sql(kind, out),
+            Self::Each(list) => list.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Binary
+    }
+
+    to_sql_checked!();
 }
 
 impl ToSql for Bound<'_> {

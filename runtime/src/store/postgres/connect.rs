@@ -78,6 +78,18 @@ impl Connector {
         Ok(Self { config, tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?), settings, patience: options.connect_timeout })
     }
 
+    /// The same way, for reads that an index covers: the server plans each once, and reads the index whatever it believes of a table that
+    /// it has not looked at yet. An engine that has no such settings goes on as it is.
+    pub(super) fn indexed(&self) -> Self {
+        let settings = format!(
+            "{}; SELECT set_config(name, CASE name WHEN 'plan_cache_mode' THEN 'force_generic_plan' WHEN 'max_parallel_workers_per_gather' \
+             THEN '0' ELSE 'off' END, false) FROM pg_settings WHERE name IN \
+             ('plan_cache_mode', 'max_parallel_workers_per_gather', 'enable_seqscan', 'enable_bitmapscan')",
+            self.settings
+        );
+        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+    }
+
     /// The same way, for statements that the server ends after another time.
     pub(super) fn limited(&self, to: Duration) -> Self {
         let settings = format!("{}; SET statement_timeout = {}", self.settings, to.as_millis());

@@ -23,11 +23,16 @@ pub(super) fn of(entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
     plain(error)
 }
 
+/// The server ended a statement before it was done.
+pub(super) fn ended() -> Error {
+    Error::new(Code::Timeout, "The database took too long")
+}
+
 /// An error of a statement that has nothing to do with a record.
 pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     let Some(state) = error.code() else { return Error::unavailable(error) };
     if is_ended(&error) {
-        return Error::new(Code::Timeout, "The database took too long");
+        return ended();
     }
     // By class: connection, rollback (serialization, deadlock), resources, operator intervention, system; and a standby.
     let passing = ["08", "40", "53", "57", "58"].iter().any(|class| state.code().starts_with(class))
@@ -46,6 +51,11 @@ pub(super) fn may_repeat(error: &tokio_postgres::Error) -> bool {
 /// Whether the server ended the statement before it was done.
 pub(super) fn is_ended(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::QUERY_CANCELED)
+}
+
+/// Whether the server does not know how to run the statement.
+pub(super) fn is_unreadable(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|c| c.code().starts_with("42") || c.code().starts_with("0A"))
 }
 
 /// Whether the server, or the way to it, has gone.

@@ -90,6 +90,11 @@ impl Lane {
         Self { slots, permits: Semaphore::new(capacity), capacity, made, patience: connector.patience, stop }
     }
 
+    /// How many connections it has when none is lost.
+    pub(super) fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
     /// A place among what is under way.
     pub(super) fn admit(&self) -> Result<SemaphorePermit<'_>> {
         self.permits.try_acquire().map_err(|e| match e {

@@ -15,6 +15,7 @@ mod channel;
 mod connect;
 mod conversation;
 mod error;
+mod gather;
 mod lane;
 mod native;
 mod outbox;
@@ -27,6 +28,8 @@ mod schema;
 mod select;
 mod session;
 
+#[cfg(test)]
+mod gather_tests;
 #[cfg(test)]
 mod outbox_tests;
 #[cfg(test)]
@@ -42,6 +45,7 @@ use self::brief::Brief;
 pub use self::channel::Channel;
 use self::connect::Connector;
 pub(crate) use self::conversation::{arguments, condition, failed, read};
+use self::gather::{Answer, Joined};
 use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
@@ -121,7 +125,8 @@ impl std::fmt::Debug for PostgresOptions {
 /// The store for growth.
 pub struct PostgresStore {
     connector: Arc<Connector>,
-    reads: Lane,
+    /// For reads that an index covers.
+    reads: Arc<Lane>,
     brief: Brief,
     scans: Lane,
     /// Who may use these, and how much of them.
@@ -172,7 +177,7 @@ impl PostgresStore {
             })
             .connect_lazy_with(connect);
         Ok(Self {
-            reads: Lane::start(&connector, options.readers, options.in_flight),
+            reads: Arc::new(Lane::start(&Arc::new(connector.indexed()), options.readers, options.in_flight)),
             brief: Brief::new(&connector, &options),
             scans: Lane::start(&connector, options.scans, options.in_flight),
             places: Places::new(options.scans, options.in_flight),
@@ -192,17 +197,29 @@ impl PostgresStore {
         &self.pool
     }
 
-    async fn perform(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
+    async fn perform(&self, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         let reads = statement.plan.reads();
         // Whatever is behind a statement on its connection waits for it.
         let native = Native::of(statement)?;
-        let scans = reads && !native.span.within(AMONG, args)?;
+        let scans = reads && !native.span.within(AMONG, &args)?;
         let lane = match reads {
             _ if scans => &self.scans,
-            true => &self.reads,
+            true => &*self.reads,
             false => &self.writes,
         };
         let _admitted = lane.admit()?;
+        let (_turn, args, rows) = match native.gather.as_ref().filter(|_| native.is_plain(&args)) {
+            None => (None, args, rows),
+            Some(gather) => match gather.join(&self.reads, statement, self.patience, args, rows) {
+                Joined::Now(turn, args, rows) => (turn, args, rows),
+                Joined::Later(answer) => match answer.await {
+                    Ok(Answer::Done(outcome)) => return outcome,
+                    Ok(Answer::Alone(args, rows)) => (None, args, rows),
+                    Err(_) => return Err(closed()),
+                },
+            },
+        };
+        let args = &args[..];
         if scans && let Some(outcome) = self.brief.attempt(native, statement, args, &rows).await {
             return outcome;
         }
@@ -328,7 +345,7 @@ impl Store for PostgresStore {
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Later(Box::pin(async move { self.perform(statement, &args, rows).await }))
+        Reply::Later(Box::pin(async move { self.perform(statement, args, rows).await }))
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_postgres::types::Type;
 
+use super::gather::Gather;
 use super::lane::Live;
 use super::render::{self, Bind};
 use crate::entity::EntityDesc;
@@ -22,6 +23,8 @@ pub(super) struct Native {
     plain: Arc<Text>,
     decisive: Vec<usize>,
     others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
+    /// For calls of that kind, where many at a time can be answered together.
+    pub(super) gather: Option<Gather>,
     /// How many rows a read looks at.
     pub(super) span: Span,
     pub(super) tries: Tries,
@@ -31,11 +34,13 @@ impl Native {
     pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
         let rendered = render::render(entity, plan, &[])?;
         let decisive = rendered.decisive.clone();
+        let span = Span::of(entity, plan);
         Ok(Self {
             plain: Arc::new(Text::new(rendered)),
             decisive,
             others: Mutex::new(Vec::new()),
-            span: Span::of(entity, plan),
+            gather: if matches!(span, Span::One) { Gather::new(entity, plan)? } else { None },
+            span,
             tries: Tries::default(),
         })
     }
@@ -45,13 +50,17 @@ impl Native {
         statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
     }
 
+    /// Whether a call has no nulls among the arguments that matter.
+    pub(super) fn is_plain(&self, args: &[Value]) -> bool {
+        !self.decisive.iter().any(|slot| is_null(args, *slot))
+    }
+
     /// The text for a call.
     pub(super) fn text(&self, statement: &Statement, args: &[Value]) -> Result<Arc<Text>> {
-        let is_null = |slot: &usize| args.get(*slot).is_some_and(Value::is_null);
-        if !self.decisive.iter().any(is_null) {
+        if self.is_plain(args) {
             return Ok(Arc::clone(&self.plain));
         }
-        let nulls: Vec<usize> = self.decisive.iter().copied().filter(|slot| is_null(slot)).collect();
+        let nulls: Vec<usize> = self.decisive.iter().copied().filter(|slot| is_null(args, *slot)).collect();
         let mut others = self.others.lock();
         if let Some((_, text)) = others.iter().find(|(of, _)| *of == nulls) {
             return Ok(Arc::clone(text));
@@ -63,6 +72,10 @@ impl Native {
         others.push((nulls, Arc::clone(&text)));
         Ok(text)
     }
+}
+
+fn is_null(args: &[Value], slot: usize) -> bool {
+    args.get(slot).is_some_and(Value::is_null)
 }
 
 /// One text of a statement.

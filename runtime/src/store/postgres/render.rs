@@ -77,6 +77,59 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
     Ok(Rendered { sql, counting, binds: r.binds, decisive: r.decisive })
 }
 
+/// Renders a read of one record for many calls at once: a parameter holds a list, with a value of each call, and a row ends with the
+/// number of the call that it answers, from 1. `None` when the plan, or one of its values, cannot be asked for so.
+///
+/// # Errors
+/// As for [`render`].
+pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Rendered>> {
+    let (filter, answer) = match plan {
+        Plan::Select { filter, order, after: None, limit: None } if order.is_empty() => (filter, "r.*, "),
+        Plan::Exists { filter } => (filter, ""),
+        _ => return Ok(None),
+    };
+    let mut r = Renderer { gathers: true, ..Renderer::new(entity, &[], 0) };
+    let (columns, table) = (if answer.is_empty() { "1".to_owned() } else { r.columns() }, quote(entity.storage_name));
+    let condition = r.filter(filter)?;
+    let lists: Vec<usize> = (0..r.binds.len()).filter(|at| r.binds[*at].value.is_err()).collect();
+    if lists.is_empty() || r.binds.iter().any(|bind| bind.value.is_err() && array_of(&bind.kind).is_none()) {
+        return Ok(None);
+    }
+    let calls: Vec<String> = lists.iter().map(|at| format!("${}", at + 1)).collect();
+    let names: Vec<String> = lists.iter().map(|at| call_value(at + 1)).collect();
+    // The limit says nothing new, but keeps the server from reading the table in another way than one call would.
+    let sql = format!(
+        "SELECT {answer}{CALLS}.n FROM unnest({}) WITH ORDINALITY AS {CALLS}({}, n) CROSS JOIN LATERAL \
+         (SELECT {columns} FROM {table} WHERE {condition} LIMIT 1) AS r",
+        calls.join(", "),
+        names.join(", ")
+    );
+    for bind in r.binds.iter_mut().filter(|bind| bind.value.is_err()) {
+        bind.kind = array_of(&bind.kind).unwrap_or(Type::UNKNOWN);
+    }
+    Ok(Some(Rendered { sql, counting: None, binds: r.binds, decisive: r.decisive }))
+}
+
+/// The calls that one statement answers; no table is called so, since an entity's name has no blanks.
+const CALLS: &str = "\"linchpin calls\"";
+
+/// What the value of a call is called where many are asked at once.
+fn call_value(parameter: usize) -> String {
+    format!("v{parameter}")
+}
+
+/// The type of lists of a type; `None` for what is a list or a document itself.
+fn array_of(kind: &Type) -> Option<Type> {
+    Some(match *kind {
+        Type::TEXT => Type::TEXT_ARRAY,
+        Type::BOOL => Type::BOOL_ARRAY,
+        Type::INT8 => Type::INT8_ARRAY,
+        Type::FLOAT8 => Type::FLOAT8_ARRAY,
+        Type::TIMESTAMPTZ => Type::TIMESTAMPTZ_ARRAY,
+        _ => return None,
+    })
+}
+
 /// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.
 ///
 /// # Errors
@@ -101,14 +154,7 @@ pub(super) fn type_of(kind: Kind) -> Type {
 
 /// The type of a list of a field's values.
 pub(super) fn list_of(kind: Kind) -> Result<Type> {
-    Ok(match kind {
-        Kind::String | Kind::Enum(_) => Type::TEXT_ARRAY,
-        Kind::Boolean => Type::BOOL_ARRAY,
-        Kind::Integer => Type::INT8_ARRAY,
-        Kind::Number => Type::FLOAT8_ARRAY,
-        Kind::Date => Type::TIMESTAMPTZ_ARRAY,
-        Kind::StringArray | Kind::Json | Kind::Items(_) => return Err(Error::internal("only scalars stand in lists")),
-    })
+    array_of(&type_of(kind)).ok_or_else(|| Error::internal("only scalars stand in lists"))
 }
 
 /// The condition of records that are not deleted; `None` when deleted ones are removed.
@@ -167,13 +213,15 @@ pub(super) struct Renderer<'a> {
     nulls: &'a [usize],
     /// How many parameters there are before its own.
     before: usize,
+    /// Whether arguments are columns of the calls that are answered together.
+    gathers: bool,
     binds: Vec<Bind>,
     decisive: Vec<usize>,
 }
 
 impl<'a> Renderer<'a> {
     fn new(entity: &'static EntityDesc, nulls: &'a [usize], before: usize) -> Self {
-        Self { entity, scope: quote(entity.storage_name), links: 0, nulls, before, binds: Vec::new(), decisive: Vec::new() }
+        Self { entity, scope: quote(entity.storage_name), links: 0, nulls, before, gathers: false, binds: Vec::new(), decisive: Vec::new() }
     }
 }
 
@@ -224,8 +272,10 @@ impl Renderer<'_> {
     }
 
     fn bind(&mut self, value: std::result::Result<Value, usize>, kind: Type, form: Form) -> String {
+        let of_call = self.gathers && value.is_err();
         self.binds.push(Bind { value, kind, form });
-        format!("${}", self.before + self.binds.len())
+        let parameter = self.before + self.binds.len();
+        if of_call { format!("{CALLS}.{}", call_value(parameter)) } else { format!("${parameter}") }
     }
 
     pub(super) fn source(&mut self, source: &Source, kind: Type) -> Result<String> {

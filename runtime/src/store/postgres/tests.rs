@@ -188,9 +188,8 @@ async fn a_short_read_waits_for_no_long_ones() {
     for _ in 0..20 {
         assert_eq!(read(&brief, "modest").await, Ok(0));
     }
-    let caller = |name: &str| crate::Cx::actor(crate::Actor::user(name)).caller();
-    let tries = &Native::of(&endless).expect("of this store").tries;
-    assert_eq!([tries.missed(caller("one")), tries.missed(caller("another"))], [1, 1]);
+    // Once by each of the two, whose experience may be one: there are only so many cells.
+    assert_eq!(Native::of(&endless).expect("of this store").tries.missed(), 2);
     other.rollback().await.expect("undone");
     for read in long {
         assert_eq!(read.await.expect("not aborted"), Ok(0));

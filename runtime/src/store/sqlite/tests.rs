@@ -253,11 +253,11 @@ async fn a_scan_of_few_records_is_read_inline() {
     let mut begun = Vec::new();
     for n in 0..60 {
         let tries = &native(&scan).expect("of this store").tries;
-        let before = tries.missed(None);
+        let before = tries.missed();
         let reply = read();
         assert!(matches!(reply, Reply::Later(_)), "{n}");
         assert_eq!(reply.await.expect("rows").count, 0);
-        if tries.missed(None) > before {
+        if tries.missed() > before {
             begun.push(n);
         }
     }
