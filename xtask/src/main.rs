@@ -19,7 +19,7 @@ const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out lints of tests and examples, the ui tests, the instruction counts and search
 cargo xtask services        installs what tests talk to and is missing: Postgres, Chromium, Node with an issuer, a mail server, and so on
 cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
-cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write;
+cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write

@@ -59,7 +59,7 @@ struct Plan {
     seconds: f64,
 }
 
-/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--rounds N`, `--seconds S`, `--write`.
+/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--only get,list`, `--rounds N`, `--seconds S`, `--write`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let option = |name: &str, default: f64| {
         let at = args.iter().position(|a| a == name);
@@ -67,11 +67,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     };
     let asked = |name: &str| args.iter().any(|a| a == name);
     let postgres = asked("--postgres");
-    let (name, loads, servers) = match (postgres, asked("--kinds")) {
+    let (name, mut loads, servers) = match (postgres, asked("--kinds")) {
         (true, _) => ("postgres", [POSTS.as_slice(), &KINDS].concat(), vec!["plain-postgres", "generated"]),
         (false, true) => ("kinds", KINDS.to_vec(), vec!["plain", "generated"]),
         (false, false) => ("table", POSTS.to_vec(), SERVERS.to_vec()),
     };
+    if let Some(at) = args.iter().position(|a| a == "--only") {
+        let only: Vec<&str> = args.get(at + 1).map_or("", String::as_str).split(',').collect();
+        let all = loads.iter().map(|(load, _)| *load).collect::<Vec<_>>().join(", ");
+        loads.retain(|(load, _)| only.contains(load));
+        if loads.len() != only.len() || asked("--write") {
+            return Err(format!("--only takes some of {all}, separated by commas, and goes without --write"));
+        }
+    }
     let durability = if postgres { "Postgres as it is shipped" } else { "`synchronous=FULL`" };
     let (rounds, seconds) = ((option("--rounds", 5.0)? as usize).max(1), option("--seconds", 3.0)?);
     let plan = Plan { name, loads, servers, durability, rounds, seconds };
