@@ -78,14 +78,17 @@ impl Connector {
         Ok(Self { config, tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?), settings, patience: options.connect_timeout })
     }
 
-    /// The same way, for reads that an index covers: the server plans each once, and reads the index whatever it believes of a table that
-    /// it has not looked at yet. An engine that has no such settings goes on as it is.
+    /// The same way, for reads that an index covers: the server plans each once, for any arguments, and follows the index whatever it
+    /// believes of a table that it has not looked at yet. An engine that lacks such a setting goes on without.
     pub(super) fn indexed(&self) -> Self {
+        let off = ["enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "jit"];
+        let set = [("plan_cache_mode", "force_generic_plan"), ("max_parallel_workers_per_gather", "0")];
+        let set: Vec<String> =
+            off.into_iter().map(|name| (name, "off")).chain(set).map(|(name, value)| format!("('{name}', '{value}')")).collect();
         let settings = format!(
-            "{}; SELECT set_config(name, CASE name WHEN 'plan_cache_mode' THEN 'force_generic_plan' WHEN 'max_parallel_workers_per_gather' \
-             THEN '0' ELSE 'off' END, false) FROM pg_settings WHERE name IN \
-             ('plan_cache_mode', 'max_parallel_workers_per_gather', 'enable_seqscan', 'enable_bitmapscan')",
-            self.settings
+            "{}; SELECT set_config(name, value, false) FROM (VALUES {}) AS wanted(name, value) JOIN pg_settings USING (name)",
+            self.settings,
+            set.join(", ")
         );
         Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
     }

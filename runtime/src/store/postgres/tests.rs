@@ -1,7 +1,8 @@
 //! The store against the model, and what only it can get wrong.
 
 use super::*;
-use crate::filter::Filter;
+use crate::filter::{Filter, Source};
+use crate::store::Order;
 use crate::store::conformance::{THING, agrees_with_memory, entity, items_agree_with_memory, refuses_once_closed};
 
 #[path = "../../../tests/support/postgres.rs"]
@@ -31,9 +32,13 @@ async fn it_refuses_once_closed() {
 async fn it_folds_as_the_framework_does() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
     store.install(&[&THING]).await.expect("installed");
-    let all: String = ('\u{1}'..=char::MAX).collect();
-    let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)").bind(&all).fetch_one(store.pool()).await.expect("folded");
-    assert!(folded == crate::filter::eval::fold(&all));
+    let all: Vec<char> = ('\u{1}'..=char::MAX).collect();
+    // In parts: a statement has only so much time.
+    for part in all.chunks(0x1_0000) {
+        let part: String = part.iter().collect();
+        let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)").bind(&part).fetch_one(store.pool()).await.expect("folded");
+        assert!(folded == crate::filter::eval::fold(&part));
+    }
     store.close().await;
 }
 
@@ -108,6 +113,42 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
     // The connections go on, and what was ended has not happened.
     assert_eq!(store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect("an answer").count, 0);
     store.run(&insert, record, Rows::count()).await.expect("inserted");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
+    let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
+    store.install(&[&THING]).await.expect("installed");
+    let (client, connection) = store.connector.indexed().connect().await.expect("a connection");
+    tokio::spawn(connection);
+    store.connector.indexed().prepare(&client).await.expect("its settings");
+    let order = vec![Order { field: 3, desc: true }, Order { field: 2, desc: false }, Order { field: 0, desc: false }];
+    let arg = |index| Source::Arg { index, nullable: false };
+    let of_rank = Filter::eq_arg(3, 1);
+    let plans = [
+        (Plan::Select { filter: Filter::TRUE, order: order.clone(), after: None, limit: Some(arg(0)) }, "(bigint)", "(21)"),
+        (Plan::Select { filter: of_rank, order, after: None, limit: Some(arg(0)) }, "(bigint, bigint)", "(7, 21)"),
+        (Plan::Select { filter: Filter::eq_arg(0, 0), order: Vec::new(), after: None, limit: None }, "(text)", "('k')"),
+    ];
+    for (n, (plan, kinds, values)) in plans.into_iter().enumerate() {
+        assert!(!matches!(Span::of(&THING, &plan), Span::Any), "{plan:?}");
+        let sql = render::render(&THING, &plan, &[]).expect("a text").sql;
+        client.batch_execute(&format!("PREPARE plan_{n}{kinds} AS {sql}")).await.expect("prepared");
+        // A table of which nothing is known, and in which there is nothing.
+        let plan: Vec<String> = client
+            .query(&format!("EXPLAIN EXECUTE plan_{n}{values}"), &[])
+            .await
+            .expect("explained")
+            .iter()
+            .map(|row| row.get(0))
+            .collect();
+        let plan = plan.join("\n");
+        assert!(
+            plan.contains("Index") && !plan.contains("Seq Scan") && !plan.contains("Sort") && !plan.contains("Bitmap"),
+            "{sql}\n{plan}"
+        );
+    }
     store.close().await;
 }
 
