@@ -121,7 +121,8 @@ pub(crate) struct Session {
 impl User {
     /// Its address is proved at an instant.
     pub(crate) fn proved(&self, now: Timestamp) -> UserPatch {
-        let first = self.proved_at.is_none().then_some(Some(now));
+        // Accounts of before that was noted have only the date of the last proof.
+        let first = self.proved_at.is_none().then(|| Some(self.email_verified_at.unwrap_or(now)));
         UserPatch { email_verified_at: Some(Some(now)), proved_at: first, ..UserPatch::default() }
     }
 

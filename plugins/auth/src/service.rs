@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linchpin::{Code, Error, Problem, Result, Timestamp};
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::flow::{NewAccount, Reason, Rekeyed, SERVICE};
 use crate::identity::PrimaryField;
@@ -208,14 +208,7 @@ impl AuthService {
     /// # Errors
     /// `not_found`.
     pub async fn set_email_verified(&self, id: &str, verified: bool) -> Result<Account> {
-        let client = self.client();
-        let patch = if verified {
-            self.core.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?.proved(client.now)
-        } else {
-            User::unproved()
-        };
-        let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
-        self.core.change_account(&client, id, patch, happened, async |_, _| Ok(())).await.map(Account::from)
+        self.core.set_email_verified(&self.client(), id, verified).await.map(Account::from)
     }
 
     /// Takes all second factors of an account away, for an owner who has lost them.

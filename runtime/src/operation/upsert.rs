@@ -102,6 +102,14 @@ mod run {
     use crate::store::{Assign, AssignValue, Plan, Rows};
     use crate::{Code, Error, Result, Value};
 
+    /// How often a record that is there, and that its caller does not see, may have been made and removed by somebody meanwhile.
+    const UNSEEN: usize = 3;
+
+    /// It exists, and not for this caller.
+    fn exists() -> Error {
+        Error::new(Code::Conflict, "The record exists already")
+    }
+
     pub(super) struct Run {
         kind: &'static Upsert,
         spec: &'static OpSpec,
@@ -173,7 +181,7 @@ mod run {
             // Whichever way it goes, the event is this operation's.
             let cx = &call.cx.for_operation(self.spec.name);
             // The record may be made, or removed, between two statements. No queue: the change of one that is there waits in its own.
-            let mut turns = Turns::default();
+            let (mut turns, mut unseen) = (Turns::default(), 0);
             while turns.next(cx, table.desc, None).await {
                 let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
                 let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
@@ -185,8 +193,14 @@ mod run {
                             rows.last = vec![id];
                             return Self::outcome(rows);
                         }
-                        // Somebody else may have created it in between; the next look tells.
-                        Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => continue,
+                        // Somebody else may have created it in between; the next look tells. One that no look finds is out of reach.
+                        Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
+                            unseen += 1;
+                            if unseen == UNSEEN {
+                                return Err(exists());
+                            }
+                            continue;
+                        }
                         Err(error) => return Err(error),
                     }
                 };
@@ -214,8 +228,7 @@ mod run {
 
         fn outcome(rows: Rows) -> Result<Outcome> {
             if rows.count == 0 {
-                // It exists, and not for this caller.
-                return Err(Error::new(Code::Conflict, "The record exists already"));
+                return Err(exists());
             }
             Ok(Outcome::Upserted(rows))
         }

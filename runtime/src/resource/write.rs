@@ -43,11 +43,14 @@ impl Turns {
         self.attempts += 1;
         if let Some(rounds) = attempt.checked_sub(3) {
             self.place = None;
-            // A state of its own for each call, from the system's randomness.
-            let micros = RandomState::new().hash_one(attempt) % (1000 << rounds.min(6));
-            tokio::time::sleep(Duration::from_micros(micros)).await;
+            // Nobody sleeps within a transaction: others wait for what it holds.
+            if cx.in_transaction().is_none() {
+                // A state of its own for each call, from the system's randomness.
+                let micros = RandomState::new().hash_one(attempt) % (1000 << rounds.min(6));
+                tokio::time::sleep(Duration::from_micros(micros)).await;
+            }
         }
-        // A transaction does not wait here: it may hold what the first of the queue waits for.
+        // Nor does it wait here: it may hold what the first of the queue waits for.
         if let (None, Some(id), None) = (&self.place, id, cx.in_transaction()) {
             let key = match id {
                 Value::Int(id) => KEYS.hash_one((desc.storage_name, id)),

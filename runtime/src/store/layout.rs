@@ -26,21 +26,33 @@ pub struct StoredIndex {
 impl StoredIndex {
     /// What it is called in a database: `ix_posts_title`, `ux_posts_slug`.
     ///
-    /// One whose fields are those of an index before it, in other directions, says which of them descend: `ix_posts_title_desc_at`.
+    /// One whose fields are those of an index before it says which of them descend, `ix_posts_title_desc_at`, or the direction of each, or
+    /// which of several it is.
     pub fn name(&self, entity: &EntityDesc) -> String {
-        let plain = self.named_by(entity, false);
-        let taken = || indexes(entity).iter().take_while(|other| *other != self).any(|other| other.named_by(entity, false) == plain);
-        shortened(if !self.unique && taken() { self.named_by(entity, true) } else { plain })
+        // No two uniques are of the same fields.
+        if self.unique {
+            return shortened(self.named_by(entity, ["", ""]));
+        }
+        let mut taken = Vec::new();
+        for index in indexes(entity).iter().filter(|index| !index.unique) {
+            let by_direction = [["", ""], ["", "_desc"], ["_asc", "_desc"]].into_iter().map(|marks| index.named_by(entity, marks));
+            let by_number = (2..).map(|n| format!("{}_{n}", index.named_by(entity, ["", ""])));
+            let free = by_direction.chain(by_number).map(shortened).find(|name| !taken.contains(name));
+            match free {
+                Some(name) if index == self => return name,
+                free => taken.extend(free),
+            }
+        }
+        shortened(self.named_by(entity, ["", ""]))
     }
 
-    fn named_by(&self, entity: &EntityDesc, directions: bool) -> String {
+    /// The name by its fields, with a mark behind those that ascend and one behind those that descend.
+    fn named_by(&self, entity: &EntityDesc, marks: [&str; 2]) -> String {
         let mut name = format!("{}_{}", if self.unique { "ux" } else { "ix" }, entity.storage_name);
         for key in &self.keys[..self.named] {
             name.push('_');
             name.push_str(entity.fields[key.field].column);
-            if directions && key.desc {
-                name.push_str("_desc");
-            }
+            name.push_str(marks[usize::from(key.desc)]);
         }
         name
     }
@@ -300,6 +312,22 @@ mod tests {
         };
         let names: Vec<String> = indexes(&NOTE).iter().map(|index| index.name(&NOTE)).collect();
         assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_desc_slug", "ix_notes_owner"]);
+        // The same declared the other way round.
+        const TURNED: EntityDesc = EntityDesc {
+            indexes: &[IndexDesc { fields: &[key(4, true), key(3, false)] }, IndexDesc { fields: &[key(4, false), key(3, false)] }],
+            ..NOTE
+        };
+        let names: Vec<String> = indexes(&TURNED).iter().map(|index| index.name(&TURNED)).collect();
+        assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_asc_slug_asc"]);
+        // Of live records for its lists, and of all for the sweeper.
+        const FADING: EntityDesc = EntityDesc {
+            indexes: &[IndexDesc { fields: &[key(4, false)] }],
+            soft_delete: Some(SoftDelete::At(5)),
+            ttl: Some(Ttl { field: 4, after: None }),
+            ..NOTE
+        };
+        let names: Vec<String> = indexes(&FADING).iter().map(|index| index.name(&FADING)).collect();
+        assert_eq!(names, ["ix_notes_at", "ix_notes_id", "ix_notes_at_asc"]);
     }
 
     #[test]

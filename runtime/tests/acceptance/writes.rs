@@ -15,7 +15,7 @@ use self::array::{arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bo
 use self::batch::{bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique};
 use self::consume::{cons_01, cons_02, cons_03, cons_04, cons_05, cons_many};
 use self::field_update::{fupd_01, fupd_02, fupd_03, fupd_04, fupd_05, fupd_06};
-use self::upsert::{ups_01, ups_02, ups_03, ups_by_key, ups_checked, ups_other_unique};
+use self::upsert::{ups_01, ups_02, ups_03, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach};
 use crate::cases;
 use crate::fixture::Status;
 use crate::server::Server;
@@ -149,6 +149,24 @@ fn small(setting: &Setting) -> std::result::Result<(), Problem> {
 #[operation(kind = "upsert", match(id), set(low, high))]
 pub const PUT_SETTING: Operation<Setting>;
 
+/// One that stays after its deletion, under the same key.
+#[entity(check = tidy, soft_delete(deleted_at), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Drawer {
+    #[field(primary)]
+    pub id: String,
+    pub label: String,
+    #[field(read_only)]
+    pub deleted_at: Option<Timestamp>,
+}
+
+fn tidy(drawer: &Drawer) -> std::result::Result<(), Problem> {
+    if drawer.label.is_empty() { Err(Problem::new("label", "check", "must say something")) } else { Ok(()) }
+}
+
+#[operation(kind = "upsert", match(id), set(label))]
+pub const PUT_DRAWER: Operation<Drawer>;
+
 pub static WRITES: Package = package!(
     name = "writes",
     entities = [
@@ -179,6 +197,7 @@ pub static WRITES: Package = package!(
         ),
         entity(Voucher, [REDEEM, SPEND]),
         entity(Setting, [PUT_SETTING]),
+        entity(Drawer, [PUT_DRAWER]),
     ],
 );
 
@@ -186,7 +205,7 @@ cases!(&super::WRITES =>
     fupd_01, fupd_02, fupd_03, fupd_04, fupd_05, fupd_06,
     arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bounds,
     bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique,
-    ups_01, ups_02, ups_03, ups_by_key, ups_other_unique, ups_checked,
+    ups_01, ups_02, ups_03, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
     cons_01, cons_02, cons_03, cons_04, cons_05, cons_many,
 );
 

@@ -3,7 +3,7 @@
 use linchpin::{Code, Cx, Error, Problem, Result};
 use serde_json::json;
 
-use super::Reason;
+use super::{OVERTAKEN, Reason};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::mail::MailKind;
@@ -17,7 +17,7 @@ impl Core {
     pub(crate) async fn suspend(&self, client: &Client, by: Option<&str>, id: &str, reason: Option<String>) -> Result<User> {
         let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
-        self.change_account(client, id, patch, happened, async |cx, user| {
+        self.change_account(client, id, (patch, None), happened, async |cx, user| {
             // Whoever has a link to sign in, or is back from a provider, is told why they cannot; it ends before it could work again.
             let signs_in = |purpose: Purpose| matches!(purpose, Purpose::MagicLink | Purpose::VerifyAndLogin | Purpose::OauthCode);
             let at_once: Vec<Purpose> = Purpose::ALL.iter().copied().filter(|purpose| !signs_in(*purpose)).collect();
@@ -37,7 +37,7 @@ impl Core {
     pub(crate) async fn unsuspend(&self, client: &Client, by: Option<&str>, id: &str) -> Result<User> {
         let patch = UserPatch { suspended_at: Some(None), suspended_reason: Some(None), ..UserPatch::default() };
         let happened = Happened::to("auth:account.unsuspended", id).details(json!({ "by": by }));
-        self.change_account(client, id, patch, happened, async |cx, _| self.parts.tokens.void(cx, id, Purpose::ALL).await).await
+        self.change_account(client, id, (patch, None), happened, async |cx, _| self.parts.tokens.void(cx, id, Purpose::ALL).await).await
     }
 
     /// Replaces what an account's owner may do, from the next request on.
@@ -48,7 +48,7 @@ impl Core {
         self.judge_roles(&roles)?;
         let happened = Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
         let patch = UserPatch { roles: Some(roles), ..UserPatch::default() };
-        self.change_account(client, id, patch, happened, async |_, _| Ok(())).await
+        self.change_account(client, id, (patch, None), happened, async |_, _| Ok(())).await
     }
 
     /// Judges what is to be the roles of an account.
@@ -67,23 +67,41 @@ impl Core {
         if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
     }
 
-    /// Changes an account and writes down that it was, together with what else belongs to it; what is remembered of its sessions
-    /// ends.
+    /// Notes that an email address is known to be its owner's, or that it is not.
     ///
     /// # Errors
     /// `not_found`.
+    pub(crate) async fn set_email_verified(&self, client: &Client, id: &str, verified: bool) -> Result<User> {
+        for _ in 0..OVERTAKEN {
+            let user = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
+            let patch = if verified { user.proved(client.now) } else { User::unproved() };
+            let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
+            match self.change_account(client, id, (patch, Some(user.version)), happened, async |_, _| Ok(())).await {
+                // When it was first proved is written once: what was read of it has to be as it was.
+                Err(error) if error.code() == Code::PreconditionFailed => {}
+                done => return done,
+            }
+        }
+        Err(Error::unavailable("an account kept changing"))
+    }
+
+    /// Changes an account, as it was seen if it says so, and writes down that it was, together with what else belongs to it; what is
+    /// remembered of its sessions ends.
+    ///
+    /// # Errors
+    /// `not_found`; `precondition_failed` when it was not seen so.
     pub(crate) async fn change_account(
         &self,
         client: &Client,
         id: &str,
-        patch: UserPatch,
+        (patch, seen): (UserPatch, Option<i64>),
         happened: Happened<'_>,
         more: impl AsyncFnOnce(&Cx, &User) -> Result<()>,
     ) -> Result<User> {
         let changed = client
             .cx()
             .transaction(async |cx| {
-                let user = self.users.update(cx, id, patch, None).await?;
+                let user = self.users.update(cx, id, patch, seen).await?;
                 self.audit(cx, client, happened).await?;
                 more(cx, &user).await?;
                 Ok(user)

@@ -76,7 +76,9 @@ impl Core {
     /// an account that was first proved since was unproved then, unless it was from the start, or its owner has set a password meanwhile.
     async fn is_disputed(&self, cx: &Cx, user: &User, password_hash: &str, asked_at: Timestamp) -> Result<bool> {
         let since = |at: Timestamp| asked_at <= at && user.created_at < at && user.password_version == 0;
-        let was_unproved = user.email_verified_at.is_none() || user.proved_at.is_none_or(since);
+        // Accounts of before proofs were noted have only the date of the last one.
+        let proved_at = user.proved_at.or(user.email_verified_at);
+        let was_unproved = user.email_verified_at.is_none() || proved_at.is_none_or(since);
         if !was_unproved || user.password_hash.as_deref() == Some(password_hash) {
             return Ok(false);
         }

@@ -11,7 +11,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use linchpin::{Error, Result};
 use tokio::sync::Semaphore;
 
-use super::apart::apart;
+use super::apart::Apart;
 use super::policy::Password;
 use super::{LegacyVerifier, Verdict};
 use crate::env::SecureRng;
@@ -71,6 +71,7 @@ struct Inner {
     dummy: String,
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
+    apart: Apart,
 }
 
 impl Hasher {
@@ -89,6 +90,7 @@ impl Hasher {
             dummy,
             running: Arc::new(Semaphore::new(at_once)),
             admitted: Arc::new(Semaphore::new(at_once + QUEUE)),
+            apart: Apart::default(),
         })))
     }
 
@@ -145,11 +147,13 @@ impl Hasher {
             self.0.admitted.clone().try_acquire_owned().map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
         let running = self.0.running.clone().acquire_owned().await.map_err(Error::internal)?;
         let inner = self.0.clone();
-        apart(move || {
-            let _permits = (admitted, running);
-            work(&inner)
-        })
-        .await?
+        let apart = self.0.apart.clone();
+        apart
+            .run(move || {
+                let _permits = (admitted, running);
+                work(&inner)
+            })
+            .await?
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sign-ups that tell nobody whether there is an account: AUTH-43.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use linchpin::BoxFuture;
@@ -19,6 +20,7 @@ cases!(
     auth_43_a_provider_of_who_came_first_is_none,
     auth_43_a_sign_up_that_is_done_late,
     auth_43_a_sign_up_that_is_done_after_a_change_of_address,
+    auth_43_an_account_of_before_its_proof_was_noted,
     auth_43_refusals_are_alike,
     auth_43_an_unproved_account_is_no_oracle,
     auth_43_suspended,
@@ -211,6 +213,26 @@ async fn auth_43_a_sign_up_that_is_done_after_a_change_of_address(store: Store) 
     post.all("existing_account", 1).await;
     assert_eq!(app.me(&ada.token).await.status, 200);
     assert_eq!(app.post("/auth/login", json!({ "email": "new@x.test", "password": GOOD })).await.status, 200);
+}
+
+/// A database of before has the date of the last proof alone.
+async fn auth_43_an_account_of_before_its_proof_was_noted(store: Store) {
+    let Some(file) = store.file() else { return };
+    let post = Post::default();
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    sign_up(&app, "ada@x.test", GOOD).await;
+    let token = post.token("verify_email", 1).await;
+    let ada = app.post("/auth/verify-and-login", json!({ "token": token })).await.signed_in();
+    app.stop().await;
+    let forget =
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('UPDATE auth_users SET proved_at = NULL'); db.commit()";
+    assert!(Command::new("python3").args(["-c", forget, &file.display().to_string()]).status().unwrap().success());
+    let app = store.app_with(|auth| concealed(auth, &post)).await;
+    app.advance(1).await;
+    sign_up(&app, "ada@x.test", OTHER).await;
+    post.all("existing_account", 1).await;
+    assert_eq!(app.me(&ada.token).await.status, 200);
+    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.status, 200);
 }
 
 struct Refusing;

@@ -11,10 +11,11 @@ use super::connect::Connector;
 use super::lane::Lane;
 use super::native::Native;
 use super::run::Failure;
+use super::scan::Scan;
 use super::{GRACE, PostgresOptions, error, run};
 use crate::store::places::Places;
 use crate::store::{Rows, Statement};
-use crate::{Error, Result, Value};
+use crate::{Result, Value};
 
 /// How long a try may take on the server: long for a page, and short for whoever waits for the connection.
 const TIME: Duration = Duration::from_millis(50);
@@ -31,7 +32,9 @@ pub(super) struct Brief {
 impl Brief {
     pub(super) fn new(connector: &Connector, options: &PostgresOptions) -> Self {
         let (connections, capacity) = (options.scans, options.in_flight);
-        let connector = Arc::new(connector.limited(TIME.min(options.statement_timeout)));
+        // Nothing is no limit to the server, and neither is what it rounds to that.
+        let time = if options.statement_timeout.as_millis() == 0 { TIME } else { TIME.min(options.statement_timeout) };
+        let connector = Arc::new(connector.limited(time));
         Self { connector, lane: OnceLock::new(), connections, capacity, places: Places::new(connections, capacity) }
     }
 
@@ -42,18 +45,21 @@ impl Brief {
             return None;
         }
         let lane = self.lane.get_or_init(|| Lane::start(&self.connector, self.connections, self.capacity));
-        let _own = match self.places.take(caller).await {
+        let own = match self.places.take(caller).await {
             Ok(own) => own,
             Err(refused) => return Some(Err(refused)),
         };
         // Nobody waits for a connection here: the scans have theirs.
         let place = lane.at_once()?;
         let live = Arc::clone(&place.live);
+        // Whoever goes away leaves the place to the next only when the server is through with what was asked there.
+        let scan = Scan::brief(place, own);
         let mut taken = rows.clone();
         let Ok(outcome) = tokio::time::timeout(TIME + GRACE, run::run(&live, statement, args, &mut taken)).await else {
-            place.abandon();
-            return Some(Err(Error::unavailable("the database does not answer")));
+            scan.abandon();
+            return None;
         };
+        drop(scan.over());
         match outcome {
             Ok(()) => {
                 native.tries.ended(caller);
@@ -74,6 +80,12 @@ impl Brief {
     #[cfg(test)]
     pub(super) fn connected(&self) -> usize {
         self.lane.get().map_or(0, Lane::connected)
+    }
+
+    /// How many callers have a place here.
+    #[cfg(test)]
+    pub(super) fn callers(&self) -> usize {
+        self.places.callers()
     }
 
     pub(super) async fn close(&self, patience: Duration) {

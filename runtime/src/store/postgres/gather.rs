@@ -1,15 +1,16 @@
 //! Reads of one record that many ask for at a time: together, in one statement.
 //!
-//! The first callers run the statement at once, as many as there are connections. Those that come meanwhile wait, and whoever is
-//! through has all of them answered by one statement, which finds a row for each call. So nobody waits while nothing is under way, and
-//! what a statement costs beside its row is paid once for all that would have waited behind each other anyway.
+//! The first callers run the statement themselves, as many as there are connections. Those that come meanwhile are answered together:
+//! as many groups at a time as there are connections, and one more whenever the last has begun a moment ago, so that a long way to the
+//! server costs nobody a second one. What a statement costs the server beside its row is paid once for a group. Groups are tasks of their
+//! own: nobody waits for a caller that has stopped asking for its answer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_postgres::types::Type;
 
 use super::lane::{Lane, Live};
@@ -22,8 +23,10 @@ use crate::entity::EntityDesc;
 use crate::store::{Plan, Rows, Statement};
 use crate::{Error, Result, Value};
 
-/// Most calls that one statement answers.
+/// Most calls of a group.
 const MOST: usize = 64;
+/// After which time a group begins though others are under way: longer than it takes a server at hand to answer one.
+const PACE: Duration = Duration::from_micros(300);
 
 /// The calls of a statement that can be answered together.
 pub(super) struct Gather {
@@ -35,10 +38,14 @@ pub(super) struct Gather {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     waiting: Vec<Call>,
-    under_way: usize,
+    /// Calls that run by themselves.
+    alone: usize,
+    groups: usize,
+    /// When the last group began.
+    began: Instant,
+    pace: Duration,
     /// The server cannot read the statement: every call is for itself.
     unfit: bool,
     #[cfg(test)]
@@ -46,6 +53,7 @@ struct State {
 }
 
 impl State {
+    /// The calls that are answered next.
     fn next(&mut self) -> Vec<Call> {
         // Whoever has left is not asked for.
         self.waiting.retain(|call| !call.answer.is_closed());
@@ -54,30 +62,46 @@ impl State {
     }
 }
 
+/// What a call brings along.
+pub(super) struct Asked {
+    pub(super) args: Vec<Value>,
+    pub(super) rows: Rows,
+    /// Its place among what is under way.
+    pub(super) admitted: OwnedSemaphorePermit,
+}
+
 /// A call that waits.
 struct Call {
-    args: Vec<Value>,
-    rows: Rows,
+    asked: Asked,
     answer: oneshot::Sender<Answer>,
 }
 
 /// What becomes of a call that has waited.
 pub(super) enum Answer {
     Done(Result<Rows>),
-    /// The statement for all of them failed, perhaps on account of another call: each is for itself.
-    Alone(Vec<Value>, Rows),
+    /// The statement of its group failed, perhaps on account of another call: each is for itself.
+    Alone(Asked),
 }
 
 /// How a call goes on.
-pub(super) enum Joined {
-    /// By itself, now; the turn is held until it is through.
-    Now(Option<Turn>, Vec<Value>, Rows),
-    /// With others, as soon as somebody is through.
+pub(super) enum Joined<'a> {
+    /// By itself, now.
+    Now(Option<Alone<'a>>, Asked),
+    /// With others.
     Later(oneshot::Receiver<Answer>),
 }
 
-/// One of the places of a statement; whoever gives it up has those answered that wait.
-pub(super) struct Turn {
+/// A call that runs by itself.
+pub(super) struct Alone<'a>(&'a Gather);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().alone -= 1;
+    }
+}
+
+/// A group after the other, until nobody waits.
+struct Turn {
     lane: Arc<Lane>,
     statement: Arc<Statement>,
     patience: Duration,
@@ -92,44 +116,66 @@ impl Gather {
         let Some(rendered) = render::gathered(entity, plan)? else { return Ok(None) };
         let kinds = rendered.binds.iter().map(|bind| bind.kind.clone()).collect();
         let number = if matches!(plan, Plan::Exists { .. }) { 0 } else { entity.fields.len() };
-        Ok(Some(Self { sql: Sql::new(rendered.sql), binds: rendered.binds, kinds, number, state: Mutex::default() }))
+        let state = State {
+            waiting: Vec::new(),
+            alone: 0,
+            groups: 0,
+            began: Instant::now(),
+            pace: PACE,
+            unfit: false,
+            #[cfg(test)]
+            asked: 0,
+        };
+        Ok(Some(Self { sql: Sql::new(rendered.sql), binds: rendered.binds, kinds, number, state: Mutex::new(state) }))
     }
 
-    /// Takes a turn, or a place among those that wait for one.
-    pub(super) fn join(&self, lane: &Arc<Lane>, statement: &Arc<Statement>, patience: Duration, args: Vec<Value>, rows: Rows) -> Joined {
+    /// Runs by itself while few do; otherwise with others.
+    pub(super) fn join(&self, lane: &Arc<Lane>, statement: &Arc<Statement>, patience: Duration, asked: Asked) -> Joined<'_> {
         let mut state = self.state.lock();
         if state.unfit {
-            return Joined::Now(None, args, rows);
+            return Joined::Now(None, asked);
         }
-        if state.under_way < lane.connections() {
-            state.under_way += 1;
-            let turn = Turn { lane: Arc::clone(lane), statement: Arc::clone(statement), patience };
-            return Joined::Now(Some(turn), args, rows);
+        if state.alone + state.groups < lane.connections() {
+            state.alone += 1;
+            return Joined::Now(Some(Alone(self)), asked);
         }
         let (answer, answered) = oneshot::channel();
-        state.waiting.push(Call { args, rows, answer });
+        state.waiting.push(Call { asked, answer });
+        let now = Instant::now();
+        if state.groups < lane.connections() || now.duration_since(state.began) >= state.pace {
+            state.groups += 1;
+            state.began = now;
+            let calls = state.next();
+            drop(state);
+            let turn = Turn { lane: Arc::clone(lane), statement: Arc::clone(statement), patience };
+            drop(tokio::spawn(serve(turn, calls)));
+        }
         Joined::Later(answered)
     }
 
-    /// The calls that are answered next.
-    fn next(&self) -> Vec<Call> {
-        self.state.lock().next()
-    }
-
-    /// The same; when there are none, a turn has ended.
-    fn next_or_end(&self) -> Vec<Call> {
+    /// The calls of the next group; when there are none, or groups enough, one has ended.
+    fn next_or_end(&self, most: usize) -> Vec<Call> {
         let mut state = self.state.lock();
-        let calls = state.next();
+        let calls = if state.groups > most { Vec::new() } else { state.next() };
         if calls.is_empty() {
-            state.under_way -= 1;
+            state.groups -= 1;
+        } else {
+            state.began = Instant::now();
         }
         calls
     }
 
-    /// How many calls run the statement.
+    /// How many calls run by themselves, and how many groups.
     #[cfg(test)]
-    pub(super) fn under_way(&self) -> usize {
-        self.state.lock().under_way
+    pub(super) fn under_way(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.alone, state.groups)
+    }
+
+    /// No group begins beside as many as there are connections.
+    #[cfg(test)]
+    pub(super) fn unpaced(&self) {
+        self.state.lock().pace = Duration::MAX;
     }
 
     /// How many calls wait.
@@ -138,7 +184,7 @@ impl Gather {
         self.state.lock().waiting.len()
     }
 
-    /// How many statements have answered several.
+    /// How many groups have been asked for.
     #[cfg(test)]
     pub(super) fn asked(&self) -> usize {
         self.state.lock().asked
@@ -151,7 +197,7 @@ impl Gather {
         {
             self.state.lock().asked += 1;
         }
-        let args: Vec<&[Value]> = calls.iter().map(|call| &*call.args).collect();
+        let args: Vec<&[Value]> = calls.iter().map(|call| &*call.asked.args).collect();
         let values = bind::gathered(&self.binds, &args).map_err(Failure::Own)?;
         let rows = live.client.query_raw(&prepared, values).await.map_err(Failure::Server)?;
         let numbered = rows.and_then(|row| std::future::ready(row.try_get(self.number).map(|number| (number, row))));
@@ -164,7 +210,7 @@ impl Gather {
         let live = Arc::clone(&place.live);
         let found = match tokio::time::timeout(turn.patience, self.ask(&live, &calls)).await {
             Ok(Ok(found)) => found,
-            Ok(Err(Failure::Server(failure))) if error::is_ended(&failure) => {
+            Ok(Err(Failure::Unsent(failure) | Failure::Server(failure))) if error::is_ended(&failure) => {
                 return calls.into_iter().for_each(|call| call.end(Err(error::ended())));
             }
             Ok(Err(failure)) => {
@@ -181,15 +227,15 @@ impl Gather {
             let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
             let Some((call, sound)) = at.and_then(|at| Some((calls.get_mut(at)?, sound.get_mut(at)?))) else { continue };
             if self.number == 0 {
-                call.rows.push::<[Value]>(&[]);
+                call.asked.rows.push::<[Value]>(&[]);
             } else {
                 let row = PgRow::new(row, turn.statement.entity);
-                call.rows.push(&row);
+                call.asked.rows.push(&row);
                 *sound = row.sound();
             }
         }
         for (mut call, sound) in calls.into_iter().zip(sound) {
-            let rows = std::mem::take(&mut call.rows);
+            let rows = std::mem::take(&mut call.asked.rows);
             call.end(sound.map(|()| rows));
         }
     }
@@ -202,17 +248,16 @@ impl Call {
     }
 
     fn alone(self) {
-        drop(self.answer.send(Answer::Alone(self.args, self.rows)));
+        drop(self.answer.send(Answer::Alone(self.asked)));
     }
 }
 
 /// Answers calls, and those that wait meanwhile.
-async fn serve(turn: Turn, mut calls: Vec<Call>) {
+async fn serve(turn: Turn, calls: Vec<Call>) {
     let statement = Arc::clone(&turn.statement);
     let Some(gather) = of(&statement) else { return };
-    while !calls.is_empty() {
+    if !calls.is_empty() {
         gather.answer(&turn, calls).await;
-        calls = gather.next();
     }
 }
 
@@ -221,9 +266,10 @@ fn of(statement: &Statement) -> Option<&Gather> {
 }
 
 impl Drop for Turn {
+    // However a group has ended, those who wait are not left alone.
     fn drop(&mut self) {
         let Some(gather) = of(&self.statement) else { return };
-        let calls = gather.next_or_end();
+        let calls = gather.next_or_end(self.lane.connections());
         if calls.is_empty() {
             return;
         }

@@ -33,33 +33,37 @@ fn by_key(filter: Filter) -> Plan {
     Plan::Select { filter: Filter::eq_arg(0, 0).and(filter), order: Vec::new(), after: None, limit: None }
 }
 
+async fn until(seen: impl Fn() -> bool) {
+    while !seen() {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Holds every read up, lets one begin, starts the calls, and lets go when all of them wait.
 async fn at_once(store: &Arc<PostgresStore>, plan: Plan, rows: &Rows, calls: Vec<Vec<Value>>) -> Vec<Result<Rows>> {
     let statement = store.prepare(&THING, plan).expect("a plan");
     let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    gather.unpaced();
     let mut other = store.pool().begin().await.expect("a transaction");
     sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
     let start = |args: &Vec<Value>| {
         let (store, statement, args, rows) = (Arc::clone(store), Arc::clone(&statement), args.clone(), rows.clone());
         tokio::spawn(async move { store.run(&statement, args, rows).await })
     };
+    // One runs by itself, one is a group of its own; all others wait.
     let first = start(&calls[0]);
-    while gather.under_way() == 0 {
-        tokio::task::yield_now().await;
-    }
-    let others: Vec<_> = calls[1..].iter().map(start).collect();
-    while gather.waiting() < calls.len() - 1 {
-        tokio::task::yield_now().await;
-    }
+    until(|| gather.under_way() == (1, 0)).await;
+    let second = start(&calls[1]);
+    until(|| gather.under_way() == (1, 1)).await;
+    let others: Vec<_> = calls[2..].iter().map(start).collect();
+    until(|| gather.waiting() == calls.len() - 2).await;
     other.rollback().await.expect("undone");
-    let mut answers = vec![first.await.expect("no panic")];
+    let mut answers = vec![first.await.expect("no panic"), second.await.expect("no panic")];
     for call in others {
         answers.push(call.await.expect("no panic"));
     }
-    assert_eq!((gather.waiting(), gather.asked()), (0, (calls.len() - 1).div_ceil(64)), "statements for all that waited");
-    while gather.under_way() > 0 {
-        tokio::task::yield_now().await;
-    }
+    assert_eq!((gather.waiting(), gather.asked()), (0, 1 + (calls.len() - 2).div_ceil(64)), "statements for all that waited");
+    until(|| gather.under_way() == (0, 0)).await;
     answers
 }
 
@@ -127,6 +131,7 @@ async fn who_leaves_takes_nobody_along() {
     let store = store(4).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
     let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    gather.unpaced();
     let mut other = store.pool().begin().await.expect("a transaction");
     sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
     let start = |i: usize| {
@@ -134,20 +139,76 @@ async fn who_leaves_takes_nobody_along() {
         tokio::spawn(async move { store.run(&statement, vec![key(i)], Rows::records(&THING)).await })
     };
     let first = start(0);
-    while gather.under_way() == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(|| gather.under_way() == (1, 0)).await;
+    let second = start(0);
+    until(|| gather.under_way() == (1, 1)).await;
     let (left, stayed) = (start(1), start(2));
-    while gather.waiting() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until(|| gather.waiting() == 2).await;
     left.abort();
     assert!(left.await.is_err());
-    // The one on whose end the others wait leaves too.
-    first.abort();
-    assert!(first.await.is_err());
+    // So do those behind whom the others wait.
+    for call in [first, second] {
+        call.abort();
+        assert!(call.await.is_err());
+    }
     other.rollback().await.expect("undone");
     assert_eq!(stayed.await.expect("no panic").expect("an answer").records[0][0], key(2));
     assert_eq!(start(3).await.expect("no panic").expect("an answer").records[0][0], key(3));
+    until(|| gather.under_way() == (0, 0)).await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
+    let store = store(4).await;
+    let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
+    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    let read = |i: usize| store.run(&statement, vec![key(i)], Rows::records(&THING));
+    // Begun, and then left where it is.
+    let mut idle = Box::pin(async { read(0).await });
+    std::future::poll_fn(|cx| {
+        assert!(idle.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert_eq!(gather.under_way(), (1, 0));
+    for i in 1..4 {
+        assert_eq!(read(i).await.expect("an answer").records[0][0], key(i));
+    }
+    let all = futures_util::future::join_all((0..4).map(|i| async move { read(i).await })).await;
+    for (i, rows) in all.into_iter().enumerate() {
+        assert_eq!(rows.expect("an answer").records[0][0], key(i));
+    }
+    assert_eq!(idle.await.expect("an answer").records[0][0], key(0));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_counts_among_what_is_under_way() {
+    let store = store(2).await;
+    let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
+    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    gather.unpaced();
+    let mut other = store.pool().begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    let start = || {
+        let (store, statement) = (Arc::clone(&store), Arc::clone(&statement));
+        tokio::spawn(async move { store.run(&statement, vec![key(1)], Rows::count()).await })
+    };
+    let free = store.reads.free();
+    let mut calls = vec![start()];
+    until(|| gather.under_way() == (1, 0)).await;
+    calls.push(start());
+    until(|| gather.under_way() == (1, 1)).await;
+    calls.extend((0..10).map(|_| start()));
+    until(|| gather.waiting() == 10).await;
+    for call in calls {
+        call.abort();
+        drop(call.await);
+    }
+    // They are gone, and what they asked for is not: only the one that ran by itself has given its place back.
+    assert_eq!(free - store.reads.free(), 11);
+    other.rollback().await.expect("undone");
+    until(|| gather.under_way() == (0, 0) && store.reads.free() == free).await;
     store.close().await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::closed;
 use super::connect::Connector;
@@ -38,7 +38,7 @@ struct Slot {
 /// Connections for one kind of work.
 pub(super) struct Lane {
     slots: Vec<Arc<Slot>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     capacity: usize,
     /// How many connections have been made so far.
     made: watch::Receiver<usize>,
@@ -87,7 +87,7 @@ impl Lane {
                 *slot.live.write() = None;
             });
         }
-        Self { slots, permits: Semaphore::new(capacity), capacity, made, patience: connector.patience, stop }
+        Self { slots, permits: Arc::new(Semaphore::new(capacity)), capacity, made, patience: connector.patience, stop }
     }
 
     /// How many connections it has when none is lost.
@@ -96,8 +96,8 @@ impl Lane {
     }
 
     /// A place among what is under way.
-    pub(super) fn admit(&self) -> Result<SemaphorePermit<'_>> {
-        self.permits.try_acquire().map_err(|e| match e {
+    pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().map_err(|e| match e {
             tokio::sync::TryAcquireError::Closed => closed(),
             tokio::sync::TryAcquireError::NoPermits => Error::unavailable("too many statements are under way"),
         })
@@ -124,6 +124,12 @@ impl Lane {
         let (slot, live) = slots.min_by_key(|(slot, _)| slot.waiting.load(Ordering::Relaxed))?;
         slot.waiting.fetch_add(1, Ordering::Relaxed);
         Some(Place { slot: Arc::clone(slot), live })
+    }
+
+    /// How many more statements may be under way.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.permits.available_permits()
     }
 
     /// How many connections there are.

@@ -45,7 +45,7 @@ use self::brief::Brief;
 pub use self::channel::Channel;
 use self::connect::Connector;
 pub(crate) use self::conversation::{arguments, condition, failed, read};
-use self::gather::{Answer, Joined};
+use self::gather::{Answer, Asked, Joined};
 use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
@@ -207,18 +207,19 @@ impl PostgresStore {
             true => &*self.reads,
             false => &self.writes,
         };
-        let _admitted = lane.admit()?;
-        let (_turn, args, rows) = match native.gather.as_ref().filter(|_| native.is_plain(&args)) {
-            None => (None, args, rows),
-            Some(gather) => match gather.join(&self.reads, statement, self.patience, args, rows) {
-                Joined::Now(turn, args, rows) => (turn, args, rows),
+        let asked = Asked { args, rows, admitted: lane.admit()? };
+        let (_alone, asked) = match native.gather.as_ref().filter(|_| native.is_plain(&asked.args)) {
+            None => (None, asked),
+            Some(gather) => match gather.join(&self.reads, statement, self.patience, asked) {
+                Joined::Now(alone, asked) => (alone, asked),
                 Joined::Later(answer) => match answer.await {
                     Ok(Answer::Done(outcome)) => return outcome,
-                    Ok(Answer::Alone(args, rows)) => (None, args, rows),
-                    Err(_) => return Err(closed()),
+                    Ok(Answer::Alone(asked)) => (None, asked),
+                    Err(_) => return Err(Error::unavailable("a read was interrupted")),
                 },
             },
         };
+        let Asked { args, rows, admitted: _admitted } = asked;
         let args = &args[..];
         if scans && let Some(outcome) = self.brief.attempt(native, statement, args, &rows).await {
             return outcome;

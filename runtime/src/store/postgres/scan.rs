@@ -10,15 +10,29 @@ use crate::store::places;
 /// How long ending a statement may take; after that its connection is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A read that runs. When it is dropped before its end, the server is asked to end it, and its place is free once it has.
+/// A read that runs. When it is dropped before its end, its place is free once the server is through with it.
 pub(super) struct Scan<'a> {
-    connector: &'a Arc<Connector>,
+    /// The way to have the server end it.
+    connector: Option<&'a Arc<Connector>>,
     held: Option<(Place, places::Place)>,
 }
 
 impl<'a> Scan<'a> {
+    /// One that the server is asked to end.
     pub(super) fn new(connector: &'a Arc<Connector>, connection: Place, place: places::Place) -> Self {
-        Self { connector, held: Some((connection, place)) }
+        Self { connector: Some(connector), held: Some((connection, place)) }
+    }
+
+    /// One that the server ends of itself before anybody could ask it to.
+    pub(super) fn brief(connection: Place, place: places::Place) -> Self {
+        Self { connector: None, held: Some((connection, place)) }
+    }
+
+    /// The server does not answer: the connection is given up for everybody.
+    pub(super) fn abandon(mut self) {
+        if let Some((connection, _)) = self.held.take() {
+            connection.abandon();
+        }
     }
 
     /// It has ended by itself: its place is free for the next.
@@ -32,10 +46,12 @@ impl Drop for Scan<'_> {
         let Some((connection, place)) = self.held.take() else { return };
         // Without a runtime the process ends, and with it the connection.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let connector = Arc::clone(self.connector);
+        let connector = self.connector.map(Arc::clone);
         runtime.spawn(async move {
             let end = async {
-                connector.cancel(&connection.live.client).await?;
+                if let Some(connector) = connector {
+                    connector.cancel(&connection.live.client).await?;
+                }
                 // Answers come in turn: this one says that the statement before it is over.
                 connection.live.client.simple_query("").await.map(drop)
             };

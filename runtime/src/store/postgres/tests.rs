@@ -237,3 +237,41 @@ async fn a_short_read_waits_for_no_long_ones() {
     }
     store.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
+    let mut options = PostgresOptions::new(server::fresh_url());
+    options.scans = 2;
+    let store = Arc::new(PostgresStore::open(options).expect("opened"));
+    store.install(&[&THING]).await.expect("installed");
+    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let read = || {
+        let (store, statement) = (Arc::clone(&store), Arc::clone(&endless));
+        let mut rows = Rows::count();
+        rows.caller = crate::Cx::actor(crate::Actor::user("one")).caller();
+        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+    };
+    assert_eq!(read().await, Ok(0));
+    while store.brief.connected() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut other = store.pool().begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    let asked = tokio::spawn(read());
+    while waiting(&store, "conformance_things").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    asked.abort();
+    assert!(asked.await.is_err());
+    // The server ends a try after a moment, and only then the place is free.
+    let held = store.brief.callers();
+    let waits = waiting(&store, "conformance_things").await;
+    assert!(held >= usize::try_from(waits).unwrap_or_default(), "{waits} tries wait on the server, {held} places are taken");
+    while store.brief.callers() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(waiting(&store, "conformance_things").await, 0);
+    other.rollback().await.expect("undone");
+    assert_eq!(read().await, Ok(0));
+    store.close().await;
+}

@@ -67,3 +67,12 @@ pub(super) async fn ups_checked(s: &Server) {
     s.post("/settings/put-setting", json!({"id": "a", "low": 50})).await.problem("check", "low");
     assert_eq!(s.get("/settings/a").await.json()["low"], 5);
 }
+
+/// A record that is there, and that no look finds.
+pub(super) async fn ups_out_of_reach(s: &Server) {
+    assert_eq!(s.post("/drawers/put-drawer", json!({"id": "a", "label": "socks"})).await.status, 201);
+    assert_eq!(s.delete("/drawers/a").await.status, 204);
+    let refused = s.post("/drawers/put-drawer", json!({"id": "a", "label": "shirts"})).await;
+    assert_eq!(refused.code(), (409, "conflict"));
+    assert_eq!(refused.json()["error"], "The record exists already");
+}
