@@ -84,6 +84,7 @@ pub(super) enum Answer {
 }
 
 /// How a call goes on.
+#[allow(clippy::large_enum_variant)] // it is taken apart where it is made; a box would cost every read more
 pub(super) enum Joined<'a> {
     /// By itself, now.
     Now(Option<Alone<'a>>, Asked),

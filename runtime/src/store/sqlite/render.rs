@@ -18,6 +18,8 @@ pub(super) struct Native {
     pub(super) counting: Option<Box<str>>,
     /// Reads what a write of one record has made of it.
     pub(super) again: Option<Again>,
+    /// Looks whether there is a record that an upsert meets.
+    pub(super) meets: Option<Box<Self>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
     /// How runs apart went when they were begun on the caller's thread.
@@ -72,7 +74,7 @@ pub(super) enum Form {
 /// When the plan holds a source that should have become an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
     let mut r = Renderer::new(entity, '?', 0);
-    let (mut own, mut again) = (None, None);
+    let (mut own, mut again, mut meets) = (None, None, None);
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
@@ -134,10 +136,13 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let plain = format!("DELETE FROM {table} WHERE {}", r.picked(filter, pick.as_ref())?);
             (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
         }
-        Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None, Runs::Writer),
+        Plan::Upsert { keys, guard, set } => {
+            meets = Some(Box::new(render(entity, &Plan::Exists { filter: layout::met(entity, keys) })?));
+            (r.upsert(keys, guard, set)?, None, Runs::Writer)
+        }
     };
     let counting = counting.map(Into::into);
-    Ok(Native { sql: sql.into(), counting, again, binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
+    Ok(Native { sql: sql.into(), counting, again, meets, binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
 }
 
 /// How a statement names a way into the table: `INDEXED BY ..`.

@@ -171,6 +171,7 @@ fn endless() -> Arc<Statement> {
         sql: "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n".into(),
         counting: None,
         again: None,
+        meets: None,
         binds: Box::default(),
         runs: Runs::Apart,
         tries: crate::store::tries::Tries::default(),

@@ -6,7 +6,7 @@ use super::render::{Again, Native};
 use super::row::SqliteRow;
 use super::{bind, error, native, outbox, render};
 use crate::entity::{EntityDesc, Flags};
-use crate::store::{Plan, Row, Rows, Statement, layout};
+use crate::store::{Plan, Row, Rows, Statement};
 use crate::{Error, Result, Value};
 
 /// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
@@ -18,11 +18,8 @@ pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [
     let field = statement.entity.primary_field();
     let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
     let told_by_key = |keys: &[usize]| made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
-    let keys = match &statement.plan {
-        Plan::Upsert { keys, .. } if !told_by_key(keys) => Some(keys),
-        _ => None,
-    };
-    if keys.is_none() && !rows.is_recorded() {
+    let looks = matches!(&statement.plan, Plan::Upsert { keys, .. } if !told_by_key(keys));
+    if !looks && !rows.is_recorded() {
         return write_one(connection, statement, args, rows, None);
     }
     let alone = connection.is_autocommit();
@@ -30,10 +27,7 @@ pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [
     if alone {
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
     }
-    let outcome = match keys {
-        Some(keys) => upsert_by_key(connection, statement, keys, args, rows),
-        None => write_one(connection, statement, args, rows, None),
-    };
+    let outcome = if looks { upsert_by_key(connection, statement, args, rows) } else { write_one(connection, statement, args, rows, None) };
     // What could not be recorded has been undone already; what cannot be committed, the caller undoes.
     if alone && !connection.is_autocommit() {
         connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
@@ -44,24 +38,14 @@ pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [
 /// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store chooses it.
 ///
 /// Nobody else writes between the look and the statement.
-fn upsert_by_key(connection: &Connection, statement: &Statement, keys: &[usize], args: &mut [Value], rows: Rows) -> Result<Rows> {
-    let entity = statement.entity;
-    let failed = |e| error::of(entity, e);
-    let column = |k: &usize| entity.fields.get(*k).map_or_else(String::new, |f| format!("{} = ?", render::quote(f.column)));
-    let mut condition = keys.iter().map(column).collect::<Vec<_>>().join(" AND ");
-    let indexes = layout::apart(entity, keys);
-    let tenant = entity.tenant.filter(|t| indexes.iter().any(|i| i.keys.iter().any(|k| k.field == t.field)) && !keys.contains(&t.field));
-    if let Some(tenant) = tenant {
-        condition.push_str(&format!(" AND {} IS ?", render::quote(entity.fields[tenant.field].column)));
-    }
-    if let Some(live) = indexes.iter().find(|index| index.live).and_then(|_| render::live(entity)) {
-        condition.push_str(&format!(" AND {live}"));
-    }
-    let sql = format!("SELECT 1 FROM {} WHERE {condition}", render::quote(entity.storage_name));
+fn upsert_by_key(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+    let failed = |e| error::of(statement.entity, e);
+    let meets = native(statement)?.meets.as_ref().ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
     let there = {
-        let mut look = connection.prepare_cached(&sql).map_err(failed)?;
-        let values = keys.iter().copied().chain(tenant.map(|t| t.field)).map(|k| args.get(k).map(bind::Bound));
-        look.exists(rusqlite::params_from_iter(values)).map_err(failed)?
+        let mut look = connection.prepare_cached(&meets.sql).map_err(failed)?;
+        bind::bind(&mut look, &meets.binds, args)?.map_err(failed)?;
+        let mut found = look.raw_query();
+        found.next().map_err(failed)?.is_some()
     };
     write_one(connection, statement, args, rows, Some(there))
 }
