@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linchpin::{Error, Result};
 use tokio::sync::oneshot;
+
+use crate::env::stopwatch;
 
 /// How much such a thread yields: as much as there is. Beside others that want the core it gets about a sixtieth of it.
 const NICENESS: i32 = 19;
@@ -36,9 +38,9 @@ impl Apart {
             if let Err(e) = yielding(apart.niceness()) {
                 tracing::debug!("hashing goes on with the priority of the others: {e}");
             }
-            let begun = Instant::now();
+            let taken = stopwatch();
             let made = work();
-            apart.took(begun.elapsed());
+            apart.took(taken());
             // Who asked may have left; the work is done all the same.
             let _ = done.send(made);
         });
