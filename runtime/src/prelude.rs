@@ -4,7 +4,7 @@ pub use crate::entity::{Direction, Embedded, Entity, Field, FieldEnum, Json, Lis
 #[cfg(feature = "server")]
 pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
 #[cfg(feature = "server")]
-pub use crate::operation::{ChooserCall, CustomCall, MemoryCall, SqlStore};
+pub use crate::operation::{ChooserCall, CustomCall, MemoryCall, Records, SqlStore};
 pub use crate::roles::Roles;
 pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
 #[cfg(feature = "server")]

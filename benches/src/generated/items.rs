@@ -1,4 +1,5 @@
 //! An entity with an operation of every other kind.
+#![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 use linchpin::prelude::*;
 
@@ -113,9 +114,8 @@ pub const TOP: Operation<Item>;
 )]
 pub const RECOUNT: Operation<Owner>;
 
-async fn top<S: SqlStore>(call: CustomCall<Item, S>, owner: String) -> Result<Vec<String>> {
-    let text = "SELECT id FROM {visible} WHERE owner = $1 ORDER BY quantity DESC, id LIMIT 5";
-    call.sql(text).bind(owner).column("id").await
+async fn top<S: SqlStore>(call: CustomCall<Item, S>, owner: String) -> Result<Records<Item>> {
+    Ok(call.records("owner = $1").bind(owner).order_by("quantity DESC").limit(5))
 }
 
 pub static ITEMS: Package = package!(

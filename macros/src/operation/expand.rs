@@ -33,7 +33,7 @@ fn inert(model: &Model<'_>) -> TokenStream {
     quote_spanned! {here(ident)=>
         #attrs
         #vis const #ident: #ty = {
-            #[allow(unused_imports)]
+            #[allow(unused_imports)] // without assertions, statics and a descriptor nothing here needs it
             use #krate::__private as __lp;
             #(#asserts)*
             #statics

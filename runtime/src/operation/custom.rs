@@ -221,6 +221,8 @@ impl Kind for Custom {
 
 #[cfg(feature = "server")]
 pub(crate) mod call;
+#[cfg(feature = "server")]
+pub(crate) mod records;
 
 #[cfg(feature = "server")]
 mod run {
@@ -261,6 +263,7 @@ mod run {
                 Made::One(Some(key)) => Ok(Outcome::Record(table.read(call.cx, self.spec.name, key, call.form).await?)),
                 Made::One(None) => Ok(Outcome::Record(Rows::count())),
                 Made::Many(keys) => Ok(Outcome::List(self.many(table, call, keys).await?)),
+                Made::Chosen(choice) => Ok(Outcome::List(choice.read(table, call.cx, self.spec.name, call.form).await?)),
             }
         }
 

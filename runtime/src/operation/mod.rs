@@ -55,6 +55,7 @@ pub use custom::{Custom, Output as CustomOutput, Shape};
 pub use custom::{
     Handler, Handlers,
     call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
+    records::Records,
 };
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
 pub(crate) use duplicates::sentence::Sentence;

@@ -271,6 +271,8 @@ impl Span {
                 Reach::Scan => Self::Any,
                 Reach::One | Reach::Page(_) => Self::One,
             },
+            // What words of somebody's own look at nobody can tell.
+            Plan::Chosen { .. } => Self::Any,
             Plan::Insert | Plan::Lock { .. } | Plan::Aggregate { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {
                 Self::Any
             }

@@ -24,6 +24,7 @@ mod rows;
 mod transaction;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod tries;
+mod words;
 
 #[cfg(feature = "server")]
 pub mod memory;
@@ -49,6 +50,7 @@ pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use transaction::Transaction;
 #[cfg(feature = "server")]
 pub(crate) use transaction::TxScope;
+pub use words::Words;
 
 use crate::entity::EntityDesc;
 use crate::{Result, Value};

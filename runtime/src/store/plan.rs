@@ -1,5 +1,6 @@
 //! What a statement does, independent of the store.
 
+use super::Words;
 use crate::Value;
 use crate::entity::{EntityDesc, FieldSet, Kind};
 use crate::filter::{Filter, Source};
@@ -34,6 +35,18 @@ pub enum Plan {
         /// In which order those of one value come; empty when the field is the primary key.
         order: Vec<Order>,
         /// Most records of each value, an `Int`; `None` when the field is the primary key, which names one.
+        limit: Option<Source>,
+    },
+    /// The records that match and that a condition in the database's own words holds of, in an order in such words. The first
+    /// arguments are those of the words. Only for stores that take SQL.
+    Chosen {
+        /// Which count at all.
+        filter: Filter,
+        /// Which of them.
+        words: Words,
+        /// In which order where that of the words leaves a choice.
+        order: Vec<Order>,
+        /// Most records, an `Int`; `None`: all of them.
         limit: Option<Source>,
     },
     /// Whether a record matches: one row without values, or none.
@@ -106,6 +119,7 @@ impl Plan {
         match self {
             Self::Select { .. }
             | Self::Related { .. }
+            | Self::Chosen { .. }
             | Self::Exists { .. }
             | Self::Hold { .. }
             | Self::Lock { .. }
@@ -120,6 +134,7 @@ impl Plan {
             Self::Insert => None,
             Self::Select { filter, .. }
             | Self::Related { filter, .. }
+            | Self::Chosen { filter, .. }
             | Self::Exists { filter }
             | Self::Hold { filter }
             | Self::Lock { filter, .. }
@@ -137,6 +152,7 @@ impl Plan {
             Self::Insert => {}
             Self::Select { filter, .. }
             | Self::Related { filter, .. }
+            | Self::Chosen { filter, .. }
             | Self::Exists { filter }
             | Self::Hold { filter }
             | Self::Lock { filter, .. }
@@ -184,6 +200,11 @@ impl Plan {
                 filter.sources(&mut note);
                 note(&Source::Arg { index: *values, nullable: false });
                 limit.iter().for_each(&mut note);
+            }
+            Self::Chosen { filter, words, limit, .. } => {
+                filter.sources(&mut note);
+                limit.iter().for_each(&mut note);
+                most = most.max(words.kinds.len());
             }
             Self::Aggregate { filter, compute, .. } => {
                 filter.sources(&mut note);

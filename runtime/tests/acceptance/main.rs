@@ -18,6 +18,7 @@ mod context;
 mod counters;
 mod crud;
 mod custom;
+mod custom_records;
 mod defaults;
 mod deleted;
 mod derives;

@@ -285,6 +285,15 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
     handlers
 }
 
+/// The same tokens, standing somewhere else.
+fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
+    let there = |mut token: proc_macro2::TokenTree| {
+        token.set_span(at);
+        token
+    };
+    tokens.clone().into_iter().map(there).collect()
+}
+
 /// The functions, each in the form that the runtime calls.
 fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut Scope<'_>) -> TokenStream {
     let entity = scope.entity;
@@ -298,6 +307,8 @@ fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut 
     let mutable = (!parameters.is_empty()).then(|| quote!(mut));
     let functions = written_handlers(args, scope.d).into_iter().map(|(store, path)| {
         let method = format_ident!("{store}");
+        // Keys that do not fit are the function's fault, not the entity's.
+        let made = if matches!(output, Output::Records) { respanned(&made, path.span()) } else { made.clone() };
         let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
         let values = parameters.iter().map(|Parameter { ty, place, .. }| match place {
             Place::Whole => quote_spanned!(path.span()=> call.input::<#ty>()?),

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::Output;
+use super::records::{Choice, Named, Records};
 use crate::entity::{Embedded, Entity, FieldType, Kind};
 use crate::filter::Filter;
 use crate::operation::OpSpec;
@@ -31,6 +32,7 @@ pub enum Made {
     Json(Vec<u8>),
     One(Option<Value>),
     Many(Vec<Value>),
+    Chosen(Choice),
 }
 
 impl Erased {
@@ -111,13 +113,13 @@ pub fn made_optional<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>
     Ok(Made::One(ours(result)?.map(FieldType::into_value)))
 }
 
-/// Takes the keys of records.
+/// Takes the keys of records, or a condition that names them.
 ///
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_records<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<Vec<T::Id>, E>) -> Result<Made> {
-    Ok(Made::Many(ours(result)?.into_iter().map(FieldType::into_value).collect()))
+pub fn made_records<T: Entity, N: Named<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+    Ok(ours(result)?.made())
 }
 
 /// Runs a custom operation that answers no record. For generated methods.
@@ -238,6 +240,24 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// A statement is no part of `cx().transaction(..)`: there it is refused.
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
         Sql::new(&self.table, &self.cx, self.spec.name, text)
+    }
+
+    /// The records of which a condition in SQL holds, among those that the caller may see: to be answered, or to be [read](Self::read).
+    /// It stands behind `WHERE`, beside the guard; its parameters are `$1`, `$2` and so on, whatever the store.
+    ///
+    /// Other tables that it looks at are read without the guard of their entity. A text that would not stay in its parentheses (one
+    /// that closes them, holds a comment or a `;`) is an error when the statement is first run.
+    pub fn records(&self, condition: &'static str) -> Records<E> {
+        Records::new(condition)
+    }
+
+    /// Reads records.
+    ///
+    /// # Errors
+    /// `internal` for a text that the database refuses; `unavailable`, `timeout`.
+    pub async fn read(&self, records: Records<E>) -> Result<Vec<E>> {
+        let rows = records.choice().read(&self.table, &self.cx, self.spec.name, &Form::Records).await?;
+        rows.records.iter().map(|values| E::read(&crate::resource::Borrowed(values)).map_err(Error::internal)).collect()
     }
 
     /// Begins a transaction of statements of one's own, for [`Sql::within`].

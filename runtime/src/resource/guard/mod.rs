@@ -73,6 +73,9 @@ impl Guard {
             Plan::Related { filter, field, values, order, limit } => {
                 Plan::Related { filter: with(filter), field: *field, values: *values, order: order.clone(), limit: limit.clone() }
             }
+            Plan::Chosen { filter, words, order, limit } => {
+                Plan::Chosen { filter: with(filter), words: words.clone(), order: order.clone(), limit: limit.clone() }
+            }
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
             Plan::Hold { filter } => Plan::Hold { filter: with(filter) },
             Plan::Lock { filter, pick } => Plan::Lock { filter: with(filter), pick: pick.clone() },

@@ -34,6 +34,7 @@ impl Slots {
             Plan::Insert => (false, false, false),
             Plan::Select { .. }
             | Plan::Related { .. }
+            | Plan::Chosen { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
             | Plan::Lock { .. }

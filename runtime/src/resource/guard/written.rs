@@ -27,6 +27,7 @@ impl Guard {
             Plan::Update { set, .. } => assigned(set),
             Plan::Select { .. }
             | Plan::Related { .. }
+            | Plan::Chosen { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
             | Plan::Lock { .. }
@@ -52,6 +53,7 @@ impl Guard {
             }),
             Plan::Select { .. }
             | Plan::Related { .. }
+            | Plan::Chosen { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
             | Plan::Lock { .. }

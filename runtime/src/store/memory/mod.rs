@@ -79,6 +79,8 @@ impl Memory {
                 Plan::Aggregate { filter, groups, compute, limit } => {
                     table.aggregate(view, filter, groups, compute, *limit, &args, &mut rows)?;
                 }
+                // It is not prepared.
+                Plan::Chosen { .. } => {}
                 Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {}
             }
             return Ok(rows);
@@ -93,6 +95,7 @@ impl Memory {
             Plan::Upsert { keys, guard, set } => table.upsert(change, keys, (guard, set), &args, &mut rows)?,
             Plan::Select { .. }
             | Plan::Related { .. }
+            | Plan::Chosen { .. }
             | Plan::Exists { .. }
             | Plan::Hold { .. }
             | Plan::Lock { .. }
@@ -135,6 +138,9 @@ impl Store for Memory {
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        if matches!(plan, Plan::Chosen { .. }) {
+            return Err(Error::internal("the memory store takes no SQL"));
+        }
         let others = others::looked_at(entity, &plan).into_iter().map(|other| self.table(other)).collect();
         let native = Native { table: self.table(entity), others };
         Ok(Arc::new(Statement { entity, plan, native: Box::new(native) }))

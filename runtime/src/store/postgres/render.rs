@@ -51,6 +51,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
         Plan::Insert => (r.insert()?, None),
         Plan::Select { filter, order, after, limit } => (r.select(filter, order, after.as_ref(), limit.as_ref())?, None),
         Plan::Related { filter, field, values, order, limit } => (r.related(filter, (*field, *values), order, limit.as_ref())?, None),
+        Plan::Chosen { filter, words, order, limit } => (r.chosen(filter, words, order, limit.as_ref())?, None),
         Plan::Exists { filter } => (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?), None),
         Plan::Hold { filter } => {
             // A mark is an update of no key: the weaker lock would let it pass.

@@ -93,6 +93,7 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
             Plan::Insert => insert(&row, statement, args, rows).map_err(Failure::Own)?,
             Plan::Select { .. }
             | Plan::Related { .. }
+            | Plan::Chosen { .. }
             | Plan::Lock { .. }
             | Plan::Update { .. }
             | Plan::Delete { .. }

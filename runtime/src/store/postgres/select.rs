@@ -2,10 +2,11 @@
 
 use tokio_postgres::types::Type;
 
-use super::render::{Renderer, quote};
+use super::render::{Renderer, quote, type_of};
 use crate::filter::{Filter, Source};
 use crate::store::keyset::{Next, Stretch, stretches};
-use crate::store::{After, Order};
+use crate::store::words::Dialect;
+use crate::store::{After, Order, Words};
 use crate::{Error, Result};
 
 impl Renderer<'_> {
@@ -39,6 +40,23 @@ impl Renderer<'_> {
             // Each part is a stretch of the index of at most a page; a page of them is put in order.
             parts => format!("{}{tail}", parts.iter().map(|p| format!("({})", one(p))).collect::<Vec<_>>().join(" UNION ALL ")),
         })
+    }
+
+    /// The records of a filter that words of somebody's own choose among.
+    pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
+        let (condition, mut by) = words.embedded(self.entity, Dialect::Postgres)?;
+        // Theirs are the first parameters.
+        for (slot, kind) in words.kinds.iter().enumerate() {
+            self.parameter(Err(slot), type_of(*kind));
+        }
+        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let filter = self.filter(filter)?;
+        if !by.is_empty() && !order.is_empty() {
+            by.push_str(", ");
+        }
+        by.push_str(&self.order(order)?);
+        let limit = limit.map(|l| self.source(l, Type::INT8)).transpose()?.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        Ok(format!("SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"))
     }
 
     /// The conditions of the records behind a position; no record satisfies two of them.

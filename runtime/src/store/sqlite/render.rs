@@ -97,6 +97,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let (sql, runs) = r.related(filter, (*field, *values), order, limit.as_ref())?;
             (sql, None, runs)
         }
+        Plan::Chosen { filter, words, order, limit } => (r.chosen(filter, words, order, limit.as_ref())?, None, Runs::Apart),
         // A transaction is the only one that writes.
         Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[]) {

@@ -7,7 +7,8 @@ use crate::entity::Kind;
 use crate::filter::{Filter, Op, Source};
 use crate::store::access::{Fact, conjuncts, settled};
 use crate::store::keyset::{Next, Stretch, stretches};
-use crate::store::{After, Order};
+use crate::store::words::Dialect;
+use crate::store::{After, Order, Words};
 use crate::{Error, Result};
 
 /// The conditions of a filter with what is known of each.
@@ -74,6 +75,23 @@ impl Renderer {
                 format!("{}{limit}", parts.join(" UNION ALL "))
             }
         })
+    }
+
+    /// The records of a filter that words of somebody's own choose among.
+    pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
+        let (condition, mut by) = words.embedded(self.entity, Dialect::Sqlite)?;
+        // Theirs are the first parameters.
+        for slot in 0..words.kinds.len() {
+            self.parameter(Err(slot), Form::Plain);
+        }
+        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let filter = self.filter(filter)?;
+        if !by.is_empty() && !order.is_empty() {
+            by.push_str(", ");
+        }
+        by.push_str(&self.order(order)?);
+        let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        Ok(format!("SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"))
     }
 
     /// The conditions of the records behind a position; their results follow each other in the order.

@@ -31,6 +31,17 @@ async fn near_sqlite(call: SqliteCall<Post>, side: Side, _: Option<i64>) -> Resu
     call.sql("SELECT id FROM {visible} WHERE title = $1").bind(side.as_str().to_owned()).column("id").await
 }
 
+// Records by a condition, in place of their keys.
+#[operation(kind = "custom", params(side: Side), output = Vec<Post>, handler(memory = like_memory, sqlite = like_sqlite))]
+pub const LIKE: Operation<Post>;
+async fn like_memory(_: MemoryCall<Post>, _: Side) -> Result<Vec<i64>> {
+    Ok(Vec::new())
+}
+async fn like_sqlite(call: SqliteCall<Post>, side: Side) -> Result<Records<Post>> {
+    let seen = call.read(call.records("views > $1").bind(9).limit(1)).await?.len() as i64;
+    Ok(call.records("title = $1 AND views > $2").bind(side).bind(seen).order_by("views DESC"))
+}
+
 // 40: a body where the method has one; parameters of the query beside it.
 #[operation(kind = "custom", http(path = "{id}/judge"), params(times: i64), input = Bounds, output = Option<Post>, handler(memory = judge, sqlite = judge), route(auth = "userAuth", timeout = "5s"))]
 pub const JUDGE: Operation<Post>;
@@ -55,12 +66,13 @@ async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Boun
 #[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
 pub const CLAIM: Operation<Post>;
 
-pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, JUDGE, QUIET, PARTS, CLAIM])]);
+pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, JUDGE, QUIET, PARTS, CLAIM])]);
 
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Vec<Post> = posts.near(cx, Side::Left, 3).await?;
     let _: Vec<Post> = posts.near(cx, Side::Right, None).await?;
+    let _: Vec<Post> = posts.like(cx, Side::Right).await?;
     let _: Option<Post> = posts.judge(cx, 7, 3, Bounds { least: 1 }).await?;
     let _: () = posts.quiet(cx, vec!["a".to_owned()], "7").await?;
     let _: Option<Vec<Bounds>> = posts.parts(cx).await?;
