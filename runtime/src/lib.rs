@@ -56,7 +56,7 @@ pub use cx::Cx;
 pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]
-pub use event::{ActorRef, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
+pub use event::{ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
 pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, route};
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};

@@ -29,7 +29,8 @@ pub struct HookCx {
     pub user_agent: Option<String>,
     /// The request's id.
     pub request_id: String,
-    /// Adapters, and what start-up hooks have provided.
+    /// Of the app: the adapter of an entity (`services.get::<Post>()`), what start-up hooks have provided
+    /// (`services.provided::<Billing>()`), and the bus (`services.events().emit("welcome", &payload)`).
     pub services: Adapters,
 }
 

@@ -25,8 +25,23 @@ const ROOM: usize = 1024;
 pub struct EventBus(Arc<Shared>);
 
 struct Shared {
-    sender: Mutex<Option<broadcast::Sender<Arc<EntityEvent>>>>,
+    sender: Sender<EntityEvent>,
+    /// For what code emits: however much that is, no event of an entity is passed over for it.
+    emitted: Sender<AppEvent>,
     interest: Mutex<Interest>,
+}
+
+/// Empty once the app has stopped.
+type Sender<S> = Mutex<Option<broadcast::Sender<Arc<S>>>>;
+
+/// What the app's own code tells its other parts: see [`EventBus::emit`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AppEvent {
+    /// As it was emitted.
+    pub name: String,
+    /// What goes with it.
+    pub payload: serde_json::Value,
 }
 
 /// Who listens, as far as start-up has to know.
@@ -42,8 +57,7 @@ pub(super) struct Interest {
 
 impl Default for EventBus {
     fn default() -> Self {
-        let sender = Mutex::new(Some(broadcast::channel(ROOM).0));
-        Self(Arc::new(Shared { sender, interest: Mutex::default() }))
+        Self(Arc::new(Shared { sender: open(), emitted: open(), interest: Mutex::default() }))
     }
 }
 
@@ -67,7 +81,7 @@ impl EventBus {
             }
             interest.entities.insert(entity);
         }
-        self.receiver(Event::of)
+        subscribed(&self.0.sender, Event::of)
     }
 
     /// Events of a name, such as `blog.posts.published`.
@@ -84,13 +98,39 @@ impl EventBus {
             interest.names.insert(name.to_owned());
         }
         let name = name.to_owned();
-        self.receiver(move |event| (event.name == name).then_some(event))
+        subscribed(&self.0.sender, move |event: EntityEvent| (event.name == name).then_some(event))
     }
 
-    fn receiver<T>(&self, select: impl Fn(EntityEvent) -> Option<T> + Send + 'static) -> Result<Subscription<T>> {
-        let sender = self.0.sender.lock();
-        let sender = sender.as_ref().ok_or_else(|| Error::unavailable("the app has stopped"))?;
-        Ok(Subscription { receiver: sender.subscribe(), select: Box::new(select) })
+    /// Tells whoever [listens](Self::listen) to this name, within this process and at once. Nothing is stored: what must not be lost
+    /// is a record, whose creation is an event of its own.
+    ///
+    /// ```
+    /// # use linchpin::EventBus;
+    /// # async fn example(bus: &EventBus) -> linchpin::Result<()> {
+    /// let mut welcomes = bus.listen("welcome")?;
+    /// bus.emit("welcome", &serde_json::json!({ "to": "ada" }))?;
+    /// let welcome = welcomes.next().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the payload has no form in JSON; once the app has stopped.
+    pub fn emit(&self, name: &str, payload: &impl serde::Serialize) -> Result<()> {
+        let payload = serde_json::to_value(payload).map_err(|e| Error::internal(format!("the payload of `{name}` is no JSON: {e}")))?;
+        let sender = self.0.emitted.lock();
+        // Nobody listening is no fault.
+        let _ = sender.as_ref().ok_or_else(stopped)?.send(Arc::new(AppEvent { name: name.to_owned(), payload }));
+        Ok(())
+    }
+
+    /// What code of the app [emits](Self::emit) under a name from now on. Events of entities are none of these: for those there are
+    /// [`subscribe`](Self::subscribe) and [`subscribe_to`](Self::subscribe_to).
+    ///
+    /// # Errors
+    /// Once the app has stopped.
+    pub fn listen(&self, name: &str) -> Result<Subscription<AppEvent, AppEvent>> {
+        let name = name.to_owned();
+        subscribed(&self.0.emitted, move |event: AppEvent| (event.name == name).then_some(event))
     }
 
     pub(super) fn interest<T>(&self, look: impl FnOnce(&Interest) -> T) -> T {
@@ -112,7 +152,21 @@ impl EventBus {
     /// Ends all subscriptions.
     pub(super) fn close(&self) {
         self.0.sender.lock().take();
+        self.0.emitted.lock().take();
     }
+}
+
+fn open<S: Clone>() -> Sender<S> {
+    Mutex::new(Some(broadcast::channel(ROOM).0))
+}
+
+fn stopped() -> Error {
+    Error::unavailable("the app has stopped")
+}
+
+fn subscribed<T, S>(sender: &Sender<S>, select: impl Fn(S) -> Option<T> + Send + 'static) -> Result<Subscription<T, S>> {
+    let sender = sender.lock();
+    Ok(Subscription { receiver: sender.as_ref().ok_or_else(stopped)?.subscribe(), select: Box::new(select) })
 }
 
 fn unheard(what: fmt::Arguments<'_>) -> Error {
@@ -121,10 +175,10 @@ fn unheard(what: fmt::Arguments<'_>) -> Error {
     ))
 }
 
-/// A live subscription.
-pub struct Subscription<T> {
-    receiver: broadcast::Receiver<Arc<EntityEvent>>,
-    select: Box<dyn Fn(EntityEvent) -> Option<T> + Send>,
+/// A live subscription to those of the events `S` that are a `T`.
+pub struct Subscription<T, S = EntityEvent> {
+    receiver: broadcast::Receiver<Arc<S>>,
+    select: Box<dyn Fn(S) -> Option<T> + Send>,
 }
 
 /// A subscription was too slow: this many events of the app were passed over.
@@ -132,13 +186,13 @@ pub struct Subscription<T> {
 #[error("the subscription was too slow and missed {0} events")]
 pub struct Lagged(pub u64);
 
-impl<T> fmt::Debug for Subscription<T> {
+impl<T, S> fmt::Debug for Subscription<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").finish_non_exhaustive()
     }
 }
 
-impl<T> Subscription<T> {
+impl<T, S: Clone> Subscription<T, S> {
     /// The next event; `None` once the app has stopped.
     pub async fn next(&mut self) -> Option<std::result::Result<T, Lagged>> {
         loop {

@@ -132,6 +132,7 @@ impl Hub {
         if let Some(name) = unknown {
             let known: Vec<&str> = planned.iter().flat_map(|(_, routes)| plan::names(routes)).collect();
             let hint = crate::app::did_you_mean(&name, known.iter().copied());
+            let hint = if hint.is_empty() { "; for what code emits there is `listen`".to_owned() } else { hint };
             return Err(failed(format!("no route has the event `{name}`, which is subscribed to{hint}")));
         }
         let mut entities = BTreeSet::new();

@@ -15,7 +15,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-pub use bus::{EventBus, Lagged, Subscription};
+pub use bus::{AppEvent, EventBus, Lagged, Subscription};
 pub(crate) use hub::{Emitter, Hub};
 pub(crate) use plan::{EXPIRED, names_by_route};
 pub use record::Entry;

@@ -321,6 +321,33 @@ async fn subscriptions_are_typed_or_by_name() {
     }
 }
 
+/// What code tells other code is heard at once, by whoever listens to that name; events of entities are none of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_code_emits_is_heard_under_its_name() {
+    let server = Server::memory(&NEWS).await;
+    let bus = server.running().adapters().events().clone();
+    bus.emit("welcome", &json!({ "to": "nobody listens yet" })).unwrap();
+    let (mut welcomes, mut others) = (bus.listen("welcome").unwrap(), bus.listen("blog.articles.created").unwrap());
+    server.post("/articles", slug("one")).await;
+    bus.emit("goodbye", &1).unwrap();
+    bus.emit("welcome", &json!({ "to": "ada" })).unwrap();
+    bus.emit("blog.articles.created", &"by hand").unwrap();
+    let heard = welcomes.next().await.unwrap().unwrap();
+    assert_eq!((heard.name.as_str(), heard.payload), ("welcome", json!({ "to": "ada" })));
+    assert_eq!(others.next().await.unwrap().unwrap().payload, "by hand", "what entities record is for `subscribe_to`");
+    // What JSON cannot say is said to whoever emits.
+    assert!(bus.emit("welcome", &std::collections::BTreeMap::from([(vec![1], 1)])).is_err());
+    // Too slow, and told so; then it goes on.
+    for n in 0..1100 {
+        bus.emit("welcome", &n).unwrap();
+    }
+    assert!(matches!(welcomes.next().await, Some(Err(linchpin::Lagged(77)))));
+    assert_eq!(welcomes.next().await.unwrap().unwrap().payload, 76);
+    server.stop().await;
+    assert_eq!(bus.emit("welcome", &0).unwrap_err().code(), linchpin::Code::Unavailable);
+    assert!(bus.listen("welcome").is_err());
+}
+
 /// What has been delivered is kept for as long as the app says, by its clock, and then no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivered_events_are_kept_for_as_long_as_asked() {

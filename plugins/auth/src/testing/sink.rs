@@ -68,16 +68,21 @@ impl Sink {
         format!("smtp://127.0.0.1:{}", self.port)
     }
 
+    /// What has arrived.
+    pub(crate) fn now(&self) -> Vec<serde_json::Value> {
+        self.received.lock().unwrap().clone()
+    }
+
     /// What has arrived, once there are so many.
     pub(crate) async fn received(&self, least: usize) -> Vec<serde_json::Value> {
         for _ in 0..2000 {
-            let now = self.received.lock().unwrap().clone();
+            let now = self.now();
             if now.len() >= least {
                 return now;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{least} messages were expected, {} arrived", self.received.lock().unwrap().len());
+        panic!("{least} messages were expected, {} arrived", self.now().len());
     }
 }
 

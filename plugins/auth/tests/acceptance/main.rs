@@ -18,6 +18,7 @@ mod email;
 mod events;
 mod factor;
 mod fuzz;
+mod hooks;
 mod issuer;
 mod keys;
 mod mailed;
@@ -44,15 +45,20 @@ mod password;
 mod post;
 mod processes;
 mod refresh;
+mod replaced;
 mod server;
 mod service;
 mod sessions;
 mod settings;
+mod smtp;
 mod standin;
 mod step_up;
 mod testbed;
 mod tokens;
 mod visitor;
+
+#[path = "../../src/testing/sink.rs"]
+mod sink;
 
 #[path = "../../../../runtime/tests/support/around.rs"]
 mod around;

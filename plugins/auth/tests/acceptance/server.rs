@@ -157,6 +157,11 @@ impl Server {
         self.running.stop().await.unwrap();
     }
 
+    /// The adapters and the bus of the app.
+    pub fn adapters(&self) -> &linchpin::Adapters {
+        self.running.adapters()
+    }
+
     /// What the app's start-up has provided.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Arc<T> {
         self.running.adapters().provided::<T>().unwrap()

@@ -1,0 +1,91 @@
+//! What hooks may do with the app they belong to: AUTH-78.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::BoxFuture;
+use linchpin::prelude::*;
+use linchpin_auth::{AccountDeletion, AuthHooks, AuthService, HookCx, HookResult, SignIn, SignUp};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{GOOD, Store, claims};
+use crate::testbed::{Note, NoteCreate};
+
+cases!(auth_78);
+
+/// Notes what it finds.
+#[derive(Clone, Default)]
+struct Reading(Arc<Mutex<Vec<String>>>);
+
+impl Reading {
+    async fn read(&self, cx: &HookCx, turn: &'static str) -> HookResult {
+        let notes = cx.services.get::<Note>()?.list(&Cx::system("hook"), ListQuery::new()).await?;
+        let texts: Vec<String> = notes.items.into_iter().map(|note| note.text).collect();
+        self.0.lock().unwrap().push(format!("{turn} read {}", texts.join(", ")));
+        cx.services.events().emit("turn", &json!({ "turn": turn, "requestId": cx.request_id }))?;
+        Ok(())
+    }
+}
+
+impl AuthHooks for Reading {
+    fn pre_register<'a>(&'a self, cx: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
+        Box::pin(self.read(cx, "pre_register"))
+    }
+
+    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+        Box::pin(async {
+            self.read(cx, "post_login").await?;
+            // It would be told that there is no such session.
+            cx.services.provided::<AuthService>()?.step_up_session(input.session_id.as_deref().unwrap()).await?;
+            Ok(
+                json!({ "customClaims": { "sub": "eve", "exp": 1, "iss": "https://evil.test", "sid": "mine", "plan": "pro" }, "sub": "eve" }),
+            )
+        })
+    }
+
+    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+        Box::pin(self.read(cx, "post_delete_account"))
+    }
+}
+
+async fn auth_78(store: Store) {
+    let plain = store.app().await;
+    plain.adapters().get::<Note>().unwrap().create(&Cx::system("test"), NoteCreate { text: "kept".into() }).await.unwrap();
+    let without = claims(&plain.register("plain@x.test").await.token);
+    plain.stop().await;
+
+    let hooks = Reading::default();
+    let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
+    let kept = if store.keeps() { "kept" } else { "" };
+    let mut turns = app.adapters().events().listen("turn").unwrap();
+    app.register("a@x.test").await;
+    let login = app.post("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let ada = login.signed_in();
+    for turn in ["pre_register", "post_login", "post_login"] {
+        let event = turns.next().await.unwrap().unwrap();
+        assert_eq!((event.name.as_str(), &event.payload["turn"]), ("turn", &json!(turn)));
+    }
+    let read = hooks.0.lock().unwrap().clone();
+    assert_eq!(read, ["pre_register", "post_login", "post_login"].map(|turn| format!("{turn} read {kept}")));
+
+    // The plan is new in the token, and nothing else.
+    let with = claims(&ada.token);
+    let names = |claims: &Json| claims.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(with["plan"], "pro");
+    assert_eq!(names(&with).into_iter().filter(|name| name != "plan").collect::<Vec<_>>(), names(&without));
+    assert_eq!((&with["sub"], with.get("iss")), (&json!(ada.id), without.get("iss")));
+    let lasts = |claims: &Json| claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
+    assert_eq!(lasts(&with), lasts(&without));
+    assert_ne!(with["sid"], "mine");
+    let actor = app.get(&ada.token, "/__test/actor").await.json();
+    assert_eq!((&actor["claims"]["plan"], &actor["id"]), (&json!("pro"), &json!(ada.id)));
+    // The session existed when the hook ran: it was raised there.
+    assert_eq!(app.get(&ada.token, "/__test/protected/step-up").await.status, 200);
+
+    // A removal long after the request that asked for it.
+    let asked = app.with(&ada.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD }))).await;
+    assert_eq!(asked.status, 202, "{asked:?}");
+    app.advance(604_801).await;
+    let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next()).await.expect("told in time").unwrap().unwrap();
+    assert_eq!(told.payload, json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") }));
+}

@@ -1,0 +1,95 @@
+//! A plugin of the app's own in place of this one: AUTH-82.
+
+use std::sync::Arc;
+
+use linchpin::axum::http::request::Parts;
+use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
+use linchpin::prelude::*;
+use linchpin::testing::{Answer, Client};
+use linchpin::{BoxFuture, MiddlewareCx, Plugin, PostCx};
+use linchpin_auth::Auth;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{SECRET, Store};
+
+cases!(auth_82);
+
+#[entity(routes(auth = "userAuth", create(auth = none), delete(roles = ["admin"])))]
+#[derive(Clone, Debug)]
+pub struct Page {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(default = 0)]
+    pub reads: i64,
+}
+
+#[operation(kind = "increment", field = reads, by = 1, route(roles = ["admin"]))]
+pub const READ: Operation<Page>;
+
+static PAGES: Package = package!(name = "pages", entities = [entity(Page, [READ])]);
+
+/// Whoever names themselves is who they say. Of tests only.
+struct ByHeader;
+
+impl ActorResolver for ByHeader {
+    fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
+        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        Resolution::Ready(Ok(Arc::new(match header("x-user") {
+            Some(user) => Actor::user(user).with_roles(header("x-role")),
+            None => Actor::anonymous(),
+        })))
+    }
+}
+
+struct Own;
+
+impl Plugin for Own {
+    fn name(&self) -> &'static str {
+        "own-auth"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, linchpin::Result<()>> {
+        Box::pin(async { cx.set_actor_resolver(Arc::new(ByHeader)) })
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, linchpin::Result<()>> {
+        Box::pin(async { cx.registrar().set_route_auth(RouteAuth::default()) })
+    }
+}
+
+fn pages(store: &Store) -> App {
+    App::new(Config::new().signing_secret(SECRET).port(0).database(store.url())).package(&PAGES)
+}
+
+async fn auth_82(store: Store) {
+    let app = pages(&store).plugin(Own).start().await.unwrap();
+    let anonymous = Client::new(&app);
+    let user = Client::new(&app).with_header("x-user", "ada").unwrap();
+    let admin = Client::new(&app).with_header("x-user", "root").unwrap().with_header("x-role", "admin").unwrap();
+    let made = anonymous.post("/pages", &json!({})).await.unwrap().json().unwrap();
+    let page = format!("/pages/{}", made["id"].as_str().unwrap());
+    let read = format!("{page}/read");
+    let refused = |reply: Answer, status: u16| {
+        assert_eq!(reply.status(), status);
+        assert!(reply.json().unwrap()["error"].is_string());
+    };
+    refused(anonymous.get(&page).await.unwrap(), 401);
+    refused(anonymous.post(&read, &json!({})).await.unwrap(), 401);
+    refused(anonymous.delete(&page).await.unwrap(), 401);
+    refused(user.post(&read, &json!({})).await.unwrap(), 403);
+    refused(user.delete(&page).await.unwrap(), 403);
+    assert_eq!(user.get(&page).await.unwrap().status(), 200);
+    assert_eq!(admin.post(&read, &json!({})).await.unwrap().status(), 200);
+    assert_eq!(admin.delete(&page).await.unwrap().status(), 204);
+    app.stop().await.unwrap();
+
+    let said = |started: linchpin::Result<linchpin::Running>| started.err().map(|error| error.to_string()).unwrap_or_default();
+    let without = said(pages(&store).start().await);
+    for route in ["route `list` of `Page`", "route `get` of `Page`", "route `read` of `Page`"] {
+        assert!(without.contains(route) && without.contains("userAuth"), "{route} in {without}");
+    }
+    assert!(without.contains("`linchpin_auth::Auth`"), "{without}");
+    let two = said(pages(&store).plugin(Auth::new().roles(["admin"]).default_role("admin")).plugin(Own).start().await);
+    assert!(two.contains("own-auth") && two.contains("keep one"), "{two}");
+}

@@ -1,0 +1,87 @@
+//! Mail over a real SMTP server: AUTH-83.
+
+use std::sync::Arc;
+
+use linchpin_auth::SmtpMailer;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{GOOD, Server, Store};
+use crate::sink::Sink;
+
+cases!(auth_83, auth_83_while_the_server_is_down);
+
+async fn mailing(store: &Store, server: &str) -> Server {
+    let mailer = Arc::new(SmtpMailer::new(server, "Accounts <accounts@example.test>").unwrap());
+    let asked = |auth: linchpin_auth::Auth| {
+        auth.configure(|config| {
+            config.auth.mailer = Some(mailer);
+            config.auth.email_verification.enabled = true;
+            config.auth.email_verification.link_base_url = Some("https://app.test/verify".into());
+            config.auth.password_reset.link_base_url = Some("https://app.test/reset".into());
+        })
+    };
+    store.app_with(asked).await
+}
+
+/// The token of the link in the latest mail to an address.
+fn token_in(mails: &[Json], to: &str, page: &str) -> String {
+    let mail = mails.iter().rev().find(|mail| mail["to"][0] == to && mail["text"].as_str().unwrap().contains(page));
+    let mail = mail.unwrap_or_else(|| panic!("no mail to {to} with {page} in {mails:?}"));
+    assert_eq!(mail["from"], "accounts@example.test");
+    let (_, rest) = mail["text"].as_str().unwrap().split_once("#token=").unwrap();
+    rest.split_whitespace().next().unwrap().to_owned()
+}
+
+async fn auth_83(store: Store) {
+    let sink = Sink::start();
+    let app = mailing(&store, &sink.url()).await;
+    let ada = app.register("a@x.test").await;
+    let token = token_in(&sink.received(1).await, "a@x.test", "https://app.test/verify");
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(app.me(&ada.token).await.json()["emailVerified"], true);
+
+    assert_eq!(app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.status, 200);
+    let token = token_in(&sink.received(2).await, "a@x.test", "https://app.test/reset");
+    let reset = app.post("/auth/reset-password", json!({ "token": token, "password": "brisk-lantern-47-reef" })).await;
+    assert_eq!(reset.status, 200, "{reset:?}");
+    // Its owner is told, and no mail says what the password is.
+    let mails = sink.received(3).await;
+    assert_eq!((&mails[2]["to"][0], &mails[2]["autoSubmitted"]), (&json!("a@x.test"), &json!("auto-generated")));
+    assert!(mails.iter().all(|mail| !mail.to_string().contains("brisk-lantern") && !mail.to_string().contains(GOOD)), "{mails:?}");
+}
+
+async fn auth_83_while_the_server_is_down(store: Store) {
+    let up = Sink::start();
+    let (port, url) = (up.port(), up.url());
+    let app = mailing(&store, &url).await;
+    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let asked = app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    up.received(2).await;
+    drop(up);
+    let shape = |reply: &crate::server::Reply| {
+        let mut names: Vec<String> = reply.json().as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        (reply.status, names)
+    };
+    let while_down = app.post("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await;
+    assert_eq!(shape(&while_down), shape(&made));
+    let asked_while_down = app.post("/auth/forgot-password", json!({ "email": "b@x.test" })).await;
+    assert_eq!((asked_while_down.status, &asked_while_down.body), (asked.status, &asked.body));
+
+    let back = Sink::at(port);
+    // Attempts are an hour apart at most, by the clock of the app.
+    let mails = tokio::time::timeout(std::time::Duration::from_mins(1), async {
+        loop {
+            app.advance(60).await;
+            let now = back.now();
+            if now.len() >= 2 {
+                return now;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    });
+    let mails = mails.await.expect("mail arrives once the server is back");
+    let token = token_in(&mails, "b@x.test", "https://app.test/verify");
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+}
