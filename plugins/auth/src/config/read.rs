@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::reader::Written;
 use super::{ApiCredential, AuthConfig, SameSite, Transport};
-use crate::identity::{PrimaryField, TrustProxy};
+use crate::identity::PrimaryField;
 use crate::keys::signing::{Algorithm, SigningKey};
 use crate::limit::Bucket;
 use crate::limit::table::Limit;
@@ -120,11 +120,8 @@ fn security(w: &mut Written, out: &mut AuthConfig) {
     security.issuer = w.text("security.signing.issuer");
     security.audience = w.text("security.signing.audience");
     super::data_keys::read(w, security);
-    if let Some(trust) = w.text("security.trustProxy") {
-        match TrustProxy::parse(&trust) {
-            Ok(trust) => security.trust_proxy = trust,
-            Err(what) => drop(w.wrong::<()>("security.trustProxy", what)),
-        }
+    if let Some(trust) = w.trust("security.trustProxy") {
+        security.trust_proxy = trust;
     }
     if let Some(origins) = w.list("security.allowedOrigins") {
         security.allowed_origins = origins;

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use linchpin::Problem;
 use serde_json::Value;
 
+use crate::identity::TrustProxy;
+
 /// How the variables of the plugin begin.
 pub(crate) const VARIABLES: [&str; 2] = ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"];
 
@@ -107,6 +109,23 @@ impl Written {
             }
             (at, _) => self.wrong(at, "must be a list of texts"),
         }
+    }
+
+    /// Whose word about addresses counts: `false`, a number of proxies, or a list of networks; in one text as well.
+    pub(crate) fn trust(&mut self, key: &str) -> Option<TrustProxy> {
+        let (at, value) = self.take(key)?;
+        let form = || "must be false, a number of proxies from 1 to 10, or a list of networks such as 10.0.0.0/8".to_owned();
+        let read = match &value {
+            Value::Bool(false) => Ok(TrustProxy::Nobody),
+            Value::Number(hops) => hops.as_u64().ok_or_else(form).and_then(TrustProxy::hops),
+            Value::Array(list) => {
+                let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+                texts.ok_or_else(form).and_then(TrustProxy::networks)
+            }
+            Value::String(text) => TrustProxy::parse(text),
+            Value::Bool(true) | Value::Null | Value::Object(_) => Err(form()),
+        };
+        read.map_err(|what| self.wrong::<()>(at, what)).ok()
     }
 
     /// A list of objects.

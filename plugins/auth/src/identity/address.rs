@@ -17,7 +17,7 @@ pub enum TrustProxy {
 }
 
 impl TrustProxy {
-    /// Reads the configured form: `false`, a number from 1 to 10, or networks separated by commas.
+    /// Reads the configured form as text: `false`, a number from 1 to 10, or networks separated by commas.
     ///
     /// # Errors
     /// Why it is none of them.
@@ -26,15 +26,24 @@ impl TrustProxy {
         if text.eq_ignore_ascii_case("false") {
             return Ok(Self::Nobody);
         }
-        if let Ok(hops) = text.parse::<u32>() {
-            return match u8::try_from(hops) {
-                Ok(hops @ 1..=10) => Ok(Self::Hops(hops)),
-                _ => Err("must be between 1 and 10 hops".into()),
-            };
+        match text.parse::<u64>() {
+            Ok(hops) => Self::hops(hops),
+            Err(_) => Self::networks(text.split(',')),
         }
-        let networks =
-            text.split(',').map(str::trim).map(|one| network(one).ok_or_else(|| format!("`{one}` is not a network such as 10.0.0.0/8")));
-        networks.collect::<Result<_, _>>().map(Self::Networks)
+    }
+
+    /// This many proxies: 1 to 10.
+    pub(crate) fn hops(hops: u64) -> Result<Self, String> {
+        match u8::try_from(hops) {
+            Ok(hops @ 1..=10) => Ok(Self::Hops(hops)),
+            _ => Err("must be between 1 and 10 hops".into()),
+        }
+    }
+
+    /// Proxies in these networks.
+    pub(crate) fn networks<'a>(networks: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let one = |text: &'a str| network(text.trim()).ok_or_else(|| format!("`{}` is not a network such as 10.0.0.0/8", text.trim()));
+        networks.into_iter().map(one).collect::<Result<_, _>>().map(Self::Networks)
     }
 
     /// The client's address: that of the connection, or what trusted proxies say. `forwarded` are the values of all

@@ -1,7 +1,7 @@
 //! AUTH-20 and what else start-up says of settings; the hooks that may refuse (AUTH-77, as far as there are routes).
 
 use linchpin::{BoxFuture, Environment, Plugin};
-use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp};
+use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp, TrustProxy};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
@@ -126,7 +126,7 @@ fn tables() -> Vec<(&'static str, Json)> {
         ("security.signing.issuer", json!("https://me.test")),
         ("security.signing.audience", json!("me")),
         ("security.dataKeys", json!([])),
-        ("security.trustProxy", json!("1")),
+        ("security.trustProxy", json!(1)),
         ("security.allowedOrigins", json!(["https://app.test"])),
         ("security.csrf.enabled", json!(true)),
         ("security.csrf.exemptPaths", json!(["/hook"])),
@@ -376,4 +376,27 @@ async fn second_factors_are_read(store: Store) {
     let file = serde_json::json!({ "auth": { "mfa": { "enable": true } } });
     let wrong = store.try_app(|_| linchpin_auth::Auth::from_config(linchpin_auth::AuthConfig::from_json(&file))).await;
     assert!(format!("{:?}", wrong.err().unwrap()).contains("auth.mfa.enable"));
+}
+
+/// Whose word about addresses counts, as contract 2.1 writes it: `false`, a number, a list; or one of them as text.
+#[tokio::test]
+async fn proxies_in_every_form() {
+    let read = |value: &Json| AuthConfig::from_json(&file("security.trustProxy", value));
+    let networks = TrustProxy::parse("10.0.0.0/8, 2001:db8::/32").unwrap();
+    for (value, trust) in [
+        (json!(false), TrustProxy::Nobody),
+        (json!("false"), TrustProxy::Nobody),
+        (json!(1), TrustProxy::Hops(1)),
+        (json!(10), TrustProxy::Hops(10)),
+        (json!("2"), TrustProxy::Hops(2)),
+        (json!(["10.0.0.0/8", "2001:db8::/32"]), networks.clone()),
+        (json!("10.0.0.0/8,2001:db8::/32"), networks),
+    ] {
+        assert_eq!(read(&value).security.trust_proxy, trust, "{value}");
+    }
+    for value in [json!(true), json!(0), json!(11), json!(-1), json!(1.5), json!("true"), json!(["x"]), json!(["1"]), json!([1]), json!({})]
+    {
+        let error = Store::memory().try_app(|_| Auth::from_config(read(&value))).await.err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("security.trustProxy: ")), "{value}: {error:?}");
+    }
 }
