@@ -1,10 +1,10 @@
-//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, another library of tokens, a
+//! The programs that authentication is tested against: another maker of one-time codes, a real mail server, other libraries of tokens, a
 //! browser, an issuer that people sign in at, a program that calls what an OpenAPI document describes.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-/// The folder of the issuer's script.
+/// The folder of what runs in node: the issuer, and what reads tokens.
 const ISSUER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests/peers/oidc-provider");
 
 /// What is needed, how to tell that it is there, and how it is installed.
@@ -21,7 +21,7 @@ const PEERS: [(&str, &[&str], &[&str]); 8] = [
     ),
     ("node", &["node", "--version"], &["apt-get", "install", "nodejs", "npm"]),
     // In the versions of its lock file.
-    ("oidc-provider", &["npm", "ls", "--prefix", ISSUER], &["npm", "ci", "--prefix", ISSUER, "--no-audit", "--no-fund"]),
+    ("oidc-provider and jose", &["npm", "ls", "--prefix", ISSUER], &["npm", "ci", "--prefix", ISSUER, "--no-audit", "--no-fund"]),
 ];
 
 /// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail one by one.

@@ -18,8 +18,8 @@ use crate::server::{Reply, Server};
 /// Where the app is, as browsers know it.
 pub const APP: &str = "https://app.test";
 
-/// The folder of the peer, where `cargo xtask test` installs it.
-const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/oidc-provider");
+/// The folder of what runs in node, where `cargo xtask test` installs it.
+pub const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/oidc-provider");
 
 /// A running issuer. It ends with its input.
 pub struct Peer {

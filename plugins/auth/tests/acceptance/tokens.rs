@@ -1,4 +1,4 @@
-//! AUTH-17 to AUTH-19: tokens, as another library sees them; and every forged one.
+//! AUTH-17 to AUTH-19: tokens, as two other libraries see them; and every forged one.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,8 @@ use linchpin_auth::{Algorithm, Auth, SigningKey};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
-use crate::server::{SECRET, Store, claims, header};
+use crate::issuer::PEER;
+use crate::server::{SECRET, Server, Store, claims, header};
 
 cases!(auth_17, auth_18, auth_19, no_token_is_refused_for_its_length);
 
@@ -31,23 +32,38 @@ print(json.dumps(jwt.encode(q['claims'], q['secret'], algorithm=q['algorithm'], 
 /// Runs `PyJWT`; a machine without it fails.
 fn pyjwt(program: &str, question: &Json) -> Json {
     let python = std::env::var("LINCHPIN_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut child = Command::new(python)
-        .args(["-c", program])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("python3 with PyJWT: cargo xtask test installs it");
+    let answer = run(Command::new(python).args(["-c", program]), question);
+    serde_json::from_slice(&answer.expect("python3 with PyJWT: cargo xtask test installs it")).unwrap()
+}
+
+/// The claims that `jose` reads; what it says instead where it refuses the token. A machine without it fails.
+fn jose(app: &Server, question: &Json) -> Result<Json, String> {
+    let mut question = question.clone();
+    question["now"] = json!(app.now_seconds());
+    let answer = run(Command::new("node").arg("verify.mjs").current_dir(PEER), &question);
+    answer.map(|claims| serde_json::from_slice(&claims).unwrap())
+}
+
+/// What a program answers, or complains of.
+fn run(program: &mut Command, question: &Json) -> Result<Vec<u8>, String> {
+    let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("cargo xtask test says what is missing");
     child.stdin.take().unwrap().write_all(question.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    if output.status.success() { Ok(output.stdout) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// The claims of a token, which both libraries read alike.
+fn verified(app: &Server, question: &Json) -> Json {
+    let seen = pyjwt(VERIFY, question);
+    assert_eq!(jose(app, question).as_ref(), Ok(&seen));
+    seen
 }
 
 async fn auth_17(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
-    let seen = pyjwt(VERIFY, &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }));
+    let seen = verified(&app, &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }));
     assert_eq!((&seen["sub"], seen["iat"].as_i64()), (&json!(ada.id), Some(app.now_seconds())));
     assert_eq!(seen["iat"], seen["nbf"]);
     assert_eq!(seen["exp"].as_i64().unwrap() - seen["iat"].as_i64().unwrap(), 604_800);
@@ -97,8 +113,9 @@ async fn auth_18(store: Store) {
     };
     let app = store.app_with(meant("https://me.test", "api")).await;
     let ada = app.register("ada@example.test").await;
-    let question = json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256", "audience": "api", "issuer": "https://me.test" });
-    let seen = pyjwt(VERIFY, &question);
+    let question_of =
+        |token: &str| json!({ "token": token, "secret": SECRET, "algorithm": "HS256", "audience": "api", "issuer": "https://me.test" });
+    let seen = verified(&app, &question_of(&ada.token));
     assert_eq!((&seen["iss"], &seen["aud"]), (&json!("https://me.test"), &json!("api")));
     let mut other = seen.clone();
     other["aud"] = json!("another");
@@ -106,6 +123,14 @@ async fn auth_18(store: Store) {
     let foreign = pyjwt(SIGN, &question);
     app.me(foreign.as_str().unwrap()).await.refused(401, "unauthorized");
     assert_eq!(app.me(&ada.token).await.status, 200);
+    // The peer looks at what it is told to look at.
+    let mut elsewhere = question_of(&ada.token);
+    elsewhere["audience"] = json!("another");
+    let refused = jose(&app, &elsewhere).unwrap_err();
+    assert!(refused.contains("claim: 'aud'"), "{refused}");
+    app.advance(604_801).await;
+    let late = jose(&app, &question_of(&ada.token)).unwrap_err();
+    assert!(late.contains("ERR_JWT_EXPIRED"), "{late}");
 }
 
 /// A key of tests, as PEM in PKCS#8.
@@ -144,7 +169,7 @@ async fn auth_19(store: Store) {
         for secret in ["d", "p", "q", "k"] {
             assert!(jwks.json()["keys"][0].get(secret).is_none(), "{jwks:?}");
         }
-        let seen = pyjwt(VERIFY, &json!({ "token": ada.token, "jwks": jwks.json(), "algorithm": name }));
+        let seen = verified(&app, &json!({ "token": ada.token, "jwks": jwks.json(), "algorithm": name }));
         assert_eq!(seen["sub"], json!(ada.id));
         assert_eq!(app.me(&ada.token).await.status, 200);
         // The secret signs nothing here.
