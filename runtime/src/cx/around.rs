@@ -16,6 +16,9 @@ pub(super) struct Around {
     /// What the call answers once.
     #[cfg(feature = "server")]
     once: Option<Arc<crate::http::Once>>,
+    /// Entities whose lists it may read by way of another route, by storage name, and what it is limited to there.
+    #[cfg(feature = "server")]
+    lists: Vec<(&'static str, Option<Arc<crate::permission::Only>>)>,
 }
 
 impl Cx {
@@ -85,6 +88,20 @@ impl Cx {
     #[cfg(feature = "server")]
     pub(crate) fn once(&self) -> Option<&crate::http::Once> {
         self.around.as_deref()?.once.as_deref()
+    }
+
+    /// The same call, let through to what lists show by way of another route: each entity with the call as far as it sees that list.
+    #[cfg(feature = "server")]
+    pub(crate) fn let_through(&self, lists: Vec<(&'static EntityDesc, Self)>) -> Self {
+        let lists = lists.into_iter().map(|(entity, cx)| (entity.storage_name, cx.only(entity).cloned())).collect();
+        Self { around: Some(Arc::new(Around { lists, ..self.surroundings() })), ..self.clone() }
+    }
+
+    /// The call as far as it sees the list of an entity, when it has been let through to that.
+    #[cfg(feature = "server")]
+    pub(crate) fn through_list(&self, entity: &EntityDesc) -> Option<Self> {
+        let (_, only) = self.around.as_deref()?.lists.iter().find(|(of, _)| *of == entity.storage_name)?;
+        Some(Self { only: only.clone(), ..self.clone() })
     }
 
     /// A value of the context; `None` when nobody has provided it, or there is none for this call.

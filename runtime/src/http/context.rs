@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use super::endpoint::{Action, Endpoint};
 use crate::entity::{DefaultDesc, EntityDesc, FieldType, Kind, ScopeFrom};
 use crate::filter::CtxPath;
+use crate::operation::Derive;
 use crate::resource::BoxFuture;
 use crate::validate::MAX_INTEGER;
 use crate::{ContextDesc, ContextValue, Cx, Error, Problem, Result, Value};
@@ -144,9 +145,8 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     let mut out: Vec<ContextDesc> = scopes.chain(defaults).filter_map(named).chain(desc.into_iter().flat_map(seen_by)).collect();
     if let Action::Operation(spec, _) = endpoint.action {
         out.extend_from_slice(spec.context);
-        let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
-        let entities = parts.iter().flat_map(|part| [Some(part.entity), part.through.map(|through| through.entity)]).flatten();
-        out.extend(entities.flat_map(seen_by));
+        let entities = spec.kind.derived().map_or_else(Vec::new, Derive::entities);
+        out.extend(entities.into_iter().flat_map(seen_by));
     }
     out.sort_by_key(|desc| desc.name);
     out.dedup();

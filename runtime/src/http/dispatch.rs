@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use super::asked::Asked;
 use super::auth::{Origin, Resolution};
+use super::foreign::Asking;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::plugged::PluggedPlan;
 use super::request_id::RequestId;
@@ -63,7 +64,7 @@ pub(super) async fn run(
     }
     let emitted = mounted.emits.then(|| cx.watch());
     // Where strangers may call, others still see what is for them alone.
-    let personal = mounted.endpoint.is_public() && (actor.id.is_some() || mounted.gates.as_ref().is_some_and(|gates| gates.varies));
+    let personal = mounted.endpoint.is_public() && (actor.id.is_some() || mounted.varies());
     let response = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,
         Some(gates) => {
@@ -106,6 +107,11 @@ async fn call(
     }
     if let Some(permit) = mounted.permit() {
         cx = Box::pin(permit.enter(cx)).await?;
+    }
+    if let Plan::Entity(on, _) = &mounted.plan
+        && !on.sources.is_empty()
+    {
+        cx = Box::pin(on.sources.admit(Asking { cx: &cx, parts, adapters: &app.adapters })).await?;
     }
     if let Some(auditing) = &mounted.audit {
         cx = cx.audited(auditing);

@@ -10,7 +10,7 @@ use axum::http::Response;
 use super::auth::{GuardCall, GuardCheck, NamedCheck, RouteAuth};
 use super::context::ContextProviders;
 use super::endpoint::{Action, Endpoint};
-use super::include::Asking;
+use super::foreign::Asking;
 use super::middleware::{Middleware, Next, RouteCall};
 use super::router::App;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
@@ -113,6 +113,11 @@ impl Gates {
         let further = route.middleware().map(|declared| !known.iter().any(|&other| same(other, declared)));
         let all = std::mem::take(&mut self.middleware).into_iter();
         self.middleware = all.zip(further).filter_map(|(run, further)| further.then_some(run)).collect();
+    }
+
+    /// Whether they ask anything of who reads the records of this route by way of another.
+    pub(super) fn ask(&self) -> bool {
+        !self.guards.is_empty() || !self.middleware.is_empty() || self.permit.is_some()
     }
 
     /// Runs the middleware around nothing: whether it lets a call pass that reads the records of this route by way of another.

@@ -2,21 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::http::request::Parts;
-
-use super::auth::{AuthCheck, RoleCheck};
-use super::endpoint::{Action, Endpoint, Policy};
-use super::gates::Gates;
-use super::path_guard::PathGuards;
+use super::endpoint::Policy;
+use super::foreign::{self, Around, Asking, Gate, Shows};
 use super::query::{self, Pair};
-use super::rate::Limiter;
-use super::router::HttpState;
-use super::{AuthDesc, mounted};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
-use crate::operation::Method;
-use crate::resource::{Adapters, BoxFuture, Include, Includes, Table, field_of};
+use crate::resource::{BoxFuture, Include, Includes, Table, field_of};
 use crate::store::Projection;
-use crate::{Cx, Error, Problem, Result};
+use crate::{Error, Problem, Result};
 
 /// Most paths in one request.
 pub(crate) const MAX_PATHS: usize = 8;
@@ -43,37 +35,6 @@ struct Planned {
     inner: Level,
 }
 
-/// The route that shows relations, and what it is part of.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    pub(super) endpoint: &'a Endpoint,
-    pub(super) all: &'a [Endpoint],
-    pub(super) state: &'a HttpState,
-}
-
-/// A request that wants relations.
-#[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
-    pub(super) cx: &'a Cx,
-    pub(super) parts: &'a Parts,
-    pub(super) adapters: &'a Adapters,
-}
-
-/// Who may see the other entity's records: the policy of its own `get` or `list`.
-struct Gate {
-    /// That route, as middleware is told of it.
-    route: Endpoint,
-    /// Counts calls with those of that route.
-    limiter: Option<Limiter>,
-    /// Guards of the app that its path lies below.
-    before: Option<PathGuards>,
-    check: Option<AuthCheck>,
-    roles: &'static [&'static str],
-    require_role: RoleCheck,
-    /// Guards and permission.
-    gates: Option<Box<Gates>>,
-}
-
 /// The relations that a request names, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted(Vec<(usize, Wanted)>);
@@ -88,12 +49,14 @@ pub(crate) fn paths(entity: &EntityDesc) -> Vec<String> {
     out
 }
 
+/// The route that an entity shows a relation's records by.
+pub(crate) fn shows(relation: &Relation) -> Shows {
+    if let Link::BelongsTo { .. } = relation.link { Shows::One } else { Shows::Many }
+}
+
 /// The policy that guards what a relation shows.
 pub(crate) fn policy(relation: &Relation) -> Policy {
-    let target = (relation.target)();
-    let [_, list, get, ..] = target.routes;
-    let declared = if let Link::BelongsTo { .. } = relation.link { get } else { list };
-    Policy::effective(declared.or(target.defaults))
+    foreign::policy((relation.target)(), shows(relation))
 }
 
 impl Level {
@@ -105,7 +68,6 @@ impl Level {
         if depth == 0 {
             return Ok(Self::default());
         }
-        let Around { endpoint: outer, all, state } = *around;
         let planned = |relation: &'static Relation| {
             let name = format!("relation `{}` of `{}`", relation.name, table.desc.name);
             let other = table.sibling((relation.target)()).map_err(|_| {
@@ -128,71 +90,13 @@ impl Level {
                 let (target, parents) = (other.desc.name, other.desc.parent_path.unwrap_or_default());
                 return Err(format!("{name} leads to `{target}`, which lives below `{parents}`: its pages could not go on"));
             }
-            let policy = policy(relation);
-            let check = match policy.auth {
-                AuthDesc::None => None,
-                AuthDesc::Named(auth) => match state.auth.check(auth) {
-                    Some(check) => Some(Arc::clone(check)),
-                    None => return Err(format!("{name} asks for auth `{auth}`, which nobody registered")),
-                },
-            };
-            let projection = match policy.output {
-                None => Arc::clone(&other.projection),
-                Some(names) => {
-                    let chosen =
-                        mounted::fields(&other, names).ok_or_else(|| format!("{name} is narrowed to a field that is not there"))?;
-                    Arc::new(Projection::of(other.desc, |i, field| field.readable() && chosen.contains(&i)))
-                }
-            };
-            // As a list asks: an actor without the permission sees records of their own, if any.
-            let mut route = Endpoint {
-                method: Method::Get,
-                path: String::new(),
-                table: Some(Arc::clone(&other)),
-                action: Action::List,
-                policy,
-                name: relation.name.to_owned(),
-                at: other.desc.at,
-                run: None,
-                plugin: None,
-                guards: Vec::new(),
-                around: &[],
-            };
-            let one = matches!(relation.link, Link::BelongsTo { .. });
-            let own = |e: &&Endpoint| match e.action {
-                Action::Get => one,
-                Action::List => !one,
-                _ => false,
-            };
-            let same = |e: &&Endpoint| e.table.as_ref().is_some_and(|t| t.desc.storage_name == other.desc.storage_name);
-            if let Some(target) = all.iter().filter(own).find(same) {
-                route.path.clone_from(&target.path);
-                route.name.clone_from(&target.name);
-                route.guards.clone_from(&target.guards);
-                route.around = target.around;
-            }
-            let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
-            let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
-            let mut gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
-            if let Some(gates) = &mut gates {
-                gates.leave_out(&route, outer);
-            }
-            let require_role = Arc::clone(&state.auth.require_role);
-            let limiter = policy.rate_limit.map(|limit| {
-                // Without a route it is counted under the name of what is stored.
-                let counted = match route.path.as_str() {
-                    "" => Endpoint { path: other.desc.storage_name.to_owned(), ..route.clone() },
-                    _ => route.clone(),
-                };
-                Limiter::new(&counted, limit, Arc::clone(&state.rates))
-            });
-            let gate = Gate { route, limiter, before, check, roles: policy.roles, require_role, gates };
+            let gate = Gate::new(around, &other, shows(relation), &name)?;
+            let projection = gate.projection(&other, &name)?;
             Ok(Planned { relation, inner: Self::new(around, &other, depth - 1)?, table: other, projection, gate })
         };
         let relations: Box<[Planned]> = table.desc.relations.iter().map(planned).collect::<std::result::Result<_, String>>()?;
-        let varies = |gate: &Gate| gate.check.is_some() || gate.before.is_some() || gate.gates.is_some();
         let seen = |table: &Table| super::context::seen_by(table.desc).next().is_some();
-        let closed = relations.iter().any(|planned| varies(&planned.gate) || seen(&planned.table) || planned.inner.closed);
+        let closed = relations.iter().any(|planned| planned.gate.varies() || seen(&planned.table) || planned.inner.closed);
         Ok(Self { relations, closed })
     }
 
@@ -292,35 +196,6 @@ impl Wanted {
         });
         if let Some(rest) = rest {
             self.0[place].1.add(&planned.inner, rest);
-        }
-    }
-}
-
-impl Gate {
-    /// The call, limited to what it may see; what limits the records that these belong to is no matter here.
-    async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
-        let cx = asking.cx.unlimited();
-        if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
-            limiter.admit(actor, cx.address(), cx.now()).await?;
-        }
-        if let Some(before) = &self.before {
-            // Which record it is shows later: all that may stand before one are asked.
-            before.admit(&cx, None)?;
-        }
-        if let Some(actor) = cx.get_actor() {
-            if let Some(check) = &self.check {
-                check(actor)?;
-            }
-            if !self.roles.is_empty() {
-                (self.require_role)(actor, self.roles)?;
-            }
-        }
-        let Some(gates) = &self.gates else { return Ok(cx) };
-        gates.guard(&cx)?;
-        gates.pass(&self.route, &asking, &cx).await?;
-        match &gates.permit {
-            Some(permit) => permit.list(&permit.enter(cx).await?).await,
-            None => Ok(cx),
         }
     }
 }

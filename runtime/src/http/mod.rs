@@ -23,6 +23,8 @@ mod extra;
 #[cfg(feature = "server")]
 mod extract;
 #[cfg(feature = "server")]
+pub(crate) mod foreign;
+#[cfg(feature = "server")]
 mod gates;
 #[cfg(feature = "server")]
 mod guard;

@@ -8,9 +8,10 @@ use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::context::{self, ContextProviders};
 use super::endpoint::{Action, Endpoint};
+use super::foreign::{Around, Sources};
 use super::gates::Gates;
 use super::idempotency::{self, Gate};
-use super::include::{Around, Level, MAX_DEPTH};
+use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
 use super::operation::{Births, OperationPlan};
 use super::path;
@@ -80,6 +81,8 @@ pub(super) struct Target {
     pub(super) input: Option<Box<[usize]>>,
     /// What can be included.
     pub(super) include: Level,
+    /// What it reads of others, when it is a derive.
+    pub(super) sources: Sources,
     /// Whether what a call sees depends on who calls, or where.
     pub(super) guarded: bool,
     /// The parameters of the parent path: position in the path, and the field that is bound to it.
@@ -139,6 +142,12 @@ impl Mounted {
         })
     }
 
+    /// Whether an open route answers some callers otherwise than others.
+    pub(super) fn varies(&self) -> bool {
+        let closed = matches!(&self.plan, Plan::Entity(on, _) if on.sources.is_closed());
+        closed || self.gates.as_ref().is_some_and(|gates| gates.varies)
+    }
+
     /// Who may do with a record what the route does.
     pub(super) fn permit(&self) -> Option<&Permit> {
         self.gates.as_ref()?.permit.as_ref()
@@ -194,9 +203,11 @@ impl Plan {
             Some(_) if output.is_some() => Form::Records,
             _ => Form::Json(Arc::clone(&projection)),
         };
+        let around = Around { endpoint, all, state };
+        let unmountable = |what: String| refuse(endpoint, &format!("cannot be mounted: {what}"));
         let target = Target {
-            include: Level::new(&Around { endpoint, all, state }, table, if endpoint.includes() { MAX_DEPTH } else { 0 })
-                .map_err(|what| refuse(endpoint, &format!("cannot be mounted: {what}")))?,
+            include: Level::new(&around, table, if endpoint.includes() { MAX_DEPTH } else { 0 }).map_err(unmountable)?,
+            sources: Sources::new(&around, table).map_err(unmountable)?,
             guarded: table.is_guarded(),
             parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
             table: Arc::clone(table),

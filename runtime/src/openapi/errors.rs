@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Components, gates, names, reference};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
-use crate::http::{Action, AuthDesc, Endpoint};
+use crate::http::{Action, Endpoint};
 use crate::operation::{Answer, Method, Place};
 
 /// Every code that can stand in `details`.
@@ -152,16 +152,7 @@ fn description(status: u16) -> &'static str {
 fn codes(endpoint: &Endpoint) -> Vec<Code> {
     // Any body is read, if only to refuse its members.
     let mut out = vec![Code::BodyTooLarge, Code::Internal, Code::Timeout, Code::UriTooLong];
-    match endpoint.policy.auth {
-        AuthDesc::None => {}
-        AuthDesc::Named("userAuth") => out.push(Code::Unauthorized),
-        AuthDesc::Named(_) => out.extend([Code::Unauthorized, Code::Forbidden]),
-    }
     gates::codes(endpoint, &mut out);
-    if let Some(limit) = endpoint.policy.rate_limit {
-        out.push(Code::RateLimited);
-        out.extend((!limit.fail_open).then_some(Code::Unavailable));
-    }
     if super::repeat::repeats(endpoint) {
         out.extend([Code::IdempotencyConflict, Code::IdempotencyInProgress, Code::ValidationFailed, Code::Unavailable]);
     }
@@ -192,9 +183,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         // A value that there is not for this caller.
         out.extend([Code::Unauthorized, Code::Forbidden]);
     }
-    let (identity, role) = super::related::asks(endpoint);
-    out.extend(identity.then_some(Code::Unauthorized));
-    out.extend(role.then_some(Code::Forbidden));
+    super::related::codes(endpoint, &mut out);
     let versioned = endpoint.table.as_ref().and_then(|t| t.desc.version);
     match endpoint.action {
         Action::Create => out.push(Code::Conflict),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::Code;
-use crate::http::{Endpoint, GuardArg, PermissionDesc};
+use crate::http::{AuthDesc, Endpoint, GuardArg, PermissionDesc, Policy};
 
 /// `x-linchpin-roles`, `-guards` and `-permission`. Fields are named as on the wire; hidden ones cannot stand in a policy.
 pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
@@ -62,12 +62,25 @@ pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
 
 /// What a route can be refused with because of them.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
-    let policy = &endpoint.policy;
-    if !policy.roles.is_empty() || !policy.guards.is_empty() || !endpoint.guards.is_empty() {
-        out.push(Code::Forbidden);
-    }
+    of_policy(&endpoint.policy, out);
     if !endpoint.guards.is_empty() {
-        out.push(Code::Unauthorized);
+        out.extend([Code::Unauthorized, Code::Forbidden]);
+    }
+}
+
+/// What a call can be refused with because of a policy, its own or that of a list that it reads.
+pub(super) fn of_policy(policy: &Policy, out: &mut Vec<Code>) {
+    match policy.auth {
+        AuthDesc::None => {}
+        AuthDesc::Named("userAuth") => out.push(Code::Unauthorized),
+        AuthDesc::Named(_) => out.extend([Code::Unauthorized, Code::Forbidden]),
+    }
+    if let Some(limit) = policy.rate_limit {
+        out.push(Code::RateLimited);
+        out.extend((!limit.fail_open).then_some(Code::Unavailable));
+    }
+    if !policy.roles.is_empty() || !policy.guards.is_empty() {
+        out.push(Code::Forbidden);
     }
     if let Some(permission) = policy.permission {
         out.extend([if permission.hide { Code::NotFound } else { Code::Forbidden }, Code::Unavailable]);

@@ -236,7 +236,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
                     let item = match items {
                         Some((_, Some(_))) if flat => json!({ "type": "string" }),
                         Some((of, Some(field))) => Json::Object(schema::bare(&of.fields[field])),
-                        Some((of, None)) => reference("schemas", names.schema(of)),
+                        Some((of, None)) => related::listed(of, names, components),
                         None => json!({}),
                     };
                     json!({ "type": "array", "items": item })

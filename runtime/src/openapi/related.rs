@@ -1,14 +1,16 @@
-//! What `include` adds to the document: its parameter, and records with what they name.
+//! What reading records of others adds to the document: `include`, and the sources of a derive.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::names::{self, Names};
-use super::{Components, reference, schema};
-use crate::entity::{EntityDesc, FieldDesc, Link, Relation};
+use super::{Components, gates, reference, schema};
+use crate::Code;
+use crate::entity::{EntityDesc, FieldDesc, Link};
+use crate::http::foreign::{self, Shows};
 use crate::http::include::{self, MAX_DEPTH, MAX_PATHS};
-use crate::http::{AuthDesc, Endpoint};
+use crate::http::{Action, Endpoint, Policy};
 
 /// The parameter, where there is something to include.
 pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
@@ -23,18 +25,31 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     }))
 }
 
-/// Whether what can be included asks more of a caller than the route itself: an identity, and a role.
-pub(super) fn asks(endpoint: &Endpoint) -> (bool, bool) {
-    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else { return (false, false) };
-    let inner = table.desc.relations.iter().flat_map(|relation| (relation.target)().relations);
-    let mut asks = (false, false);
-    for relation in table.desc.relations.iter().chain(inner) {
-        let (policy, target) = (include::policy(relation), (relation.target)());
-        let guarded = target.tenant.is_some() || !target.scope.is_empty();
-        asks.0 |= guarded || policy.auth != AuthDesc::None;
-        asks.1 |= guarded || !policy.roles.is_empty() || !matches!(policy.auth, AuthDesc::None | AuthDesc::Named("userAuth"));
+/// What a call can be refused with because of records of others that it reads: included, or the sources of a derive.
+pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
+    for (target, policy) in reads(endpoint) {
+        gates::of_policy(&policy, out);
+        if target.tenant.is_some() || !target.scope.is_empty() {
+            out.extend([Code::Unauthorized, Code::Forbidden]);
+        }
     }
-    asks
+}
+
+/// Whose records a route can read beside its own, and the policy by which those are shown.
+fn reads(endpoint: &Endpoint) -> Vec<(&'static EntityDesc, Policy)> {
+    if let Action::Operation(spec, _) = endpoint.action
+        && let Some(derive) = spec.kind.derived()
+    {
+        return derive.entities().into_iter().map(|entity| (entity, foreign::policy(entity, Shows::Many))).collect();
+    }
+    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else { return Vec::new() };
+    let inner = table.desc.relations.iter().flat_map(|relation| (relation.target)().relations);
+    table.desc.relations.iter().chain(inner).map(|relation| ((relation.target)(), include::policy(relation))).collect()
+}
+
+/// An item of a derive that is a record: what the list of its entity shows.
+pub(super) fn listed(entity: &'static EntityDesc, names: &Names, components: &mut Components) -> Json {
+    shown(entity, Shows::Many, names, components)
 }
 
 /// The name of the schema of a route's records with what can be included. `Page` behind it names that of their pages.
@@ -55,7 +70,7 @@ fn with(desc: &'static EntityDesc, records: Json, depth: usize, names: &Names, c
     let mut properties = Map::new();
     for relation in desc.relations {
         let target = (relation.target)();
-        let one = with(target, shown(relation, names, components), depth - 1, names, components);
+        let one = with(target, shown(target, include::shows(relation), names, components), depth - 1, names, components);
         let shown = match relation.link {
             Link::BelongsTo { .. } => json!({ "anyOf": [one, { "type": "null" }], "description": "Only when it is included." }),
             Link::HasMany { max, .. } => {
@@ -71,12 +86,11 @@ fn with(desc: &'static EntityDesc, records: Json, depth: usize, names: &Names, c
 }
 
 /// The other entity's records, as its own `get` or `list` shows them.
-fn shown(relation: &Relation, names: &Names, components: &mut Components) -> Json {
-    let target = (relation.target)();
+fn shown(target: &'static EntityDesc, shows: Shows, names: &Names, components: &mut Components) -> Json {
     let name = names.schema(target).to_owned();
     components.entity(&name, target);
-    let Some(fields) = include::policy(relation).output else { return reference("schemas", &name) };
-    let route = if let Link::BelongsTo { .. } = relation.link { "get" } else { "list" };
+    let Some(fields) = foreign::policy(target, shows).output else { return reference("schemas", &name) };
+    let route = if shows == Shows::One { "get" } else { "list" };
     let name = format!("{name}{}Record", names::pascal(route));
     components.schemas.insert(name.clone(), schema::record(target, |field: &FieldDesc| fields.contains(&field.name)));
     reference("schemas", &name)

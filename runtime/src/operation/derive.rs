@@ -79,6 +79,17 @@ impl Derive {
         Self { post_filter: Some(filter), ..self }
     }
 
+    /// Whose records it reads, each entity once.
+    pub fn entities(&self) -> Vec<&'static EntityDesc> {
+        let mut out: Vec<&'static EntityDesc> = Vec::new();
+        for entity in self.sources.iter().flat_map(|part| [Some(part.entity), part.through.map(|through| through.entity)]).flatten() {
+            if out.iter().all(|known| known.storage_name != entity.storage_name) {
+                out.push(entity);
+            }
+        }
+        out
+    }
+
     /// Of which entity the items are, and which field of it.
     pub fn items(&self) -> Option<(&'static EntityDesc, Option<usize>)> {
         let part = self.sources.first()?;
@@ -153,7 +164,7 @@ impl Kind for Derive {
 
     #[cfg(feature = "server")]
     fn plan(&'static self, spec: &'static super::OpSpec, _: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run { kind: self, spec }))
+        Ok(Box::new(run::Run::new(self, spec)))
     }
 }
 
@@ -161,6 +172,7 @@ impl Kind for Derive {
 mod run {
     use std::cmp::Ordering;
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::{Derive, MOST_DERIVED, Merge, Part};
     use crate::entity::EntityDesc;
@@ -171,13 +183,15 @@ mod run {
     use crate::operation::bind;
     use crate::permission;
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
-    use crate::store::{Row, Rows};
+    use crate::store::{Projection, Row, Rows};
     use crate::validate::list_value;
     use crate::{Cx, Error, Result, Value, ValueRef};
 
     pub(super) struct Run {
         pub(super) kind: &'static Derive,
         pub(super) spec: &'static OpSpec,
+        /// What a record among the items shows: what the list of its entity shows of it.
+        shown: Projection,
     }
 
     /// A record, or one value.
@@ -215,14 +229,47 @@ mod run {
         }
     }
 
+    /// The lists that a call reads, each with the call as far as it sees that.
+    struct Lists(Vec<(Arc<Table>, Cx)>);
+
+    impl Lists {
+        /// The records that match, in the order of their list.
+        async fn every(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
+            let (table, cx) = self.of(entity)?;
+            table.every(cx, filter, MOST_DERIVED).await
+        }
+
+        fn of(&self, entity: &EntityDesc) -> Result<&(Arc<Table>, Cx)> {
+            let found = self.0.iter().find(|(table, _)| table.desc.storage_name == entity.storage_name);
+            found.ok_or_else(|| Error::internal("a derive reads a list that nobody was asked for"))
+        }
+    }
+
     impl Run {
+        pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
+            let shown = kind.items().map_or_else(Projection::default, |(entity, _)| {
+                let [_, list, ..] = entity.routes;
+                let output = list.or(entity.defaults).output;
+                Projection::of(entity, |_, field| field.readable() && output.is_none_or(|output| output.contains(&field.name)))
+            });
+            Self { kind, spec, shown }
+        }
+
         async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
+            // Of all of them, whatever the first ones hold: that decides what is answered, not who is answered.
+            let mut read = Vec::new();
+            for entity in self.kind.entities() {
+                let table = own.sibling(entity)?;
+                let cx = may_list(call.cx, &table).await?;
+                read.push((table, cx));
+            }
+            let read = Lists(read);
             bind::check(self.spec, own, call, &[])?;
             let (entity, select) = self.kind.items().ok_or_else(|| Error::internal("a derive without sources"))?;
             let identity = |item: &Item| Identity(item.get(if select.is_some() { 0 } else { entity.primary }).cloned().unwrap_or_default());
             let mut lists = Vec::with_capacity(self.kind.sources.len());
             for part in self.kind.sources {
-                let items = self.source(own, call, part).await?;
+                let items = self.source(&read, call, part).await?;
                 let found = !items.is_empty();
                 lists.push(items);
                 match self.kind.merge {
@@ -249,24 +296,20 @@ mod run {
             rows.count = items.len();
             match call.form {
                 Form::Records => rows.records = items,
-                Form::Json(_) | Form::Noted(..) => rows.json = Self::json(own, entity, select, &items)?,
+                Form::Json(_) | Form::Noted(..) => rows.json = self.json(entity, select, &items),
             }
             Ok(Outcome::List(rows))
         }
 
         /// The items of a source: one statement, and one more for the records that they name.
-        async fn source(&self, own: &Table, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
-            let table = own.sibling(part.entity)?;
-            let cx = may_list(call.cx, &table).await?;
+        async fn source(&self, read: &Lists, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
             let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
             bind::check_operands(self.spec, &filter, &call.args)?;
             let filter = bind::resolve(filter, call.cx, &call.args)?;
-            let records = table.every(&cx, filter, MOST_DERIVED).await?;
+            let records = read.every(part.entity, filter).await?;
             let (records, select) = match &part.through {
                 None => (records, part.select),
                 Some(through) => {
-                    let table = own.sibling(through.entity)?;
-                    let cx = may_list(call.cx, &table).await?;
                     let mut keys: Vec<Identity> = records.into_iter().map(|mut r| Identity(std::mem::take(&mut r[through.on]))).collect();
                     keys.retain(|key| !key.0.is_null());
                     keys.sort();
@@ -276,7 +319,7 @@ mod run {
                     }
                     let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
                     let named = Filter::cond(through.entity.primary, Op::In, Operand::One(Source::Value(list_value(&keys))));
-                    (table.every(&cx, named, MOST_DERIVED).await?, through.select)
+                    (read.every(through.entity, named).await?, through.select)
                 }
             };
             let Some(field) = select else { return Ok(records) };
@@ -288,8 +331,7 @@ mod run {
             })
         }
 
-        fn json(own: &Table, entity: &'static EntityDesc, select: Option<usize>, items: &[Item]) -> Result<Vec<u8>> {
-            let table = own.sibling(entity)?;
+        fn json(&self, entity: &EntityDesc, select: Option<usize>, items: &[Item]) -> Vec<u8> {
             let mut json = Vec::with_capacity(64 * items.len());
             for (n, item) in items.iter().enumerate() {
                 if n > 0 {
@@ -299,17 +341,23 @@ mod run {
                     // Ids are strings on the wire, whatever the key's type.
                     (Some(field), Some(Value::Int(key))) if field == entity.primary => crate::json::write_str(&key.to_string(), &mut json),
                     (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
-                    _ => table.projection.write(&item[..], &mut json),
+                    _ => self.shown.write(&item[..], &mut json),
                 }
             }
-            Ok(json)
+            json
         }
     }
 
     /// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to what its list shows.
+    ///
+    /// A request has been asked all of it before it came here. A call from code has neither request nor path, so that guards,
+    /// middleware and limits have nothing to look at: it is asked what can be told from the actor.
     async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
-        let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
         let entity = table.desc;
+        if let Some(cx) = cx.through_list(entity) {
+            return Ok(cx);
+        }
+        let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
         let [_, list, ..] = entity.routes;
         let PolicyDesc { auth, roles, .. } = list.or(entity.defaults);
         if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {

@@ -22,7 +22,7 @@ impl Row for [Value] {
 }
 
 /// Which fields of a record a response holds, with everything that can be written before the value is known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Projection {
     columns: Box<[Column]>,
 }

@@ -21,6 +21,7 @@ mod custom;
 mod custom_records;
 mod defaults;
 mod deleted;
+mod derive_policy;
 mod derives;
 mod events;
 mod extensions;

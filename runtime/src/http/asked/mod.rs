@@ -12,7 +12,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
 use super::answer::{self, Shape};
-use super::include::{self, Asking, Wanted};
+use super::foreign::Asking;
+use super::include::{self, Wanted};
 use super::mounted::{Mounted, Target};
 use super::operation::Births;
 use super::overrides::{Inputs, OverrideCall};

@@ -1,0 +1,229 @@
+//! What a route reads of other entities: `include` and `derive`. Whoever may not call another entity's own `get` or `list` may not
+//! read its records by way of another route either, whatever the policy of that one says.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+
+use super::auth::{AuthCheck, RoleCheck};
+use super::endpoint::{Action, Endpoint, Policy};
+use super::gates::Gates;
+use super::path_guard::PathGuards;
+use super::rate::Limiter;
+use super::router::HttpState;
+use super::{AuthDesc, mounted};
+use crate::entity::EntityDesc;
+use crate::operation::Method;
+use crate::resource::{Adapters, Table};
+use crate::store::Projection;
+use crate::{Cx, Result};
+
+/// The route that shows records of others, and what it is part of.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) all: &'a [Endpoint],
+    pub(super) state: &'a HttpState,
+}
+
+/// A request that wants records of others.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) cx: &'a Cx,
+    pub(super) parts: &'a Parts,
+    pub(super) adapters: &'a Adapters,
+}
+
+/// The route of its own by which an entity shows what another route reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// One record: `get`.
+    One,
+    /// Many: `list`.
+    Many,
+}
+
+/// Who may see the other entity's records: the policy of its own `get` or `list`.
+pub(super) struct Gate {
+    /// That route, as middleware is told of it.
+    route: Endpoint,
+    /// Counts calls with those of that route.
+    limiter: Option<Limiter>,
+    /// Guards of the app that its path lies below.
+    before: Option<PathGuards>,
+    check: Option<AuthCheck>,
+    roles: &'static [&'static str],
+    require_role: RoleCheck,
+    /// Guards and permission.
+    gates: Option<Box<Gates>>,
+}
+
+/// The policy that guards what an entity shows by way of others.
+pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
+    let [_, list, get, ..] = entity.routes;
+    let declared = if shows == Shows::One { get } else { list };
+    Policy::effective(declared.or(entity.defaults))
+}
+
+/// The entities behind the sources of a derive, each with the policy of its list.
+struct Source {
+    table: Arc<Table>,
+    gate: Gate,
+}
+
+/// What a derive reads. `Default` for routes that are none.
+#[derive(Default)]
+pub(super) struct Sources {
+    each: Box<[Source]>,
+    closed: bool,
+}
+
+impl Gate {
+    /// The gate of `table` before `around.endpoint`. `name` is that of what leads there, for what is wrong with it.
+    ///
+    /// # Errors
+    /// The text of what is wrong.
+    pub(super) fn new(around: &Around<'_>, table: &Arc<Table>, shows: Shows, name: &str) -> std::result::Result<Self, String> {
+        let Around { endpoint: outer, all, state } = *around;
+        let policy = policy(table.desc, shows);
+        let check = match policy.auth {
+            AuthDesc::None => None,
+            AuthDesc::Named(auth) => match state.auth.check(auth) {
+                Some(check) => Some(Arc::clone(check)),
+                None => return Err(format!("{name} asks for auth `{auth}`, which nobody registered")),
+            },
+        };
+        // As a list asks: an actor without the permission sees records of their own, if any.
+        let mut route = Endpoint {
+            method: Method::Get,
+            path: String::new(),
+            table: Some(Arc::clone(table)),
+            action: Action::List,
+            policy,
+            name: if shows == Shows::One { "get" } else { "list" }.to_owned(),
+            at: table.desc.at,
+            run: None,
+            plugin: None,
+            guards: Vec::new(),
+            around: &[],
+        };
+        let own = |e: &&Endpoint| match e.action {
+            Action::Get => shows == Shows::One,
+            Action::List => shows == Shows::Many,
+            _ => false,
+        };
+        let same = |e: &&Endpoint| e.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name);
+        if let Some(target) = all.iter().filter(own).find(same) {
+            route.path.clone_from(&target.path);
+            route.name.clone_from(&target.name);
+            route.guards.clone_from(&target.guards);
+            route.around = target.around;
+        }
+        let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
+        let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
+        let mut gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
+        if let Some(gates) = &mut gates {
+            gates.leave_out(&route, outer);
+        }
+        let gates = gates.filter(|gates| gates.ask());
+        let require_role = Arc::clone(&state.auth.require_role);
+        let limiter = policy.rate_limit.map(|limit| {
+            // Without a route it is counted under the name of what is stored.
+            let counted = match route.path.as_str() {
+                "" => Endpoint { path: table.desc.storage_name.to_owned(), ..route.clone() },
+                _ => route.clone(),
+            };
+            Limiter::new(&counted, limit, Arc::clone(&state.rates))
+        });
+        Ok(Self { route, limiter, before, check, roles: policy.roles, require_role, gates })
+    }
+
+    /// What that route shows of a record.
+    ///
+    /// # Errors
+    /// As [`Gate::new`].
+    pub(super) fn projection(&self, table: &Table, name: &str) -> std::result::Result<Arc<Projection>, String> {
+        let Some(names) = self.route.policy.output else { return Ok(Arc::clone(&table.projection)) };
+        let chosen = mounted::fields(table, names).ok_or_else(|| format!("{name} is narrowed to a field that is not there"))?;
+        Ok(Arc::new(Projection::of(table.desc, |i, field| field.readable() && chosen.contains(&i))))
+    }
+
+    /// Whether some callers may pass and others not.
+    pub(super) fn varies(&self) -> bool {
+        self.check.is_some() || self.before.is_some() || self.gates.is_some()
+    }
+
+    /// The call, limited to what it may see; what limits the records of the route that it came by is no matter here.
+    ///
+    /// # Errors
+    /// As that route refuses.
+    pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
+        let cx = asking.cx.unlimited();
+        if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
+            limiter.admit(actor, cx.address(), cx.now()).await?;
+        }
+        if let Some(before) = &self.before {
+            // Which record it is shows later: all that may stand before one are asked.
+            before.admit(&cx, None)?;
+        }
+        if let Some(actor) = cx.get_actor() {
+            if let Some(check) = &self.check {
+                check(actor)?;
+            }
+            if !self.roles.is_empty() {
+                (self.require_role)(actor, self.roles)?;
+            }
+        }
+        let Some(gates) = &self.gates else { return Ok(cx) };
+        gates.guard(&cx)?;
+        gates.pass(&self.route, &asking, &cx).await?;
+        match &gates.permit {
+            Some(permit) => permit.list(&permit.enter(cx).await?).await,
+            None => Ok(cx),
+        }
+    }
+}
+
+impl Sources {
+    /// Those of a route; none, unless it is a derive.
+    ///
+    /// # Errors
+    /// The text of what is wrong with one of them.
+    pub(super) fn new(around: &Around<'_>, table: &Table) -> std::result::Result<Self, String> {
+        let Action::Operation(spec, _) = around.endpoint.action else { return Ok(Self::default()) };
+        let Some(derive) = spec.kind.derived() else { return Ok(Self::default()) };
+        let source = |entity: &'static EntityDesc| {
+            let name = format!("source `{}` of `{}`", entity.name, spec.name);
+            let table = table.sibling(entity).map_err(|_| format!("{name} is in no package of this app"))?;
+            Ok(Source { gate: Gate::new(around, &table, Shows::Many, &name)?, table })
+        };
+        let each: Box<[Source]> = derive.entities().into_iter().map(source).collect::<std::result::Result<_, String>>()?;
+        let closed = each.iter().any(|source| source.gate.varies());
+        Ok(Self { each, closed })
+    }
+
+    /// Whether the route reads others' lists at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Whether they are not for everybody.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// The call, let through to every list that the route reads, whether or not it will come to that: what is in one of them is no
+    /// reason to answer otherwise.
+    ///
+    /// # Errors
+    /// As the first list that refuses.
+    pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
+        let mut lists = Vec::with_capacity(self.each.len());
+        for Source { table, gate } in &self.each {
+            let cx = gate.admit(asking).await?;
+            table.admit(&cx, "list")?;
+            lists.push((table.desc, cx));
+        }
+        Ok(asking.cx.let_through(lists))
+    }
+}
