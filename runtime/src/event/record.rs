@@ -139,6 +139,8 @@ impl Recording {
         });
         let tenant = entity.tenant.and_then(|tenant| match row.value(tenant.field) {
             ValueRef::Text(tenant) => Some(tenant.to_owned()),
+            // As the actor has it, whose tenant is text always.
+            ValueRef::Int(tenant) => Some(tenant.to_string()),
             _ => None,
         });
         let (payload, state) = (json(&self.route.payload), self.route.state.as_ref().map(json));

@@ -122,7 +122,8 @@ cases!(
     what_the_guard_needs,
     transactions_tell_when_committed,
     in_commit_order,
-    owners
+    owners,
+    owners_that_are_numbers,
 );
 
 fn slug(name: &str) -> serde_json::Value {
@@ -217,6 +218,34 @@ async fn owners(mut h: Heard) {
     memos.purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap()).await.unwrap();
     let event = h.next().await;
     assert_eq!((event.name.as_str(), event.tenant_id.as_deref()), ("memos.deleted", Some("red")));
+}
+
+async fn owners_that_are_numbers(mut h: Heard) {
+    let token = h.server.token_in("ann", "7");
+    let headers = [("content-type", "application/json"), ("authorization", token.as_str())];
+    let mut tenants = Vec::new();
+    for (method, path, body) in [
+        ("POST", "/bills", r#"{"id": "b"}"#),
+        ("PATCH", "/bills/b", r#"{"paid": 2}"#),
+        ("POST", "/bills/b/pay", "{}"),
+        ("POST", "/bills/settle", r#"{"paid": 3}"#),
+        ("DELETE", "/bills/b", ""),
+    ] {
+        let reply = h.server.raw(method, path, &headers, body).await;
+        assert!(reply.status < 300, "{method} {path} {reply:?}");
+        let event = h.next().await;
+        tenants.push((event.name, event.tenant_id));
+    }
+    let of_seven = |name: &str| (format!("bills.{name}"), Some("7".to_owned()));
+    assert_eq!(tenants, ["created", "updated", "pay", "settle", "deleted"].map(of_seven));
+    // Code of the application itself: the record says whose it is. Those of no tenant are of none.
+    let bills = h.server.running().adapter::<Bill>().unwrap();
+    let reply = h.server.raw("POST", "/bills", &headers, r#"{"id": "c"}"#).await;
+    assert_eq!((reply.status, h.next().await.tenant_id.as_deref()), (201, Some("7")));
+    bills.purge(&Cx::system("a test"), "c").await.unwrap();
+    assert_eq!(h.next().await.tenant_id.as_deref(), Some("7"));
+    let nobodys = h.server.raw("POST", "/bills", &[headers[0], ("authorization", &h.server.token("ann", &[]))], r#"{"id": "d"}"#).await;
+    assert_eq!((nobodys.status, h.next().await.tenant_id), (201, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -104,6 +104,24 @@ pub struct Memo {
     pub gone_at: Option<Timestamp>,
 }
 
+/// Of tenants that are numbers.
+#[entity(tenant(house, optional), version(required_on_write = false))]
+#[derive(Clone, Debug)]
+pub struct Bill {
+    #[field(primary)]
+    pub id: String,
+    #[field(private)]
+    pub house: Option<i64>,
+    #[field(default = 0)]
+    pub paid: i64,
+}
+
+#[operation(kind = "increment", field = paid)]
+pub const PAY: Operation<Bill>;
+
+#[operation(kind = "batch", action = "update", filter = (paid == param(paid)), set(paid = 9), route(event(expose = "records")))]
+pub const SETTLE: Operation<Bill>;
+
 /// Somebody aboard.
 #[derive(Embedded, Clone, Debug)]
 pub struct Sailor {
@@ -159,6 +177,7 @@ pub static NEWS: Package = package!(
         entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
         entity(Quiet, []),
         entity(Memo, []),
+        entity(Bill, [PAY, SETTLE]),
         entity(Crew, [SAILORS]),
         entity(Volume, []),
         entity(Shelf, []),
