@@ -78,7 +78,7 @@ impl Kind for ComputedAggregate {
     }
 
     fn capability(&self) -> &'static str {
-        "computed.write"
+        if self.atomic { "computed.atomic" } else { "computed.write" }
     }
 
     fn returns(&self) -> Answer {

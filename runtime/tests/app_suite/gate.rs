@@ -5,14 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use linchpin::entity::{EntityDesc, Gate, SourceLine, UniqueDesc, VersionDesc};
-use linchpin::operation::{AssignSpec, Increment, OpSpec, Transition};
+use linchpin::filter::{Op, OperandSpec, SourceSpec};
+use linchpin::operation::{AssignSpec, Batch, ComputedAggregate, Increment, OpSpec, Output, Transition};
 use linchpin::store::{Plan, Reply, Rows, Statement, Store};
 use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
 
 use crate::fixture::{NOTE_BASE, config, package};
 
-/// Reads and writes, and nothing in one step. Whoever touches it fails the test.
-struct Plain;
+/// Reads and writes, and nothing in one step but what is named. Whoever touches it fails the test.
+struct Plain(&'static [&'static str]);
 
 impl Store for Plain {
     fn name(&self) -> &'static str {
@@ -20,7 +21,7 @@ impl Store for Plain {
     }
 
     fn supports(&self, capability: &str) -> bool {
-        capability.starts_with("core.") || capability.starts_with("operation.")
+        capability.starts_with("core.") || capability.starts_with("operation.") || self.0.contains(&capability)
     }
 
     fn prepare(&self, _: &'static EntityDesc, _: Plan) -> Result<Arc<Statement>> {
@@ -73,7 +74,7 @@ static REPORT: EntityDesc = EntityDesc {
     ..NOTE_BASE
 };
 
-const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
+const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
 static BUMP: OpSpec = OpSpec {
     at: SourceLine { file: "src/counter.rs", line: 14 },
     ..OpSpec::new("bump", &Increment { field: 1, by: linchpin::entity::Bound::Int(1), matches: BY_ID })
@@ -93,7 +94,7 @@ static COUNTERS: Package = package(
 
 #[tokio::test]
 async fn cap_01_lists_every_gap_and_touches_nothing() {
-    let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain)).start().await.unwrap_err();
+    let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain(&[]))).start().await.unwrap_err();
     let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
     let expected = format!(
         "2 entities cannot run on their configured store\n\
@@ -122,6 +123,37 @@ async fn cap_01_lists_every_gap_and_touches_nothing() {
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
 }
 
+/// What must be all or nothing asks for more than what need not be.
+#[tokio::test]
+async fn all_or_nothing_is_asked_for_by_name() {
+    const SAME: linchpin::filter::FilterSpec = linchpin::filter::FilterSpec::Cond(1, Op::Eq, OperandSpec::One(SourceSpec::Param(0)));
+    const COUNT: &[Output] = &[Output::count("")];
+    const fn at(line: u32, spec: OpSpec) -> OpSpec {
+        OpSpec { at: SourceLine { file: "src/tally.rs", line }, ..spec }
+    }
+    static RECOUNT: OpSpec = at(4, OpSpec::new("recount", &ComputedAggregate::new(&TALLY, SAME, COUNT).into(1, BY_ID)));
+    static SETTLE: OpSpec = at(9, OpSpec::new("settle", &ComputedAggregate::new(&TALLY, SAME, COUNT).into(1, BY_ID).atomic()));
+    static CLEAR: OpSpec = at(14, OpSpec::new("clear", &Batch::delete(SAME)));
+    static SWEEP: OpSpec = at(19, OpSpec::new("sweep", &Batch::delete(SAME).atomic()));
+    static TALLIES: Package =
+        package("tallies", &[EntityEntry { desc: &TALLY, operations: &[&RECOUNT, &SETTLE, &CLEAR, &SWEEP], routes: &[] }]);
+    let start = async |granted| App::new(config()).plugin(JwtAuth::new()).package(&TALLIES).store(Arc::new(Plain(granted))).start().await;
+    let gaps = |error: &linchpin::Error| -> Vec<(&str, String)> {
+        let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
+        gaps.iter().flat_map(|gap| &gap.missing).map(|gap| (gap.capability, gap.required_by.clone())).collect()
+    };
+    let expected = [
+        ("batch.atomic", "operation `sweep` (batch) at src/tally.rs:19".to_owned()),
+        ("computed.atomic", "operation `settle` (computed_aggregate) at src/tally.rs:9".to_owned()),
+    ];
+    assert_eq!(gaps(&start(&["batch.write", "computed.write"]).await.unwrap_err()), expected);
+    let all = gaps(&start(&[]).await.unwrap_err());
+    let asked: Vec<&str> = all.iter().map(|(capability, _)| *capability).collect();
+    assert_eq!(asked, ["batch.atomic", "batch.write", "computed.atomic", "computed.write"]);
+}
+
+static TALLY: EntityDesc = EntityDesc { name: "Tally", storage_name: "tallies", path: "tallies", ..NOTE_BASE };
+
 static FILED: EntityDesc = EntityDesc {
     name: "Filed",
     storage_name: "filed",
@@ -140,7 +172,7 @@ async fn ext_03_a_gate_needs_a_store_that_looks_through_it_and_an_entity_behind_
         &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }, EntityEntry { desc: &PLAIN, operations: &[], routes: &[] }],
     );
     static ALONE: Package = package("filing", &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }]);
-    let error = App::new(config()).plugin(JwtAuth::new()).package(&BOTH).store(Arc::new(Plain)).start().await.unwrap_err();
+    let error = App::new(config()).plugin(JwtAuth::new()).package(&BOTH).store(Arc::new(Plain(&[]))).start().await.unwrap_err();
     let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
     let expected = format!(
         "1 entity cannot run on its configured store\n\
