@@ -247,4 +247,11 @@ async fn def_10(s: &Server) {
         let count = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'blog_http_servers'";
         assert_eq!(database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     }
+    #[cfg(feature = "postgres")]
+    if s.url().starts_with("postgres") {
+        let named = "SELECT table_name, table_type FROM information_schema.tables \
+            WHERE table_schema = current_schema() AND table_name LIKE '%http_servers%'";
+        let found = crate::server::postgres_server::rows(s.url(), named, |name, kind| (name, kind));
+        assert_eq!(found, [("blog_http_servers".to_owned(), "BASE TABLE".to_owned())]);
+    }
 }

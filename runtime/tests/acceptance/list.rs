@@ -1,6 +1,6 @@
 //! LIST-*: pages, filters, sorts, cursors.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::server::Server;
@@ -112,6 +112,14 @@ async fn list_09(s: &Server) {
     let page = s.get("/posts?status=published&limit=1").await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
     assert_eq!((&page["items"][0]["status"], &page["hasMore"]), (&json!("published"), &json!(false)));
+    // Two of three: there is more behind the first, and nothing behind the second.
+    let second = s.get("/posts").await.json()["items"][1].clone();
+    s.raw("POST", &format!("{}/publish", s.path(&second)), &[], "").await;
+    let page = s.get("/posts?status=published&limit=1").await.json();
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["hasMore"]), (1, &json!(true)));
+    let rest = s.get(&format!("/posts?status=published&limit=1&cursor={}", page["nextCursor"].as_str().unwrap())).await.json();
+    assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["status"]), (&second["id"], &json!("published")));
+    assert_eq!((&rest["hasMore"], &rest["nextCursor"]), (&json!(false), &Json::Null));
 }
 
 async fn list_10(s: &Server) {

@@ -23,6 +23,8 @@ mod defaults;
 mod deleted;
 mod derive_policy;
 mod derives;
+#[path = "../support/document.rs"]
+mod document;
 mod events;
 mod extensions;
 mod fixture;

@@ -1,17 +1,22 @@
 //! POL-*, VER-*, OAPI-*: who may call, versions, the document.
 
+use linchpin::http::endpoints;
+use linchpin::prelude::*;
 use serde_json::json;
 
 use crate::cases;
+use crate::document::{against_meta_schema, against_routes, within_itself};
 use crate::server::Server;
 
 cases!(pol_01, pol_06, pol_11, ver_01, ver_02, oapi_01);
 
-async fn pol_01(s: &Server) {
-    // Every route that the app itself lists, so that one added later is swept as well.
+/// Asks every route of a package below a path as nobody: 401, whatever else may be wrong. Answers the routes.
+pub async fn strangers_are_refused(s: &Server, package: &'static Package, below: &str) -> Vec<String> {
     let document = s.get("/openapi.json").await.json();
+    let of = |path: &str| path == below || path.starts_with(&format!("{below}/"));
     let mut swept = Vec::new();
-    for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/secrets")) {
+    // Every route that the app itself lists, so that one added later is swept as well.
+    for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| of(path)) {
         let at = path.split('/').map(|segment| if segment.starts_with('{') { "x" } else { segment }).collect::<Vec<_>>().join("/");
         for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
             let method = method.to_uppercase();
@@ -24,6 +29,15 @@ async fn pol_01(s: &Server) {
             swept.push(format!("{method} {path}"));
         }
     }
+    for endpoint in endpoints(package, "/", s.running().adapters()).iter().filter(|e| of(&e.path)) {
+        let route = format!("{} {}", endpoint.method.as_str(), endpoint.path);
+        assert!(swept.contains(&route), "{route} is not in {swept:?}");
+    }
+    swept
+}
+
+async fn pol_01(s: &Server) {
+    let swept = strangers_are_refused(s, &crate::fixture::BLOG, "/secrets").await;
     for expected in [
         "GET /secrets",
         "POST /secrets",
@@ -93,17 +107,13 @@ async fn oapi_01(s: &Server) {
     assert_eq!(first.body, second.body);
     let document = first.json();
     assert_eq!(document["openapi"], "3.1.0");
-    for path in [
-        "/posts",
-        "/posts/{id}",
-        "/posts/by-slug",
-        "/posts/by-slug/{slug}",
-        "/posts/{id}/publish",
-        "/posts/stats2",
-        "/counters/{id}/add-three",
-    ] {
-        assert!(document["paths"][path].is_object(), "{path}");
-    }
+    let mounted = endpoints(&crate::fixture::BLOG, "/", s.running().adapters());
+    let (within, schemas) = within_itself(&document);
+    let faults = [against_meta_schema(&document), within, against_routes(&document, &mounted)].concat();
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(mounted.len() > 50 && schemas > 50, "{} routes, {schemas} schemas", mounted.len());
+    // The checks can fail.
+    assert_eq!(against_routes(&document, &mounted[1..]).len(), 1);
     assert!(document["paths"]["/counters/{id}"]["delete"].is_null());
     assert!(!String::from_utf8_lossy(&first.body).contains("\"secret\""), "a private field is nowhere");
 }

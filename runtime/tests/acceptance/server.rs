@@ -25,6 +25,7 @@ pub struct Server {
     clock: Arc<AtomicI64>,
     running: linchpin::Running,
     folder: Option<tempfile::TempDir>,
+    url: String,
 }
 
 /// An answer.
@@ -95,13 +96,13 @@ impl Server {
     async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>, more: impl FnOnce(App) -> App) -> Self {
         let clock = Arc::new(AtomicI64::new(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis()));
         let reading = Arc::clone(&clock);
-        let config = Config::new().signing_secret(SECRET).port(0).database(url).docs(true);
+        let config = Config::new().signing_secret(SECRET).port(0).database(url.clone()).docs(true);
         let app =
             App::new(config).plugin(JwtAuth::new()).package(package).clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
         let running = more(app).start().await.unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Self { address, client, clock, running, folder }
+        Self { address, client, clock, running, folder, url }
     }
 
     /// Stops the app as a signal would.
@@ -118,6 +119,12 @@ impl Server {
     /// The file of the database, when the store has one.
     pub fn file(&self) -> Option<std::path::PathBuf> {
         self.folder.as_ref().map(|folder| folder.path().join("test.db"))
+    }
+
+    /// Where its records are, as configured.
+    #[allow(dead_code)] // some of the suites that share this file use it
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Moves the application clock.

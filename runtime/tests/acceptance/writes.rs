@@ -27,7 +27,7 @@ pub struct Article {
     #[field(primary, default = uuid)]
     pub id: String,
     pub slug: String,
-    #[field(length = 1..=20)]
+    #[field(length = 1..=20, filterable)]
     pub title: String,
     #[field(format = "email")]
     pub email: Option<String>,
@@ -41,7 +41,7 @@ pub struct Article {
     pub few: Vec<String>,
     #[field(items = 1.., default = ["a", "b"])]
     pub some: Vec<String>,
-    #[field(default = now)]
+    #[field(default = now, filterable)]
     pub created_at: Timestamp,
     #[field(default = now, on_update = now)]
     pub updated_at: Timestamp,
