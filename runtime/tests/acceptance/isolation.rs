@@ -11,8 +11,11 @@ mod probes;
 mod records;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
+use linchpin::EntityEntry;
 use linchpin::http::{Action, Endpoint, endpoints};
+use linchpin::operation::OpSpec;
 use serde_json::{Map, Value as Json, json};
 
 use self::answers::{plain, request, send};
@@ -27,6 +30,40 @@ cases!(&crate::visibility_fixture::SEEN =>
     other_tenants_do_not_exist, other_owners_do_not_exist, records_of_tenants_do_not_exist_for_the_public,
     records_behind_gates_do_not_exist);
 
+/// The paths of each sweep.
+const OF_TENANTS: &[&str] = &["/accounts", "/sheets"];
+const OF_OWNERS: &[&str] = &["/tasks"];
+const OF_THE_PUBLIC: &[&str] = &["/sheets"];
+const BEHIND_GATES: &[&str] = &["/slips"];
+
+/// A kind that nothing sweeps is one that may tell: whichever the stores are compared over is called here by a stranger, too.
+#[test]
+fn every_kind_is_swept() {
+    let of = |paths: &[&str]| -> BTreeSet<&str> {
+        let entities = SEEN.entities.iter().filter(|entry| paths.contains(&&*format!("/{}", entry.desc.path)));
+        let routed = |spec: &&OpSpec| !spec.routes.is_empty() && spec.unscoped.is_none();
+        entities.flat_map(EntityEntry::mounted).filter(routed).map(|spec| spec.kind.name()).collect()
+    };
+    let kind = regex::Regex::new("kind = \"([A-Za-z_]+)\"").unwrap();
+    let mut compared = BTreeSet::new();
+    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/fixture")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        compared.extend(kind.captures_iter(&text).map(|found| found[1].to_owned()));
+    }
+    assert!(compared.len() >= 18, "{compared:?}");
+    let swept = [OF_TENANTS, OF_OWNERS, BEHIND_GATES].map(of);
+    let missing =
+        |swept: &BTreeSet<&str>| -> Vec<String> { compared.iter().filter(|kind| !swept.contains(kind.as_str())).cloned().collect() };
+    assert_eq!(missing(&swept.iter().flatten().copied().collect()), Vec::<String>::new(), "no sweep calls them");
+    // Of tenants all; what else decides who sees a record is asked where it could be forgotten, in statements of a form of their own.
+    assert_eq!(missing(&swept[0]), Vec::<String>::new(), "no route of a tenant's entity");
+    for others in &swept[1..] {
+        for kind in ["derive", "computed_aggregate", "custom", "batch", "consume"] {
+            assert!(others.contains(kind), "{kind} is not in {others:?}");
+        }
+    }
+}
+
 /// Who asks, whose records are asked about, and below which paths.
 struct Sweep {
     asking: String,
@@ -35,21 +72,22 @@ struct Sweep {
 }
 
 async fn other_tenants_do_not_exist(s: &Server) {
-    let sweep = Sweep { asking: s.token_in("eve", "t1"), victim: s.token_in("bob", "t2"), paths: &["/accounts", "/sheets"] };
-    run(s, &sweep, 2).await;
+    // With a role, so that what needs one is more than refused.
+    let (asking, victim) = (s.token_of("eve", "t1", &["admin"]), s.token_of("bob", "t2", &["admin"]));
+    run(s, &Sweep { asking, victim, paths: OF_TENANTS }, 2).await;
 }
 
 async fn other_owners_do_not_exist(s: &Server) {
-    run(s, &Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: &["/tasks"] }, 1).await;
+    run(s, &Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: OF_OWNERS }, 1).await;
 }
 
 async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
-    run(s, &Sweep { asking: String::new(), victim: s.token_in("bob", "t2"), paths: &["/sheets"] }, 1).await;
+    run(s, &Sweep { asking: String::new(), victim: s.token_in("bob", "t2"), paths: OF_THE_PUBLIC }, 1).await;
 }
 
 /// Nothing in the record says whose it is: what it names does.
 async fn records_behind_gates_do_not_exist(s: &Server) {
-    let sweep = Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: &["/slips"] };
+    let sweep = Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: BEHIND_GATES };
     for (token, vault) in [(&sweep.asking, OWN), (&sweep.victim, THEIRS)] {
         assert_eq!(request(s, token, "POST", "/vaults", &[], Some(&json!({"id": vault}))).await.status, 201);
     }
@@ -68,7 +106,7 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     let on = |e: &&Endpoint| sweep.paths.iter().any(|p| e.path == *p || e.path.starts_with(&format!("{p}/")));
     let swept: Vec<&Endpoint> = mounted.iter().filter(on).filter(|e| !is_lifted(e)).collect();
     assert_eq!(swept.iter().filter(|e| matches!(e.action, Action::Create)).count(), entities);
-    let (mut reached, mut crossed) = (BTreeSet::new(), (0, 0));
+    let (mut reached, mut crossed, mut derived) = (BTreeSet::new(), (0, 0), 0);
     for endpoint in &swept {
         let desc = endpoint.table.as_ref().unwrap().desc;
         let base = sweep.paths.iter().find(|p| endpoint.path.starts_with(**p)).unwrap();
@@ -76,6 +114,12 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
         let theirs = victim(s, sweep, base, desc, 0).await;
         let second = victim(s, sweep, base, desc, 1).await;
         let nobodys = phantom(desc, &theirs);
+        if is_of_deleted(endpoint) {
+            for record in [&theirs, &second] {
+                let path = format!("{base}/{}", record["id"].as_str().unwrap());
+                assert_eq!(request(s, &sweep.victim, "DELETE", &path, &[], None).await.status, 204);
+            }
+        }
         let before = dump(s, desc).await;
         let cursor = cursor(s, sweep, endpoint, &theirs).await;
         for probe in probes(endpoint, desc, base) {
@@ -90,15 +134,23 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
             assert_eq!(dump(s, desc).await, before, "{real:?} changed what is not the caller's");
             reached.insert(format!("{} {}", endpoint.method.as_str(), endpoint.path));
         }
-        drop(second);
         crossed.0 += usize::from(crossing::answers_are_not_replayed(s, sweep, endpoint, desc, base).await);
         crossed.1 += usize::from(crossing::included_records_are_ones_own(s, sweep, endpoint, desc, base).await);
+        if !sweep.asking.is_empty() {
+            derived += usize::from(crossing::derived_records_are_ones_own(s, sweep, endpoint, desc, base).await);
+        }
     }
     // Of those that declare it there is at least one, so that this says something.
     let related = swept.iter().any(|e| e.includes() && !sweep.asking.is_empty());
     assert!(crossed.0 >= entities && (crossed.1 >= 2 || !related), "{crossed:?}");
+    assert!(derived >= 1 || !related, "no derive goes on to other records");
     let all: BTreeSet<String> = swept.iter().map(|e| format!("{} {}", e.method.as_str(), e.path)).collect();
     assert_eq!(reached, all, "every route was probed");
+}
+
+/// Whether it is about records that are deleted: then the victim's is.
+fn is_of_deleted(endpoint: &Endpoint) -> bool {
+    matches!(endpoint.action, Action::Operation(spec, _) if ["account_restore", "account_lost"].contains(&spec.name))
 }
 
 /// `unscoped` says that the route shows what is not the caller's.

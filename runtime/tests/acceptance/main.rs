@@ -63,6 +63,7 @@ mod transactions;
 mod unreachable;
 mod visibility;
 mod visibility_fixture;
+mod visibility_kinds;
 mod writes;
 
 /// Declares each case once and runs it on each store.

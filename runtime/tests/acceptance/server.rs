@@ -142,8 +142,13 @@ impl Server {
 
     /// `Bearer …` for a subject of a tenant.
     pub fn token_in(&self, subject: &str, tenant: &str) -> String {
+        self.token_of(subject, tenant, &[])
+    }
+
+    /// `Bearer …` for a subject of a tenant with roles.
+    pub fn token_of(&self, subject: &str, tenant: &str, roles: &[&str]) -> String {
         let seconds = self.clock.load(Ordering::SeqCst) / 1000;
-        let claims = json!({"sub": subject, "roles": [], "tenant": tenant, "exp": seconds + 1_000_000});
+        let claims = json!({"sub": subject, "roles": roles, "tenant": tenant, "exp": seconds + 1_000_000});
         let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
         format!("Bearer {}", jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap())
     }

@@ -3,6 +3,8 @@
 
 use linchpin::prelude::*;
 
+use crate::visibility_kinds::*;
+
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
 pub enum Status {
     Draft,
@@ -352,54 +354,6 @@ pub struct Visit {
     pub session_id: Option<String>,
 }
 
-/// What slips lie in: its owner's alone.
-#[entity(visible(owner_id == ctx(actor.id)))]
-#[derive(Clone, Debug)]
-pub struct Vault {
-    #[field(primary)]
-    pub id: String,
-    #[field(default = ctx(actor.id))]
-    pub owner_id: String,
-}
-
-/// Says nothing of whose it is: that is a matter of what it lies in.
-#[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
-#[derive(Clone, Debug)]
-pub struct Slip {
-    #[field(primary, default = uuid)]
-    pub id: String,
-    #[field(filterable)]
-    pub vault_id: String,
-    pub slug: String,
-    pub title: String,
-    #[field(default = 0)]
-    pub views: i64,
-    pub tags: Vec<String>,
-}
-
-#[operation(kind = "lookup", fields(title = param(title)), returns = "many")]
-pub const SLIPS_BY_TITLE: Operation<Slip>;
-#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one")]
-pub const SLIP_BY_SLUG: Operation<Slip>;
-#[operation(kind = "exists", fields(slug = param(slug)))]
-pub const SLIP_TAKEN: Operation<Slip>;
-#[operation(kind = "increment", field = views)]
-pub const SLIP_VIEW: Operation<Slip>;
-#[operation(kind = "field_update", set(vault_id))]
-pub const SLIP_MOVE: Operation<Slip>;
-#[operation(kind = "array_push", field = tags, value = input(tag))]
-pub const SLIP_TAG: Operation<Slip>;
-#[operation(kind = "aggregate", compute(n = count()), filter = (title == param(title)))]
-pub const SLIP_STATS: Operation<Slip>;
-#[operation(kind = "search", fields(title, slug))]
-pub const SLIP_FIND: Operation<Slip>;
-#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(views = 9))]
-pub const SLIP_MARK: Operation<Slip>;
-#[operation(kind = "batch", action = "delete", filter = (slug == param(slug)))]
-pub const SLIP_CLEAR: Operation<Slip>;
-#[operation(kind = "consume", filter = (title == param(title)), returns = "boolean")]
-pub const SLIP_TAKE: Operation<Slip>;
-
 pub static SEEN: Package = package!(
     name = "seen",
     entities = [
@@ -407,7 +361,27 @@ pub static SEEN: Package = package!(
         entity(Flagged, [RESTATE, RESTATE_ALL, DECLARE]),
         entity(Session, [HIT, LOGIN]),
         entity(Invite, [CODE_TAKEN]),
-        entity(Task, [PUBLISH, VIEW, MINE, TASK_BY_SLUG, TASK_TAKEN, RETITLE, ADD_TAG, PUBLISH_ALL, TASK_ENSURE, TASK_TAKE, ANYBODYS]),
+        entity(
+            Task,
+            [
+                PUBLISH,
+                VIEW,
+                MINE,
+                TASK_BY_SLUG,
+                TASK_TAKEN,
+                RETITLE,
+                ADD_TAG,
+                PUBLISH_ALL,
+                TASK_ENSURE,
+                TASK_TAKE,
+                ANYBODYS,
+                TASK_FEED,
+                TASK_RECOUNT,
+                TASK_RECOUNT_OWN,
+                TASK_TALLY,
+                TASK_PEEK
+            ]
+        ),
         entity(
             Account,
             [
@@ -428,9 +402,16 @@ pub static SEEN: Package = package!(
                 CLOSE_ALL,
                 ENROL,
                 CLOSE,
+                ACCOUNT_FEED,
+                ACCOUNT_RECOUNT,
+                ACCOUNT_RECOUNT_OWN,
+                ACCOUNT_RESTORE,
+                ACCOUNT_LOST,
+                ACCOUNT_TALLY,
+                ACCOUNT_PEEK,
             ]
         ),
-        entity(Sheet, [SHEET_TAKEN, SHEET_VIEW, SHEET_ENSURE]),
+        entity(Sheet, [SHEET_TAKEN, SHEET_VIEW, SHEET_ENSURE, SHEET_FEED]),
         entity(Board, [BOARD_VIEW]),
         entity(Ledger, []),
         entity(Comment, [LIKE, SAYING]),
@@ -450,7 +431,12 @@ pub static SEEN: Package = package!(
                 SLIP_FIND,
                 SLIP_MARK,
                 SLIP_CLEAR,
-                SLIP_TAKE
+                SLIP_TAKE,
+                SLIP_FEED,
+                SLIP_RECOUNT,
+                SLIP_RECOUNT_OWN,
+                SLIP_TALLY,
+                SLIP_PEEK,
             ]
         ),
     ],

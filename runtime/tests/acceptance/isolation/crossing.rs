@@ -121,6 +121,39 @@ pub(super) async fn included_records_are_ones_own(
     true
 }
 
+/// A derive that goes on from records to what they name: one's own record names a record of the victim.
+pub(super) async fn derived_records_are_ones_own(
+    s: &Server,
+    sweep: &Sweep,
+    endpoint: &Endpoint,
+    desc: &'static EntityDesc,
+    base: &str,
+) -> bool {
+    let Action::Operation(spec, _) = endpoint.action else { return false };
+    let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
+    let on: Vec<usize> = parts.iter().filter_map(|part| Some(part.through?.on)).collect();
+    for field in &on {
+        let theirs = victim(s, sweep, base, desc, 4).await;
+        let nobodys = phantom(desc, &theirs);
+        let mut answers = Vec::new();
+        for known in [&theirs, &nobodys] {
+            clean(s, sweep, base, desc).await;
+            let own = own_path(s, base, desc).await;
+            let body = json!({desc.fields[*field].wire: known["id"]});
+            let own = request(s, &sweep.asking, "PATCH", &own, &[], Some(&body)).await;
+            assert_eq!(own.status, 200, "{own:?}");
+            let asked = probes(endpoint, desc, base)[0](own.json().as_object().unwrap(), "");
+            let reply = send(s, sweep, &asked).await;
+            assert_eq!(reply.status, 200, "{asked:?} {reply:?}");
+            // One's own record is there, by another source, and what it names is not.
+            assert_eq!(reply.json().as_array().map(Vec::len), Some(1), "{asked:?} {reply:?}");
+            answers.push(plain(&reply, known, "cursor"));
+        }
+        assert_eq!(answers[0], answers[1], "{} tells what {} names", endpoint.path, desc.fields[*field].wire);
+    }
+    !on.is_empty()
+}
+
 async fn as_victim(s: &Server, sweep: &Sweep, asked: &Request) -> Reply {
     let as_them = Sweep { asking: sweep.victim.clone(), victim: sweep.victim.clone(), paths: sweep.paths };
     send(s, &as_them, asked).await

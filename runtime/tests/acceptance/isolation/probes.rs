@@ -153,7 +153,7 @@ fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
 
 /// The value of a parameter: that of the field it is compared with or written to.
 fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
-    let field = &desc.fields[param.field];
+    let field = param.field_of(desc);
     let value = known.get(field.wire).cloned().unwrap_or(Json::Null);
     match (param.list, field.kind, value) {
         (true, Kind::StringArray, list) => list,
@@ -172,7 +172,7 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
     let mut members = Map::new();
     let mut whole = None;
     for param in spec.params {
-        let creates = spec.kind.name() == "upsert" && told(desc, &desc.fields[param.field]);
+        let creates = spec.kind.name() == "upsert" && told(desc, param.field_of(desc));
         let value = if creates { json!(format!("fresh{}", uniq())) } else { argument(param, desc, known) };
         match param.place {
             Place::Body => drop(members.insert(param.name.to_owned(), value)),
@@ -198,10 +198,10 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
 fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> String {
     let value = |name: &str| -> String {
         let field = match endpoint.action {
-            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name).map(|p| p.field),
+            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name).map(|p| p.field_of(desc)),
             _ => None,
         };
-        let wire = desc.fields[field.unwrap_or(desc.primary)].wire;
+        let wire = field.unwrap_or(&desc.fields[desc.primary]).wire;
         // Of a list of items, the id of the first.
         let text = known.get(wire).and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
         text.unwrap_or("none").to_owned()

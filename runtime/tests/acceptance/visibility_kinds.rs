@@ -1,0 +1,203 @@
+//! For the isolation sweep: records that are seen by way of others, and kinds that reach records by other ways than a list or a key.
+#![allow(missing_docs, dead_code)] // a fixture, which is called over HTTP alone
+
+use linchpin::entity::Entity;
+use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqlStore};
+use linchpin::prelude::*;
+
+use crate::visibility_fixture::{Account, AccountAdapter, Sheet, SheetAdapter, Task, TaskAdapter, account, sheet, task};
+
+/// What slips lie in: its owner's alone.
+#[entity(visible(owner_id == ctx(actor.id)))]
+#[derive(Clone, Debug)]
+pub struct Vault {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = ctx(actor.id))]
+    pub owner_id: String,
+}
+
+/// Says nothing of whose it is: that is a matter of what it lies in.
+#[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
+#[derive(Clone, Debug)]
+pub struct Slip {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(filterable)]
+    pub vault_id: String,
+    pub slug: String,
+    pub title: String,
+    #[field(default = 0)]
+    pub views: i64,
+    pub tags: Vec<String>,
+}
+
+#[operation(kind = "lookup", fields(title = param(title)), returns = "many")]
+pub const SLIPS_BY_TITLE: Operation<Slip>;
+#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one")]
+pub const SLIP_BY_SLUG: Operation<Slip>;
+#[operation(kind = "exists", fields(slug = param(slug)))]
+pub const SLIP_TAKEN: Operation<Slip>;
+#[operation(kind = "increment", field = views)]
+pub const SLIP_VIEW: Operation<Slip>;
+#[operation(kind = "field_update", set(vault_id))]
+pub const SLIP_MOVE: Operation<Slip>;
+#[operation(kind = "array_push", field = tags, value = input(tag))]
+pub const SLIP_TAG: Operation<Slip>;
+#[operation(kind = "aggregate", compute(n = count()), filter = (title == param(title)))]
+pub const SLIP_STATS: Operation<Slip>;
+#[operation(kind = "search", fields(title, slug))]
+pub const SLIP_FIND: Operation<Slip>;
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(views = 9))]
+pub const SLIP_MARK: Operation<Slip>;
+#[operation(kind = "batch", action = "delete", filter = (slug == param(slug)))]
+pub const SLIP_CLEAR: Operation<Slip>;
+#[operation(kind = "consume", filter = (title == param(title)), returns = "boolean")]
+pub const SLIP_TAKE: Operation<Slip>;
+
+#[operation(
+    kind = "derive",
+    source(Task, where = (slug == param(slug))),
+    source(Task, where = (title == param(title)), traverse(Task, on = whole_id)),
+    merge = "union",
+)]
+pub const TASK_FEED: Operation<Task>;
+
+#[operation(
+    kind = "derive",
+    source(Account, where = (slug == param(slug))),
+    source(Account, where = (title == param(title)), traverse(Account, on = parent_id)),
+    merge = "concat",
+)]
+pub const ACCOUNT_FEED: Operation<Account>;
+
+#[operation(kind = "derive", source(Slip, where = (title == param(title)), select = slug), merge = "union")]
+pub const SLIP_FEED: Operation<Slip>;
+
+#[operation(kind = "derive", source(Sheet, where = (slug == param(slug))), merge = "first", route(auth = none))]
+pub const SHEET_FEED: Operation<Sheet>;
+
+/// The number is written to a record that the call names, or to the caller's own, which it does not name.
+#[operation(
+    kind = "computed_aggregate",
+    source = Task,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(slug = param(slug)),
+    materialize_to = views,
+)]
+pub const TASK_RECOUNT: Operation<Task>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Task,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(slug = "own"),
+    materialize_to = views,
+)]
+pub const TASK_RECOUNT_OWN: Operation<Task>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Account,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(id = param(id)),
+    materialize_to = views,
+    atomic,
+)]
+pub const ACCOUNT_RECOUNT: Operation<Account>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Account,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(slug = "own"),
+    materialize_to = views,
+    atomic,
+)]
+pub const ACCOUNT_RECOUNT_OWN: Operation<Account>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Slip,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(slug = param(slug)),
+    materialize_to = views,
+)]
+pub const SLIP_RECOUNT: Operation<Slip>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Slip,
+    source_filter = (title == param(title)),
+    compute = count(),
+    target_match(slug = "own"),
+    materialize_to = views,
+)]
+pub const SLIP_RECOUNT_OWN: Operation<Slip>;
+
+#[operation(kind = "restore", route(roles = ["admin"]))]
+pub const ACCOUNT_RESTORE: Operation<Account>;
+
+#[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", deleted = "only", route(roles = ["admin"]))]
+pub const ACCOUNT_LOST: Operation<Account>;
+
+/// What functions of the user's find and change by the slug of a record.
+trait Named: Entity {
+    fn slug(&self) -> &str;
+}
+
+macro_rules! functions {
+    ($($entity:ident $tally:ident $peek:ident),*) => {$(
+        impl Named for $entity {
+            fn slug(&self) -> &str {
+                &self.slug
+            }
+        }
+
+        #[operation(
+            kind = "custom",
+            http(method = "POST"),
+            params(slug: String),
+            output = i64,
+            handler(memory = tally_memory, sqlite = tally, postgres = tally),
+        )]
+        pub const $tally: Operation<$entity>;
+
+        /// Names the record that it is asked for, whoever asks: it is shown to those alone who may see it.
+        #[operation(
+            kind = "custom",
+            http(method = "GET"),
+            params(id: String),
+            output = Option<$entity>,
+            handler(memory = peek, sqlite = peek, postgres = peek),
+        )]
+        pub const $peek: Operation<$entity>;
+    )*};
+}
+functions!(Task TASK_TALLY TASK_PEEK, Account ACCOUNT_TALLY ACCOUNT_PEEK, Slip SLIP_TALLY SLIP_PEEK);
+
+async fn tally_memory<E: Named>(call: MemoryCall<E>, slug: String) -> Result<i64> {
+    let seen = call.visible().await?.iter().filter(|record| record.slug() == slug).count();
+    Ok(i64::try_from(seen).unwrap_or_default())
+}
+
+/// Statements that name the guard: what they see is what they change.
+async fn tally<E: Named, S: SqlStore>(call: CustomCall<E, S>, slug: String) -> Result<i64> {
+    let seen = call.sql("SELECT count(*) AS n FROM {visible} WHERE slug = $1").bind(slug.clone()).rows().await?[0].get::<i64>("n")?;
+    let changed = call.sql("UPDATE {table} SET views = views WHERE slug = $1 AND {guard}").bind(slug).execute().await?;
+    if seen.to_string() == changed.to_string() {
+        Ok(seen)
+    } else {
+        Err(Error::internal("the guard says one thing here, and another there"))
+    }
+}
+
+#[allow(clippy::unused_async)] // functions of custom operations are async by their signature
+async fn peek<E: Named, S: CustomStore>(_: CustomCall<E, S>, id: String) -> Result<Option<String>> {
+    Ok(Some(id))
+}
