@@ -22,13 +22,54 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
     range(field, d);
     if let Default::Value(value) = &field.options.default {
         if let Some(text) = options::as_text(value).filter(|_| field.kind.may_be_text()) {
-            text_default(text, rules, patterns.0.as_ref(), d);
+            text_literal(text, DEFAULT, rules, patterns.0.as_ref(), d);
         } else if let Some(texts) = texts(value).filter(|_| field.kind == Kind::StringArray) {
             list_default(value, &texts, rules, patterns.1.as_ref(), d);
         } else {
-            number_default(field, value, rules, d);
+            number_literal(field, value, DEFAULT, d);
         }
     }
+}
+
+/// How a default is called.
+const DEFAULT: Literal<'_> = Literal { of: None };
+
+/// A literal of a declaration: a default, or what an operation writes to a field.
+#[derive(Clone, Copy)]
+struct Literal<'a> {
+    of: Option<&'a str>,
+}
+
+impl Literal<'_> {
+    fn refuse(self, at: &dyn quote::ToTokens, shown: &str, why: &str, d: &mut Diagnostics) {
+        match self.of {
+            None => d.error(at, format!("default {shown}{why}")).help("change the default or the constraint"),
+            Some(field) => d.error(at, format!("{shown}{why} of `{field}`")).help("change the value or the constraint"),
+        }
+    }
+}
+
+/// Checks a literal that an operation writes to a field, or to a list as one `element` of it. What the macro cannot look into, the value of
+/// a const or a format, is judged when the app starts.
+pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: &mut Diagnostics) {
+    let named = Literal { of: Some(&field.name) };
+    let rules = match &field.options.rules.each {
+        Some(each) if element => &each.value,
+        None if element => return,
+        _ => &field.options.rules,
+    };
+    // Of a pattern that does not compile its entity tells.
+    let pattern = rules.pattern.as_ref().and_then(|pattern| whole(&pattern.value.value()).ok());
+    match options::as_text(value) {
+        Some(text) if element || field.kind.may_be_text() => text_literal(text, named, rules, pattern.as_ref(), d),
+        _ if element => {}
+        _ => number_literal(field, value, named, d),
+    }
+}
+
+/// A pattern as the runtime compiles it.
+fn whole(pattern: &str) -> Result<Regex, regex::Error> {
+    Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")))
 }
 
 /// Whether each constraint is one the type has.
@@ -90,7 +131,7 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     let pattern = &rules.pattern.as_ref()?.value;
     let text = pattern.value();
     // The runtime wraps it so, after it has seen that it compiles by itself.
-    match Regex::new(&text).and_then(|_| Regex::new(&format!(r"\A(?:{text})\z"))) {
+    match whole(&text) {
         Ok(regex) => Some(regex),
         Err(error) => {
             let reason = error.to_string();
@@ -124,10 +165,10 @@ fn range(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-fn text_default(text: &LitStr, rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
+fn text_literal(text: &LitStr, literal: Literal<'_>, rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
     let value = text.value();
     if let Some(why) = text_flaw(&value, rules, pattern) {
-        d.error(text, format!("default \"{value}\" {why}")).help("change the default or the constraint");
+        literal.refuse(text, &format!("\"{value}\""), &format!(" {why}"), d);
     }
 }
 
@@ -141,24 +182,25 @@ fn list_default(at: &syn::Expr, texts: &[LitStr], rules: &RuleArgs, pattern: Opt
             d.error(text, format!("default repeats \"{}\" in spite of `unique_items`", text.value())).help("name each item once");
         }
         if let Some(each) = &rules.each {
-            text_default(text, &each.value, pattern, d);
+            text_literal(text, DEFAULT, &each.value, pattern, d);
         }
     }
 }
 
-fn number_default(field: &Field, value: &syn::Expr, rules: &RuleArgs, d: &mut Diagnostics) {
+fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mut Diagnostics) {
+    let rules = &field.options.rules;
     let integer = options::as_int(value).and_then(Result::ok);
     let date = options::as_text(value).filter(|_| field.kind == Kind::Date).and_then(|text| super::date::parse(&text.value()));
     let number = integer.or(date).map(|n| n as f64).or_else(|| as_float(value));
     if let (Some(number), Some(range)) = (number, &rules.range)
         && (range.value.min.is_some_and(|min| number < min.as_f64()) || range.value.max.is_some_and(|max| number > max.as_f64()))
     {
-        d.error(value, "default lies outside `range`").help("change the default or the constraint");
+        literal.refuse(value, if literal.of.is_some() { "this value " } else { "" }, "lies outside `range`", d);
     }
     if let (Some(n), Some(one_of)) = (integer, &rules.one_of)
         && !one_of.value.iter().any(|choice| matches!(choice, Choice::Int(c, _) if *c == n))
     {
-        d.error(value, format!("default {n} is not in `one_of`")).help("change the default or the constraint");
+        literal.refuse(value, &n.to_string(), " is not in `one_of`", d);
     }
 }
 

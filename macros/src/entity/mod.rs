@@ -31,6 +31,7 @@ use crate::diagnostics::Diagnostics;
 use crate::schema;
 
 pub(crate) use check::{hidden, index_text};
+pub(crate) use check_rules::check_written;
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
 pub(crate) use field::{Default, Field, Flag, Kind, doc_of};

@@ -11,7 +11,7 @@ use super::params::{Param, Params, Via};
 use super::source::{CtxPath, Pair, Source};
 use super::{contradiction, literal, lower, rules};
 use crate::diagnostics::Diagnostics;
-use crate::entity::{EntityModel, Field};
+use crate::entity::{EntityModel, Field, check_written};
 
 /// Where HTTP carries a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,12 @@ impl<'a> Scope<'a> {
                 self.d.error(expr, format!("this value of `{}` marks deleted records", self.at(field).name)).help("use delete instead");
                 None
             }
-            Source::Literal(expr) => literal::closure(self, field, ident, expr, role),
+            Source::Literal(expr) => {
+                if let Role::Write | Role::Create | Role::Body { .. } = role {
+                    check_written(self.at(field), expr, false, self.d);
+                }
+                literal::closure(self, field, ident, expr, role)
+            }
         }
     }
 

@@ -148,6 +148,13 @@ impl Session {
         self.expires_at.is_none_or(|end| now >= end)
     }
 
+    /// Whether a token of it may still work: it is neither over, nor idle for longer than `idle`, nor was its last refresh token given
+    /// longer than `refresh` ago. Both in milliseconds, 0 for no bound.
+    pub(crate) fn is_usable(&self, now: Timestamp, idle: i64, refresh: i64) -> bool {
+        let within = |since: Timestamp, most: i64| most == 0 || now.millis() - since.millis() <= most;
+        !self.is_over(now) && within(self.last_active_at, idle) && within(self.rotated_at, refresh)
+    }
+
     /// Whether it is worth anything: neither over nor ended, and its user may sign in.
     pub(crate) fn is_live(&self, user: &User, now: Timestamp) -> bool {
         !self.is_over(now) && self.is_of(user) && user.suspended_at.is_none() && !user.is_gone(now)

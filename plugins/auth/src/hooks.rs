@@ -285,6 +285,41 @@ mod tests {
         }
     }
 
+    /// Never answers.
+    struct Stuck;
+
+    impl AuthHooks for Stuck {
+        fn pre_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
+            Box::pin(std::future::pending())
+        }
+
+        fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
+            Box::pin(async { panic!("a hook of tests") })
+        }
+
+        fn post_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult<Value>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Nobody waits longer than was said, and what a panic says is told to nobody.
+    #[tokio::test(start_paused = true)]
+    async fn hooks_that_hang_or_panic() {
+        let hooks = Hooks(Some(Arc::new(Stuck)));
+        let cx = HookCx { ip: None, user_agent: None, request_id: String::new(), services: Adapters::default() };
+        let sign_in = SignIn { identifier: None, method: "password", user_id: None, session_id: None, amr: Vec::new() };
+        let sign_up = SignUp { identifier: "a@x.test".into(), method: "password", user_id: None };
+        let begun = tokio::time::Instant::now();
+        let late = hooks.ask(&cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await.unwrap_err();
+        assert_eq!((late.code().as_str(), late.code().status(), begun.elapsed().as_secs()), ("hook_timeout", 504, 10));
+        let begun = tokio::time::Instant::now();
+        assert_eq!(hooks.claims(&cx, &sign_in).await, None);
+        assert_eq!(begun.elapsed().as_secs(), 5);
+        let panicked = hooks.ask(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await.unwrap_err();
+        assert_eq!(panicked.code(), Code::Internal);
+        assert!(!panicked.message().contains("tests"), "{panicked:?}");
+    }
+
     #[test]
     fn a_refusal_has_a_status_that_fits() {
         let status = |error: HookError| error.into_error().code().status();

@@ -56,7 +56,7 @@ pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, SmtpMailer, Te
 pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
 pub use plugin::Auth;
 pub use secret::SecretText;
-pub use service::{Account, AuthService, NewUser};
+pub use service::{Account, AccountQuery, AuditEntry, AuditQuery, AuthService, NewUser, SessionInfo};
 pub use session::bus::InvalidationBus;
 #[cfg(feature = "postgres")]
 pub use session::bus::PostgresBus;

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 
 use linchpin::{Code, Error, Problem, Result, Timestamp};
+use serde_json::Value;
+
+mod reads;
+
+pub use reads::{AccountQuery, AuditEntry, AuditQuery, SessionInfo};
 
 use crate::core::{Client, Core};
 use crate::entities::User;
@@ -37,6 +42,8 @@ pub struct Account {
     pub roles: Vec<String>,
     /// Since when it is suspended.
     pub suspended_at: Option<Timestamp>,
+    /// What the app keeps with it for itself.
+    pub app_metadata: Option<Value>,
 }
 
 /// An account that code makes.
@@ -56,12 +63,22 @@ pub struct NewUser {
     pub password_hash: Option<SecretText>,
     /// What its owner may do; the default role unless it is said here.
     pub roles: Option<Vec<String>>,
+    /// What the app keeps with it for itself: its owner neither sees nor changes it.
+    pub app_metadata: Option<Value>,
 }
 
 impl NewUser {
     /// An account with nothing but an identifier.
     pub fn new(identifier: impl Into<String>) -> Self {
-        Self { identifier: identifier.into(), email: None, email_verified: false, password: None, password_hash: None, roles: None }
+        Self {
+            identifier: identifier.into(),
+            email: None,
+            email_verified: false,
+            password: None,
+            password_hash: None,
+            roles: None,
+            app_metadata: None,
+        }
     }
 
     /// With a password.
@@ -92,6 +109,7 @@ impl From<User> for Account {
             email_verified_at: user.email_verified_at,
             roles: user.roles,
             suspended_at: user.suspended_at,
+            app_metadata: user.app_metadata,
         }
     }
 }
@@ -162,7 +180,16 @@ impl AuthService {
         };
         let client = self.client();
         let email_verified_at = (new.email_verified && email.is_some()).then_some(client.now);
-        let account = NewAccount { identifier, email, email_verified_at, password_hash, roles, method: SERVICE, link: None };
+        let account = NewAccount {
+            identifier,
+            email,
+            email_verified_at,
+            password_hash,
+            roles,
+            method: SERVICE,
+            link: None,
+            app_metadata: new.app_metadata,
+        };
         core.create_account(&client, account).await.map(Account::from)
     }
 
@@ -209,6 +236,14 @@ impl AuthService {
     /// `not_found`.
     pub async fn set_email_verified(&self, id: &str, verified: bool) -> Result<Account> {
         self.core.set_email_verified(&self.client(), id, verified).await.map(Account::from)
+    }
+
+    /// Replaces what the app keeps with an account for itself: its owner neither sees nor changes it.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub async fn set_app_metadata(&self, id: &str, metadata: Option<Value>) -> Result<Account> {
+        self.core.set_app_metadata(&self.client(), id, metadata).await.map(Account::from)
     }
 
     /// Takes all second factors of an account away, for an owner who has lost them.

@@ -189,7 +189,7 @@ fn condition(stored: ValueRef<'_>, op: Op, operand: &Operand, args: &[Value]) ->
     match op {
         Op::In => member(stored, operand, args) == Some(true),
         Op::Nin => member(stored, operand, args) == Some(false),
-        Op::Eq | Op::Ne | Op::Gt | Op::Gte | Op::Lt | Op::Lte | Op::Contains | Op::Has | Op::Shorter => match operand {
+        Op::Eq | Op::Ne | Op::Gt | Op::Gte | Op::Lt | Op::Lte | Op::Contains | Op::Has | Op::Shorter | Op::Longer => match operand {
             Operand::One(source) => resolve(source, args).is_some_and(|value| single_condition(stored, op, value)),
             Operand::List(_) => false,
         },
@@ -201,6 +201,7 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
         Op::Eq => equal(stored, value),
         Op::Ne => !equal(stored, value),
         Op::Shorter => matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length < than),
+        Op::Longer => matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length > than),
         _ if stored.is_null() || value.is_null() => false,
         Op::Gt => compare(stored, value).is_gt(),
         Op::Gte => compare(stored, value).is_ge(),

@@ -211,7 +211,7 @@ impl Reader<'_> {
             Op::In | Op::Nin => field.kind.is_scalar(),
             Op::Contains => matches!(field.kind, Kind::String),
             Op::Has => matches!(field.kind, Kind::StringArray),
-            Op::Shorter => false,
+            Op::Shorter | Op::Longer => false,
         };
         if !fits {
             return Err(FilterError::new(path, format!("`{}` does not fit `{}` ({})", op.as_str(), field.wire, field.kind.name())));

@@ -28,6 +28,8 @@ pub enum Op {
     Has,
     /// The list holds fewer elements than this; null holds none. For bounds of lists: no declaration can name it.
     Shorter,
+    /// The list holds more elements than this; null holds none. Likewise.
+    Longer,
 }
 
 impl Op {
@@ -45,6 +47,7 @@ impl Op {
             Self::Contains => "$contains",
             Self::Has => "$has",
             Self::Shorter => "$shorter",
+            Self::Longer => "$longer",
         }
     }
 }

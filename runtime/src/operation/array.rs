@@ -151,6 +151,12 @@ mod run {
         fn check(&self, table: &Table, call: &mut Call<'_>) -> Result<()> {
             let mut problems = Vec::new();
             self.judge(table, &call.args, &mut problems);
+            if self.kind.action != ArrayAction::Pull {
+                let field = self.kind.field;
+                bind::judge_context(&self.kind.value, call.cx, |value| {
+                    table.validator.check_element(field, value, table.desc.fields[field].wire, &mut problems);
+                });
+            }
             if !problems.is_empty() {
                 return Err(Error::validation(problems));
             }

@@ -156,7 +156,27 @@ pub(crate) fn check(spec: &OpSpec, table: &Table, call: &Call<'_>, written: &[As
             _ => {}
         }
     }
+    for target in written {
+        judge_context(&target.value, call.cx, |value| {
+            table.validator.check(target.field, value, table.desc.fields[target.field].wire, &mut problems);
+        });
+    }
     if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+}
+
+/// Has a value of the request judged that is written as it is. One that is null is refused when the statement is bound.
+pub(crate) fn judge_context(source: &SourceSpec, cx: &Cx, judge: impl FnOnce(&Value)) {
+    match source {
+        SourceSpec::Ctx(path) => {
+            if let Ok(value) = cx.bind(*path)
+                && !value.is_null()
+            {
+                judge(&value);
+            }
+        }
+        SourceSpec::Now => judge(&Value::Date(cx.now())),
+        SourceSpec::Param(_) | SourceSpec::Literal(_) => {}
+    }
 }
 
 /// Checks operands a filter cannot take: an empty or null `$contains`, a null `$has`.

@@ -172,10 +172,8 @@ mod run {
             let rest = vec![id.clone().ok_or_else(|| self.missing())?];
             let set = AssignValue::AddItem(arg(ITEM));
             let none = Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(REST), held: false };
-            let room = self
-                .kind
-                .max
-                .map(|max| Filter::cond(self.kind.field, Op::Shorter, Operand::One(Source::Value(Value::Int(i64::from(max))))));
+            let most = table.desc.fields[self.kind.field].rules.items.1;
+            let room = [self.kind.max, most].into_iter().flatten().min().map(|max| self.bound(Op::Shorter, max));
             let guard = none.and(room.unwrap_or(Filter::TRUE));
             self.write(table, call, record, item, set, guard, rest, |found| {
                 if found.iter().any(|item| self.is(item, id.as_ref())) {
@@ -184,6 +182,8 @@ mod run {
                         .with_details(vec![Problem::new(at, "unique", "is taken")])
                 } else if self.kind.max.is_some_and(|max| found.len() >= max as usize) {
                     full()
+                } else if let Some(most) = most.filter(|most| found.len() >= *most as usize) {
+                    self.beyond(table, "max_items", format!("must hold at most {most}"))
                 } else {
                     Error::kept_changing()
                 }
@@ -210,8 +210,26 @@ mod run {
 
         async fn remove(&self, table: &Table, call: &Call<'_>, record: Value, id: Value) -> Result<Outcome> {
             let set = AssignValue::RemoveItem { key: self.kind.key, id: arg(ITEM) };
-            self.write(table, call, record, id.clone(), set, self.held(), Vec::new(), |found| self.gone(found, &id)).await?;
+            let least = table.desc.fields[self.kind.field].rules.items.0.unwrap_or(0);
+            let guard = if least > 0 { self.held().and(self.bound(Op::Longer, least)) } else { self.held() };
+            self.write(table, call, record, id.clone(), set, guard, Vec::new(), |found| {
+                if found.len() <= least as usize && found.iter().any(|item| self.is(item, Some(&id))) {
+                    return self.beyond(table, "min_items", format!("must keep at least {least}"));
+                }
+                self.gone(found, &id)
+            })
+            .await?;
             Ok(Outcome::Nothing)
+        }
+
+        /// How many items the list holds before it is changed.
+        fn bound(&self, op: Op, than: u32) -> Filter {
+            Filter::cond(self.kind.field, op, Operand::One(Source::Value(Value::Int(i64::from(than)))))
+        }
+
+        /// The list would have too many or too few.
+        fn beyond(&self, table: &Table, code: &'static str, message: String) -> Error {
+            Error::invalid(Problem::new(table.desc.fields[self.kind.field].wire, code, message))
         }
 
         async fn update(&self, table: &Table, call: &Call<'_>, record: Value, id: Value, patch: Value) -> Result<Outcome> {

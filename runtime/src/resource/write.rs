@@ -117,6 +117,9 @@ impl Table {
                             }
                         },
                     };
+                    if matches!(field.default, DefaultDesc::Ctx(_) | DefaultDesc::Now) && !value.is_null() {
+                        self.check_value(i, &value, &mut problems);
+                    }
                     values[i] = Some(value);
                 }
             }

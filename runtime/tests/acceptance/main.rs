@@ -14,6 +14,7 @@ mod choices;
 mod claims;
 mod collections;
 mod computed;
+mod constraints;
 mod context;
 mod counters;
 mod crud;

@@ -8,7 +8,9 @@ mod load;
 mod server;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 pub(crate) use instructions::gate;
 
@@ -22,23 +24,33 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     } else if asked("--compile") {
         compile::run(asked("--write"))
     } else if asked("--auth") {
-        auth()
+        measured("authentication", &["--features", "auth", "--bin", "bench-auth"], asked("--write"))
     } else if asked("--large") {
-        large()
+        measured("large tables", &["--bin", "bench-large"], asked("--write"))
     } else {
         load::run(args)
     }
 }
 
-/// Pages, a batch and numbers on a table of one million rows, beside the SQL a person would write.
-fn large() -> Result<(), String> {
-    crate::step("large tables", crate::cargo(&["run", "--release", "--package", "linchpin-benches", "--bin", "bench-large"]))
-}
-
-/// What authentication costs, and what its times give away.
-fn auth() -> Result<(), String> {
-    let bin = ["run", "--release", "--package", "linchpin-benches", "--features", "auth", "--bin", "bench-auth"];
-    crate::step("authentication", crate::cargo(&bin))
+/// A program that measures and prints by itself: what it prints is shown as it comes, and kept where that is asked for, also when a
+/// bound does not hold.
+fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
+    let told = |e: std::io::Error| format!("{name}: {e}");
+    let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
+    let mut child = cargo.args(bin).stdout(Stdio::piped()).spawn().map_err(told)?;
+    let mut kept = String::new();
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        let line = line.map_err(told)?;
+        println!("{line}");
+        kept.push_str(&line);
+        kept.push('\n');
+    }
+    let status = child.wait().map_err(told)?;
+    if keep {
+        // Its headings lie below the one of the section.
+        write(name, &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")))?;
+    }
+    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
 
 /// Puts a table between its markers in `benches/README.md`.

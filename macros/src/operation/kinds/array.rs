@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 
 use super::{Kind, Plan, Returns, Shape, record};
-use crate::entity::Kind as Type;
+use crate::entity::{Kind as Type, check_written};
 use crate::expr::{self, Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -105,6 +105,10 @@ impl Array {
             return None;
         }
         let of = scope.at(field);
+        // What is to go may be anything that has ever been there.
+        if let (Self::Push, Source::Literal(expr)) = (self, &source) {
+            check_written(of, expr, true, scope.d);
+        }
         if let (Some(value), true) = (scope.value(&source, field, &ident, role), source.is_given()) {
             if of.server_owned() {
                 scope.d.error(&ident, format!("`{}` is read-only: no client may supply it", of.name));

@@ -1,13 +1,18 @@
 //! What those who run an app do with accounts: by its routes, or by its code.
 
+use linchpin::entity::FieldType;
+use linchpin::filter::{Filter, Op, Operand, Source};
+use linchpin::prelude::{Entity, Field, ListQuery, Page};
 use linchpin::{Code, Cx, Error, Problem, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{OVERTAKEN, Reason};
 use crate::core::{Client, Core, Happened};
-use crate::entities::{User, UserPatch};
+use crate::entities::{Audit, User, UserPatch, audit, user};
+use crate::identity::normalise;
 use crate::mail::MailKind;
 use crate::onetime::Purpose;
+use crate::service::{AccountQuery, AuditQuery};
 
 impl Core {
     /// Shuts an account: nobody signs in to it, its sessions end, and nothing it was mailed or asked works any more.
@@ -75,7 +80,11 @@ impl Core {
         for _ in 0..OVERTAKEN {
             let user = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
             let patch = if verified { user.proved(client.now) } else { User::unproved() };
-            let happened = Happened::to(if verified { "auth:email.verified" } else { "auth:user.updated" }, id);
+            let happened = if verified {
+                Happened::to("auth:email.verified", id)
+            } else {
+                Happened::to("auth:user.updated", id).details(json!({ "method": "email_unverified" }))
+            };
             match self.change_account(client, id, (patch, Some(user.version)), happened, async |_, _| Ok(())).await {
                 // When it was first proved is written once: what was read of it has to be as it was.
                 Err(error) if error.code() == Code::PreconditionFailed => {}
@@ -111,12 +120,92 @@ impl Core {
         changed
     }
 
+    /// Accounts, the newest first. `at` is what the address that is looked for is called.
+    ///
+    /// # Errors
+    /// `validation_failed` for what is no address; `invalid_cursor`.
+    pub(crate) async fn find_accounts(&self, client: &Client, query: AccountQuery, at: &str) -> Result<Page<User>> {
+        let AccountQuery { email, suspended, role, limit, cursor } = query;
+        let mut query = paged(limit, cursor);
+        if let Some(email) = email {
+            let email = normalise::email(&email).map_err(|what| Error::invalid(what.at(at)))?;
+            query = query.filter(user::email_normalised.eq(Some(email.normalised)));
+        }
+        match suspended {
+            Some(true) => query = query.filter(user::suspended_at.ne(None)),
+            Some(false) => query = query.filter(user::suspended_at.eq(None)),
+            None => {}
+        }
+        if let Some(role) = role {
+            query = query.filter(holds(user::roles, role));
+        }
+        self.users.list(&client.cx(), query).await
+    }
+
+    /// What has happened, the latest first.
+    ///
+    /// # Errors
+    /// `invalid_cursor`.
+    pub(crate) async fn find_audits(&self, client: &Client, query: AuditQuery) -> Result<Page<Audit>> {
+        let AuditQuery { user_id, event, from, to, limit, cursor } = query;
+        let mut query = paged(limit, cursor);
+        if let Some(user) = user_id {
+            query = query.filter(audit::user_id.eq(Some(user)));
+        }
+        if let Some(event) = event {
+            query = query.filter(audit::event.eq(event));
+        }
+        if let Some(from) = from {
+            query = query.filter(audit::at.gte(from));
+        }
+        if let Some(to) = to {
+            query = query.filter(audit::at.lt(to));
+        }
+        self.audits.list(&client.cx(), query).await
+    }
+
+    /// Ends a session of an account.
+    ///
+    /// # Errors
+    /// `not_found` when there is none that may still be used.
+    pub(crate) async fn revoke_session(&self, client: &Client, user: &str, handle: &str, asking: Option<&str>) -> Result<()> {
+        let session = self.active_session(client, user, handle, asking).await?;
+        if self.end(&client.cx(), client, &session, Reason::Revoked).await? { Ok(()) } else { Err(Error::not_found()) }
+    }
+
+    /// Replaces what the app keeps with an account for itself.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub(crate) async fn set_app_metadata(&self, client: &Client, id: &str, metadata: Option<Value>) -> Result<User> {
+        let patch = UserPatch { app_metadata: Some(metadata), ..UserPatch::default() };
+        let happened = Happened::to("auth:user.updated", id).details(json!({ "method": "app_metadata" }));
+        self.change_account(client, id, (patch, None), happened, async |_, _| Ok(())).await
+    }
+
     async fn end_sessions(&self, cx: &Cx, client: &Client, id: &str) -> Result<()> {
         for session in self.sessions_of(cx, id).await? {
             self.end(cx, client, &session, Reason::Suspended).await?;
         }
         Ok(())
     }
+}
+
+/// The page of a list.
+fn paged<E: Entity>(limit: Option<u32>, cursor: Option<String>) -> ListQuery<E> {
+    let mut query = ListQuery::new();
+    if let Some(limit) = limit {
+        query = query.limit(limit);
+    }
+    if let Some(cursor) = cursor {
+        query = query.cursor(cursor);
+    }
+    query
+}
+
+/// A list that holds an element.
+fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
+    Filter::cond(F::INDEX, Op::Has, Operand::One(Source::Value(element.into_value())))
 }
 
 /// What an administrator must not do to their own account.

@@ -130,7 +130,7 @@ impl Core {
             user: user.map(|user| user.id.as_str()),
             session: None,
             outcome: "invalid_credentials",
-            details: json!({ "method": "password" }),
+            details: json!({ "method": "password", "reason": "invalid_credentials" }),
         };
         let told = user.filter(|_| attempt.taken.is_last(Bucket::PasswordLockout));
         client

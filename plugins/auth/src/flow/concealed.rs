@@ -19,8 +19,8 @@ impl Core {
     /// # Errors
     /// When neither can be done now.
     pub(super) async fn take_sign_up(&self, asked: Concealed) -> Result<()> {
-        let Concealed { normalised, display, password_hash, asked_at, ip, user_agent, request_id } = asked;
-        let client = Client { ip, user_agent, request_id, ..Client::own(self.now()) };
+        let Concealed { normalised, display, password_hash, asked_at, from } = asked;
+        let client = from.client(self.now());
         let identifier = Identifier { normalised, display };
         let new = NewAccount::signed_up(self, identifier.clone(), Some(identifier.clone()), password_hash.clone());
         match self.create_account(&client, new).await {
@@ -55,6 +55,8 @@ impl Core {
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;
                 }
+                // The owner of the mailbox, who never had it, is told that somebody signed up: see `tell_owner`.
+                self.dropped_password(cx, client, &user).await?;
                 self.drop_unproved(cx, client, &changed).await?;
                 let details = json!({ "reason": "signed_up_again" });
                 self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;

@@ -30,7 +30,7 @@ impl Perform for Courier {
                     let to = E164::parse(&to).ok_or_else(|| Error::internal("a phone number cannot be read"))?;
                     provider.send(&to, &text).await
                 }
-                Task::Lookup { what, identifier } => self.look(what, &identifier).await,
+                Task::Lookup { what, identifier, from } => self.look(what, &identifier, from.client(self.0.now())).await,
                 Task::SignUp(asked) => self.0.take_sign_up(asked).await,
             }
         })
@@ -38,9 +38,8 @@ impl Perform for Courier {
 }
 
 impl Courier {
-    async fn look(&self, what: Asked, identifier: &str) -> Result<()> {
+    async fn look(&self, what: Asked, identifier: &str, client: Client) -> Result<()> {
         let core = &self.0;
-        let client = Client::own(core.now());
         let cx = client.cx();
         let found = match what {
             Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,

@@ -1,7 +1,7 @@
 //! New accounts. No route, and no code of an app, makes one in another way.
 
 use linchpin::{Code, Error, Result, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserCreate};
@@ -22,13 +22,24 @@ pub(crate) struct NewAccount {
     pub(crate) method: &'static str,
     /// The provider that its owner signed up with, and whom it knows them as.
     pub(crate) link: Option<(String, Identity)>,
+    /// What the app keeps with it for itself.
+    pub(crate) app_metadata: Option<Value>,
 }
 
 impl NewAccount {
     /// By somebody who signs up with a password.
     pub(crate) fn signed_up(core: &Core, identifier: Identifier, email: Option<Identifier>, hash: String) -> Self {
         let roles = core.config.auth.default_role.iter().cloned().collect();
-        Self { identifier, email, email_verified_at: None, password_hash: Some(hash), roles, method: "password", link: None }
+        Self {
+            identifier,
+            email,
+            email_verified_at: None,
+            password_hash: Some(hash),
+            roles,
+            method: "password",
+            link: None,
+            app_metadata: None,
+        }
     }
 }
 
@@ -46,7 +57,7 @@ impl Core {
     /// # Errors
     /// 400 `invalid_token` when somebody else has taken it; as [`Core::create_account`].
     pub(crate) async fn create_account_with(&self, client: &Client, new: NewAccount, token: Option<&OneTime>) -> Result<User> {
-        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link } = new;
+        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link, app_metadata } = new;
         self.make_room(client, &identifier, email.as_ref()).await?;
         let new = UserCreate {
             identifier: identifier.normalised,
@@ -66,7 +77,7 @@ impl Core {
             first_name: None,
             last_name: None,
             user_metadata: json!({}),
-            app_metadata: None,
+            app_metadata,
             user_handle: self.random_text::<32>()?,
             mfa_version: None,
             mfa_methods: None,

@@ -51,9 +51,10 @@ impl Core {
                         self.end(cx, client, &other, Reason::Deletion).await?;
                     }
                 }
+                // Without a grace period as well: whoever removes the account learns from it who asked for that.
+                let happened = Happened::to("auth:account.deletion.scheduled", &user.id).session(&known.handle);
+                self.audit(cx, client, happened.details(json!({ "scheduledFor": due }))).await?;
                 if grace > 0 {
-                    let happened = Happened::to("auth:account.deletion.scheduled", &user.id).session(&known.handle);
-                    self.audit(cx, client, happened.details(json!({ "scheduledFor": due }))).await?;
                     self.mail_way_back(cx, client, &changed, due, grace).await?;
                 }
                 Ok(changed)
@@ -105,7 +106,8 @@ impl Core {
         let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
         let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
-        self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id)).await?;
+        let details = json!({ "scheduledFor": user.deletion_due_at });
+        self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id).details(details)).await?;
         self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
     }
 
@@ -132,8 +134,8 @@ impl Core {
     /// # Errors
     /// When the store cannot: then it is done again, from wherever it stopped.
     pub(crate) async fn purge(&self, user: &User) -> Result<()> {
-        let client = self.as_asked(user).await?;
         let pseudonym = URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
+        let client = self.as_asked(user, &pseudonym).await?;
         // The long part first, row by row: nobody can add many rows to an account that is gone, or by it.
         self.rename_all(&client.cx(), &user.id, &pseudonym).await?;
         let removed = client
@@ -186,14 +188,20 @@ impl Core {
     }
 
     /// The request that asked for a deletion, at the present instant: hooks are told of that one, however long ago it was.
-    async fn as_asked(&self, user: &User) -> Result<Client> {
+    async fn as_asked(&self, user: &User, pseudonym: &str) -> Result<Client> {
         let own = Client::own(self.now());
+        // A removal that was interrupted may have renamed the row already.
         let asked = ListQuery::new()
-            .filter(audit::user_id.eq(Some(user.id.clone())))
+            .filter(audit::user_id.one_of([Some(user.id.clone()), Some(pseudonym.to_owned())]))
             .filter(audit::event.eq("auth:account.deletion.scheduled".to_owned()))
             .sort(audit::at, Direction::Desc)
             .limit(1);
-        let Some(row) = self.audits.list(&own.cx(), asked).await?.items.pop() else { return Ok(own) };
+        let found = self.audits.list(&own.cx(), asked).await?.items.pop();
+        // One for another day was called off.
+        let due = json!(user.deletion_due_at);
+        let Some(row) = found.filter(|row| row.details.as_ref().is_some_and(|details| details["scheduledFor"] == due)) else {
+            return Ok(own);
+        };
         Ok(Client {
             ip: row.ip.and_then(|ip| ip.parse().ok()),
             user_agent: row.user_agent,

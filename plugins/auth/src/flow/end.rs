@@ -65,7 +65,7 @@ impl Core {
                 }
                 let happened = |event| Happened::to(event, &session.user_id).session(&session.handle);
                 if reason == Reason::Logout {
-                    self.audit(cx, client, happened("auth:logout")).await?;
+                    self.audit(cx, client, happened("auth:logout").details(json!({ "amr": session.amr }))).await?;
                 }
                 if reason == Reason::Reused {
                     self.audit(cx, client, happened("auth:refresh.reused")).await?;

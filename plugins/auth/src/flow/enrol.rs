@@ -170,7 +170,7 @@ impl Core {
     /// # Errors
     /// When it cannot be taken away.
     pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
-        self.remove_links(cx, &user.id).await?;
+        self.remove_links_since(cx, client, user, Timestamp::MIN).await?;
         self.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
         if self.config.auth.mfa.enabled {
             return Ok(());

@@ -107,7 +107,7 @@ impl Core {
         unlinked
     }
 
-    /// Ends every link of an account, and what they have been good for.
+    /// Ends every link of an account that is removed, and what they have been good for.
     ///
     /// # Errors
     /// When the store cannot say that they have ended.

@@ -289,6 +289,7 @@ impl Core {
             roles: self.config.auth.default_role.iter().cloned().collect(),
             method: METHOD,
             link: Some((provider.id.clone(), identity.clone())),
+            app_metadata: None,
         };
         match self.create_account(client, account).await {
             Ok(user) => {

@@ -1,6 +1,7 @@
 //! Changing a password: the one order of checks, and the one write.
 
 use linchpin::{Cx, Error, PageArgs, Result};
+use serde_json::json;
 
 use crate::core::{Client, Core, Happened};
 use crate::entities::{PasswordHistoryCreate, SessionPatch, User, UserPatch};
@@ -129,6 +130,20 @@ impl Core {
         let kind = if cause == Cause::Reset { MailKind::PasswordResetDone } else { MailKind::PasswordChanged };
         self.parts.notice(cx, client, &changed, kind).await?;
         Ok(changed)
+    }
+
+    /// Writes down that the password of an account, if it had one, was taken away with nothing in its place, as part of the caller's
+    /// transaction; whether it had one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) async fn dropped_password(&self, cx: &Cx, client: &Client, before: &User) -> Result<bool> {
+        let had = before.password_hash.is_some();
+        if had {
+            let details = json!({ "reason": "unproved" });
+            self.audit(cx, client, Happened::to("auth:password.changed", &before.id).details(details)).await?;
+        }
+        Ok(had)
     }
 
     /// Keeps the former password as one that may not come back, and drops those that may.

@@ -3,7 +3,7 @@
 use linchpin::{Code, Cx, Error, Result, axum};
 
 use super::{OVERTAKEN, Reason, Tokens};
-use crate::core::{Client, Core, later, millis};
+use crate::core::{Client, Core, millis};
 use crate::entities::{Session, SessionPatch, User};
 use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse};
 use crate::limit::{Bucket, Hit};
@@ -24,7 +24,7 @@ impl Core {
         // Whoever overtook it has rotated, so that the second look tells.
         for _ in 0..OVERTAKEN {
             let session = self.sessions.get(&cx, presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
-            let session = session.filter(|session| self.renews(session, client)).ok_or_else(invalid)?;
+            let session = session.filter(|session| self.is_usable(session, client)).ok_or_else(invalid)?;
             if !std::mem::replace(&mut counted, true) {
                 // Only real tokens count: whoever has seen the name of a session must not use up what its owner may do.
                 let of_session = [Hit { bucket: Bucket::Refresh, of: &[&presented.handle()] }];
@@ -52,12 +52,31 @@ impl Core {
         Err(Error::unavailable("the session kept changing"))
     }
 
-    /// Whether a session can be renewed at all.
-    fn renews(&self, session: &Session, client: &Client) -> bool {
-        let now = client.now;
-        let idle = millis(self.config.auth.session.idle_seconds);
-        let refreshed = later(session.rotated_at, millis(self.config.auth.refresh.refresh_seconds));
-        !session.is_over(now) && now <= refreshed && (idle == 0 || now.millis() - session.last_active_at.millis() <= idle)
+    /// Whether any token of a session may still work, or be renewed.
+    pub(crate) fn is_usable(&self, session: &Session, client: &Client) -> bool {
+        let auth = &self.config.auth;
+        let refresh = if auth.refresh.enabled { millis(auth.refresh.refresh_seconds) } else { 0 };
+        session.is_usable(client.now, millis(auth.session.idle_seconds), refresh)
+    }
+
+    /// The sessions of a user that may still be used. `asking` is the one of the request, if it is theirs: it is, although what is
+    /// written down of its activity may lie behind.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn active_sessions_of(&self, client: &Client, user: &str, asking: Option<&str>) -> Result<Vec<Session>> {
+        let mut sessions = self.sessions_of(&client.cx(), user).await?;
+        sessions.retain(|session| asking == Some(session.handle.as_str()) || self.is_usable(session, client));
+        Ok(sessions)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub(crate) async fn active_session(&self, client: &Client, user: &str, handle: &str, asking: Option<&str>) -> Result<Session> {
+        let session = self.sessions.get(&client.cx(), handle).await?.filter(|session| session.user_id == user);
+        session.filter(|session| asking == Some(handle) || self.is_usable(session, client)).ok_or_else(Error::not_found)
     }
 
     async fn owner(&self, cx: &Cx, client: &Client, session: &Session) -> Result<User> {

@@ -17,6 +17,7 @@ use linchpin::{BoxFuture, Code, Cx, Error, Field, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use crate::core::Client;
 use crate::env::Env;
 use crate::keys::data::{DataKeys, Place};
 use crate::mail::MailKind;
@@ -45,7 +46,12 @@ pub(crate) enum Task {
     /// Sends a text message.
     Sms { to: String, text: String },
     /// Looks for the account of an address, and mails it what was asked for.
-    Lookup { what: Asked, identifier: String },
+    Lookup {
+        what: Asked,
+        identifier: String,
+        #[serde(flatten)]
+        from: Whence,
+    },
     /// Makes the account of a concealed sign-up, or tells the owner of the one there is.
     SignUp(Concealed),
 }
@@ -59,10 +65,30 @@ pub(crate) struct Concealed {
     pub(crate) password_hash: String,
     /// When it was asked for, which may be long before it is done.
     pub(crate) asked_at: Timestamp,
-    /// Where it came from.
-    pub(crate) ip: Option<IpAddr>,
-    pub(crate) user_agent: Option<String>,
-    pub(crate) request_id: String,
+    #[serde(flatten)]
+    pub(crate) from: Whence,
+}
+
+/// The request that left a task, as far as it is written down.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Whence {
+    ip: Option<IpAddr>,
+    user_agent: Option<String>,
+    request_id: String,
+}
+
+impl From<&Client> for Whence {
+    fn from(client: &Client) -> Self {
+        Self { ip: client.ip, user_agent: client.user_agent.clone(), request_id: client.request_id.clone() }
+    }
+}
+
+impl Whence {
+    /// Whoever asked, at the instant at which it is done.
+    pub(crate) fn client(self, now: Timestamp) -> Client {
+        Client { ip: self.ip, user_agent: self.user_agent, request_id: self.request_id, ..Client::own(now) }
+    }
 }
 
 /// What somebody who is not signed in may have mailed to an address.

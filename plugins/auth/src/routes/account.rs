@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use linchpin::http::{Partial, PluginCall, Reply};
 use linchpin::{Code, Cx, Error, Problem, Result, axum};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::concealed;
 use super::shapes::{Ok as Done, Profile, SignInInput, SignUpInput, UserView};
@@ -21,7 +21,7 @@ use crate::identity::normalise::{self, Identifier};
 use crate::limit::{Bucket, Hit};
 use crate::password::{Password, Verdict};
 use crate::secret::SecretText;
-use crate::session::credential::{Once, USER_TOKEN, once};
+use crate::session::credential::{self, Credential, Once, USER_TOKEN, once};
 use crate::session::{Known, csrf, refresh, sid};
 
 /// Largest user metadata, in bytes.
@@ -200,8 +200,8 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let tenant_id = call.cx.get_actor().and_then(|actor| actor.tenant_id.clone());
     let reply = Reply::json(200, &UserView { tenant_id, ..whole_view(&core, &cx, &user, Some(&known)).await? })?;
     // A client that has lost its CSRF token gets another one here.
-    match core.cookies.token(&call.headers) {
-        Once::Text(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
+    match credential::of(&call.headers, &core.cookies) {
+        Credential::Cookie(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
         _ => Ok(reply),
     }
 }
@@ -223,7 +223,8 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         let user = core.users.update(cx, known.user_id.clone(), patch, None).await?;
-        core.audit(cx, &client, Happened::to("auth:user.updated", &user.id).session(&known.handle)).await?;
+        core.audit(cx, &client, Happened::to("auth:user.updated", &user.id).session(&known.handle).details(json!({ "method": "profile" })))
+            .await?;
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use linchpin::entity::{FieldDesc, FieldType, Kind};
-use linchpin::filter::{Filter, Op, Operand as RightSide, Source};
+use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
-use linchpin::prelude::*;
-use linchpin::{Code, Error, Problem, Result, Timestamp};
+use linchpin::{Code, Error, Problem, Result};
 
 use super::account::{caller, whole_view};
 use super::sessions::shown;
@@ -16,11 +14,10 @@ use super::shapes::{
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
-use crate::entities::{audit, user};
 use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
 use crate::flow::{Reason, not_oneself};
 use crate::guards::ADMIN;
-use crate::identity::normalise;
+use crate::service::{AccountQuery, AuditQuery};
 
 const LIMIT: FieldDesc = FieldDesc::new("limit", "limit", "limit", Kind::Integer, true);
 const CURSOR: FieldDesc = FieldDesc::new("cursor", "cursor", "cursor", Kind::String, true);
@@ -127,24 +124,19 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 }
 
 /// The page that a call asks for, by the first two parameters of its query.
-fn paged<E: Entity>(call: &PluginCall) -> Result<ListQuery<E>> {
-    let mut query = ListQuery::new();
-    if let Some(limit) = call.query::<i64>(0)? {
-        if limit < 1 {
-            return Err(Error::invalid(Problem::new("query:limit", "min", "must be at least 1")));
-        }
-        query = query.limit(u32::try_from(limit).unwrap_or(u32::MAX));
+fn paging(call: &PluginCall) -> Result<(Option<u32>, Option<String>)> {
+    let limit = call.query::<i64>(0)?;
+    if limit.is_some_and(|limit| limit < 1) {
+        return Err(Error::invalid(Problem::new("query:limit", "min", "must be at least 1")));
     }
-    if let Some(cursor) = call.query::<String>(1)? {
-        query = query.cursor(cursor);
-    }
-    Ok(query)
+    Ok((limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)), call.query(1)?))
 }
 
 async fn activity(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
-    let query = paged(&call)?.filter(audit::user_id.eq(Some(known.user_id)));
-    let page = core.audits.list(&core.client(&call).cx(), query).await?;
+    let (limit, cursor) = paging(&call)?;
+    let query = AuditQuery { user_id: Some(known.user_id), limit, cursor, ..AuditQuery::default() };
+    let page = core.find_audits(&core.client(&call), query).await?;
     let items = page.items.into_iter().map(|row| ActivityView {
         id: row.id,
         event: row.event,
@@ -158,31 +150,15 @@ async fn activity(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 }
 
 async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let mut query = paged(&call)?;
-    if let Some(email) = call.query::<String>(2)? {
-        let email = normalise::email(&email).map_err(|what| Error::invalid(what.at("query:email")))?;
-        query = query.filter(user::email_normalised.eq(Some(email.normalised)));
-    }
-    match call.query::<bool>(3)? {
-        Some(true) => query = query.filter(user::suspended_at.ne(None)),
-        Some(false) => query = query.filter(user::suspended_at.eq(None)),
-        None => {}
-    }
-    if let Some(role) = call.query::<String>(4)? {
-        query = query.filter(holds(user::roles, role));
-    }
+    let (limit, cursor) = paging(&call)?;
+    let query = AccountQuery { email: call.query(2)?, suspended: call.query(3)?, role: call.query(4)?, limit, cursor };
     let client = core.client(&call);
-    let page = core.users.list(&client.cx(), query).await?;
+    let page = core.find_accounts(&client, query, "query:email").await?;
     let mut items = Vec::with_capacity(page.items.len());
     for user in page.items {
         items.push(AdminUser::new(whole_view(&core, &client.cx(), &user, None).await?, user));
     }
     Reply::json(200, &AdminUserPage { items, next_cursor: page.next_cursor, has_more: page.has_more })
-}
-
-/// A list that holds an element.
-fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
-    Filter::cond(F::INDEX, Op::Has, RightSide::One(Source::Value(element.into_value())))
 }
 
 async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Result<Reply> {
@@ -207,9 +183,9 @@ async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Re
 }
 
 async fn sessions(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (known, cx) = (caller(&call)?, core.client(&call).cx());
-    core.users.get(&cx, call.param(0)).await?.ok_or_else(Error::not_found)?;
-    let sessions = core.sessions_of(&cx, call.param(0)).await?;
+    let (known, client) = (caller(&call)?, core.client(&call));
+    core.users.get(&client.cx(), call.param(0)).await?.ok_or_else(Error::not_found)?;
+    let sessions = core.active_sessions_of(&client, call.param(0), Some(&known.handle)).await?;
     Reply::json(200, &shown(sessions, &known.handle))
 }
 
@@ -221,12 +197,7 @@ async fn revoke_all(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 }
 
 async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let client = core.client(&call);
-    let cx = client.cx();
-    let session = core.sessions.get(&cx, call.param(1)).await?.filter(|session| session.user_id == call.param(0));
-    if !core.end(&cx, &client, &session.ok_or_else(Error::not_found)?, Reason::Revoked).await? {
-        return Err(Error::not_found());
-    }
+    core.revoke_session(&core.client(&call), call.param(0), call.param(1), Some(&caller(&call)?.handle)).await?;
     Reply::json(200, &Revoked { ok: true, revoked: 1 })
 }
 
@@ -237,20 +208,9 @@ async fn reset_mfa(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 }
 
 async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let mut query = paged(&call)?;
-    if let Some(user) = call.query::<String>(2)? {
-        query = query.filter(audit::user_id.eq(Some(user)));
-    }
-    if let Some(event) = call.query::<String>(3)? {
-        query = query.filter(audit::event.eq(event));
-    }
-    if let Some(from) = call.query::<Timestamp>(4)? {
-        query = query.filter(audit::at.gte(from));
-    }
-    if let Some(to) = call.query::<Timestamp>(5)? {
-        query = query.filter(audit::at.lt(to));
-    }
-    let page = core.audits.list(&core.client(&call).cx(), query).await?;
+    let (limit, cursor) = paging(&call)?;
+    let query = AuditQuery { user_id: call.query(2)?, event: call.query(3)?, from: call.query(4)?, to: call.query(5)?, limit, cursor };
+    let page = core.find_audits(&core.client(&call), query).await?;
     let items = page.items.into_iter().map(|row| AuditView {
         id: row.id,
         event: row.event,

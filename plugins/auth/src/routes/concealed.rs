@@ -37,8 +37,7 @@ pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT] {
 /// has been done until here.
 pub(super) async fn answer(core: &Core, client: &Client, identifier: Identifier, password_hash: String) -> Result<Reply> {
     let Identifier { normalised, display } = identifier;
-    let (ip, user_agent, request_id) = (client.ip, client.user_agent.clone(), client.request_id.clone());
-    let task = Task::SignUp(Concealed { normalised, display, password_hash, asked_at: client.now, ip, user_agent, request_id });
+    let task = Task::SignUp(Concealed { normalised, display, password_hash, asked_at: client.now, from: client.into() });
     core.parts.outbox.put(&client.cx(), &task, Some(WAITING)).await?;
     let message = "If that email can be used, a message has been sent to it.".to_owned();
     Reply::json(202, &Said { ok: true, message })

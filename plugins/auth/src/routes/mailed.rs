@@ -15,6 +15,7 @@ use crate::guards::known;
 use crate::hooks::SignUp;
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
+use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose};
 use crate::outbox::{Asked, Task};
 use crate::secret::SecretText;
@@ -38,7 +39,7 @@ pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Resul
 /// 503 when it cannot be kept.
 pub(super) async fn ask(core: &Core, client: &Client, bucket: Bucket, what: Asked, identifier: String) -> Result<()> {
     match core.limiter.take(&[Hit { bucket, of: &[&identifier] }]).await {
-        Ok(_) => core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier }, Some(ASKED)).await,
+        Ok(_) => core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier, from: client.into() }, Some(ASKED)).await,
         Err(error) if error.code() == linchpin::Code::RateLimited => Ok(()),
         Err(error) => Err(error),
     }
@@ -217,6 +218,9 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         core.end(cx, client, &session, Reason::Proved).await?;
     }
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+    if core.dropped_password(cx, client, user).await? {
+        core.parts.notice(cx, client, &proved, MailKind::PasswordChanged).await?;
+    }
     core.drop_unproved(cx, client, &proved).await?;
     Ok(proved)
 }

@@ -14,7 +14,7 @@ use crate::flow::Reason;
 pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let sessions = core.sessions_of(&client.cx(), &known.user_id).await?;
+    let sessions = core.active_sessions_of(&client, &known.user_id, Some(&known.handle)).await?;
     Reply::json(200, &shown(sessions, &known.handle))
 }
 
@@ -38,11 +38,9 @@ pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
 pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let cx = client.cx();
-    let session = core.sessions.get(&cx, call.param(0)).await?.filter(|session| session.user_id == known.user_id);
-    let session = session.ok_or_else(Error::not_found)?;
+    let session = core.active_session(&client, &known.user_id, call.param(0), Some(&known.handle)).await?;
     let own = session.handle == known.handle;
-    if !core.end(&cx, &client, &session, if own { Reason::Logout } else { Reason::Revoked }).await? {
+    if !core.end(&client.cx(), &client, &session, if own { Reason::Logout } else { Reason::Revoked }).await? {
         return Err(Error::not_found());
     }
     let reply = Reply::json(200, &Done { ok: true })?;

@@ -71,6 +71,11 @@ async fn auth_81(store: Store) {
     // A user's token that comes with it goes before.
     let both = [("authorization", "Bearer a-token-of-a-program-of-32-characters"), ("x-user-token", ada.token.as_str())];
     assert_eq!(app.raw("GET", "/auth/me", &both, "").await.text("id"), ada.id);
+    // Nor does a cookie that is not looked at get anything: it may be somebody else's.
+    let eve = app.register("eve@example.test").await;
+    let cookie = format!("__Host-token={}", eve.token);
+    let mixed = app.raw("GET", "/auth/me", &[("x-user-token", ada.token.as_str()), ("cookie", &cookie)], "").await;
+    assert_eq!((mixed.text("id"), mixed.cookie("csrf_token")), (ada.id.clone(), None));
     let close = "a-token-of-a-program-of-32-characterz";
     assert_eq!(app.get(close, "/__test/actor").await.json()["kind"], "anonymous");
 }

@@ -175,7 +175,9 @@ async fn auth_80_at_once(store: Store) {
     app.me(&ada.token).await.refused(401, "unauthorized");
     app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
-    assert_eq!(told.posts(1).await.len(), 1);
+    let posts = told.posts(1).await;
+    assert_eq!((posts.len(), &posts[0].1.request_id), (1, &gone.header("x-request-id")));
+    assert!(posts[0].1.ip.is_some());
 }
 
 /// Nobody asks for the address; the job removes the account by itself.

@@ -162,6 +162,11 @@ const EVENTS: [&str; 21] = [
     "auth:csrf.failed",
 ];
 
+/// What the app itself has done: the fixture gives the administrator their role.
+fn by_the_app(row: &Json) -> bool {
+    row["event"] == "auth:role.changed" && row["details"]["by"].is_null()
+}
+
 async fn every_event_of_an_account(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
@@ -171,6 +176,10 @@ async fn every_event_of_an_account(store: Store) {
     let scheduled = ["auth:account.deletion.scheduled", "auth:account.deletion.cancelled"];
     for event in EVENTS.iter().chain(&scheduled) {
         assert!(named.contains(event), "{event} in {named:?}");
+    }
+    // Whatever a request has done says which.
+    for row in &rows {
+        assert!(row["ip"].is_string() && row["requestId"].as_str().is_some_and(|id| !id.is_empty()) || by_the_app(row), "{row}");
     }
     for row in &rows {
         for member in ["userId", "sessionId", "tenantId", "ip", "userAgent", "requestId", "at", "outcome"] {
@@ -186,6 +195,9 @@ async fn every_event_of_an_account(store: Store) {
     }
     assert!(row("auth:csrf.failed")["userId"].is_string() && row("auth:csrf.failed")["sessionId"].is_string());
     assert!(row("auth:account.deletion.scheduled")["details"]["scheduledFor"].is_string());
+    assert!(row("auth:account.deletion.cancelled")["details"]["scheduledFor"].is_string());
+    assert_eq!(row("auth:logout")["details"], json!({ "amr": ["pwd"] }));
+    assert_eq!(row("auth:login.failed")["details"], json!({ "method": "password", "reason": "invalid_credentials" }));
     // What is told when an account is gone says whose it was; what is kept does not.
     let user = row("auth:account.deletion.scheduled")["userId"].clone();
     assert_eq!(row("auth:user.deleted")["userId"], user);

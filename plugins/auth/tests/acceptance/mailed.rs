@@ -107,6 +107,10 @@ async fn auth_44_first_proof_of_a_mailbox(store: Store) {
     app.post("/auth/login", json!({ "email": "owner@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
     let me = app.me(&owner.signed_in().token).await.json();
     assert_eq!((me["hasPassword"].clone(), me["emailVerified"].clone()), (json!(false), json!(true)));
+    // Nobody's password goes in silence.
+    post.all("password_changed", 1).await;
+    let past = app.get(&owner.signed_in().token, "/auth/activity?limit=100").await.json();
+    assert!(past["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:password.changed"), "{past}");
     // The first password, soon after signing in.
     let set = app.with(&owner.signed_in().token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await;
     assert_eq!(set.status, 200, "{set:?}");

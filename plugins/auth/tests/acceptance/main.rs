@@ -45,6 +45,7 @@ mod password;
 mod post;
 mod processes;
 mod refresh;
+mod refusals;
 mod replaced;
 mod server;
 mod service;

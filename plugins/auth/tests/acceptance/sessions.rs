@@ -101,8 +101,14 @@ async fn auth_25(store: Store) {
         app.advance(50).await;
         assert_eq!(app.me(&ada.token).await.status, 200);
     }
+    let idle = app.get(&ada.token, "/auth/sessions").await.json()["sessions"][0]["sessionId"].as_str().unwrap().to_owned();
     app.advance(100).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
+    // What no token works for is no session that anybody has.
+    let again = app.login("ada@example.test").await;
+    let sessions = app.get(&again.token, "/auth/sessions").await.json();
+    assert_eq!((sessions["sessions"].as_array().map(Vec::len), &sessions["sessions"][0]["current"]), (Some(1), &json!(true)));
+    app.with(&again.token, "DELETE", &format!("/auth/sessions/{idle}"), None).await.refused(404, "not_found");
 }
 
 async fn auth_26(store: Store) {

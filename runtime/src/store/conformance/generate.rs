@@ -238,14 +238,14 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         })
         .boxed();
     // A list of strings, perhaps under a bound.
-    let listed = (some_value(0), any_text(), 0_u8..3, proptest::option::of(0_i64..4))
+    let listed = (some_value(0), any_text(), 0_u8..3, proptest::option::of((0_i64..4, prop_oneof![Just(Op::Shorter), Just(Op::Longer)])))
         .prop_map(|(id, element, kind, bound)| {
             let source = Source::Arg { index: 1, nullable: false };
             let value = match kind {
                 0 => AssignValue::Pull(source),
                 kind => AssignValue::Push { value: source, dedupe: kind == 1 },
             };
-            let within = bound.map(|n| Filter::cond(TAGS, Op::Shorter, Operand::One(Source::Value(Value::Int(n)))));
+            let within = bound.map(|(n, op)| Filter::cond(TAGS, op, Operand::One(Source::Value(Value::Int(n)))));
             let filter = Filter::eq_arg(0, 0).and(within.unwrap_or(Filter::TRUE));
             Step::Update(filter, vec![Assign { field: TAGS, value }], None, vec![id, Value::Text(element)])
         })

@@ -15,7 +15,8 @@ use crate::store::{Assign, AssignValue, Plan, Store};
 enum Change {
     /// Appends, if no item has the id, and perhaps under a bound.
     Add(Value, String, Option<i64>),
-    Remove(Value),
+    /// If there are more than a bound.
+    Remove(Value, Option<i64>),
     /// Of an item that must be there.
     Patch(Value, Vec<(&'static str, String)>),
     Clear,
@@ -36,7 +37,7 @@ fn any_member() -> impl Strategy<Value = String> {
 fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => (any_id(), any_member(), proptest::option::of(0_i64..4)).prop_map(|(id, note, bound)| Change::Add(id, note, bound)),
-        2 => any_id().prop_map(Change::Remove),
+        2 => (any_id(), proptest::option::of(0_i64..4)).prop_map(|(id, bound)| Change::Remove(id, bound)),
         3 => (any_id(), proptest::sample::subsequence(vec!["note", "rank"], 1..3), any_member(), any_member())
             .prop_map(|(id, names, a, b)| Change::Patch(id, names.into_iter().zip([a, b]).collect())),
         1 => Just(Change::Clear),
@@ -55,9 +56,10 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
             let within = bound.map(|n| Filter::cond(META, Op::Shorter, Operand::One(Source::Value(Value::Int(n)))));
             (item(false).and(within.unwrap_or(Filter::TRUE)), AssignValue::AddItem(arg(2)))
         }
-        Change::Remove(id) => {
+        Change::Remove(id, bound) => {
             args.push(id.clone());
-            (item(true), AssignValue::RemoveItem { key: "id", id: arg(1) })
+            let within = bound.map(|n| Filter::cond(META, Op::Longer, Operand::One(Source::Value(Value::Int(n)))));
+            (item(true).and(within.unwrap_or(Filter::TRUE)), AssignValue::RemoveItem { key: "id", id: arg(1) })
         }
         Change::Patch(id, members) => {
             args.push(id.clone());

@@ -370,12 +370,13 @@ impl Renderer<'_> {
             Op::In => format!("{column} = ANY({})", self.source(one, list_of(desc.kind)?)?),
             Op::Nin => format!("({column} IS NULL OR {column} <> ALL({}))", self.source(one, list_of(desc.kind)?)?),
             Op::Contains => format!("strpos({FOLD}({column}), {}) > 0", self.source_as(one, Type::TEXT, Form::Folded)?),
-            Op::Shorter => {
+            Op::Shorter | Op::Longer => {
                 let length = match desc.kind {
                     Kind::StringArray => format!("COALESCE(cardinality({column}), 0)"),
                     _ => format!("jsonb_array_length(COALESCE({column}, '[]'::jsonb))"),
                 };
-                format!("{length} < {}", self.source(one, Type::INT8)?)
+                let sign = if op == Op::Shorter { '<' } else { '>' };
+                format!("{length} {sign} {}", self.source(one, Type::INT8)?)
             }
             Op::Has => format!("{column} @> ARRAY[{}]", self.source(one, Type::TEXT)?),
         })

@@ -316,6 +316,7 @@ impl Renderer {
             }
             Op::Contains => format!("linchpin_contains({column}, {})", self.source(one, Form::Folded)?),
             Op::Shorter => format!("json_array_length(COALESCE({column}, '[]')) < {}", self.source(one, Form::Plain)?),
+            Op::Longer => format!("json_array_length(COALESCE({column}, '[]')) > {}", self.source(one, Form::Plain)?),
             Op::Has => format!("EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {})", self.source(one, Form::Plain)?),
         })
     }

@@ -20,7 +20,7 @@ pub(super) async fn sessions(visit: Visit) -> Result<Response<Body>> {
 
 async fn sessions_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     let Some(known) = visit.enrolling()? else { return Ok(visit.to_sign_in()) };
-    let mut all = visit.core.sessions_of(&visit.client.cx(), &known.user_id).await?;
+    let mut all = visit.core.active_sessions_of(&visit.client, &known.user_id, Some(&known.handle)).await?;
     all.sort_by_key(|session| (session.handle != known.handle, std::cmp::Reverse(session.last_active_at)));
     let others = all.len() > 1;
     let items = all.iter().map(|session| one_session(visit, session, session.handle == known.handle)).collect::<Result<Vec<_>>>()?;

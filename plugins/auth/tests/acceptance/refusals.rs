@@ -1,0 +1,120 @@
+//! Hooks that refuse, and hooks that fail: AUTH-77, for every turn that has one beside sign-up and deletion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linchpin::BoxFuture;
+use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::post::Post;
+use crate::server::{GOOD, Server, Store};
+
+cases!(auth_77_sign_in, auth_77_passwords, auth_77_what_is_told_may_fail);
+
+const NEW: &str = "amber-walrus-17-dune";
+
+/// Refuses while it is on.
+#[derive(Clone, Default)]
+struct Closed(Arc<AtomicBool>);
+
+impl Closed {
+    fn set(&self, on: bool) {
+        self.0.store(on, Ordering::SeqCst);
+    }
+
+    fn answer(&self) -> HookResult {
+        if self.0.load(Ordering::SeqCst) { Err(std::io::Error::other("no").into()) } else { Ok(()) }
+    }
+}
+
+impl AuthHooks for Closed {
+    fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { self.answer() })
+    }
+
+    fn pre_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { self.answer() })
+    }
+}
+
+async fn login(app: &Server, password: &str) -> crate::server::Reply {
+    app.post("/auth/login", json!({ "email": "a@x.test", "password": password })).await
+}
+
+/// A refusal is no wrong password: however often, nobody is kept out for it, and no session is opened.
+async fn auth_77_sign_in(store: Store) {
+    let closed = Closed::default();
+    let app = store.app_with(|auth| auth.hooks(closed.clone())).await;
+    let ada = app.register("a@x.test").await;
+    closed.set(true);
+    for _ in 0..8 {
+        let refused = login(&app, GOOD).await;
+        refused.refused(400, "hook_rejected");
+        assert_eq!(refused.text("error"), "no");
+        assert_eq!(refused.headers.get("set-cookie"), None);
+    }
+    closed.set(false);
+    let sessions = app.get(&ada.token, "/auth/sessions").await.json();
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    // Nine wrong ones are still to be had: none of the above was counted as one.
+    for _ in 0..9 {
+        login(&app, NEW).await.refused(401, "invalid_credentials");
+    }
+    assert_eq!(login(&app, GOOD).await.status, 200);
+}
+
+/// What refuses a new password leaves the one there is, the sessions, and the token that was mailed.
+async fn auth_77_passwords(store: Store) {
+    let (post, closed) = (Post::default(), Closed::default());
+    let app = store.app_with(|auth: Auth| post.on(auth).hooks(closed.clone())).await;
+    let (ada, other) = (app.register("a@x.test").await, app.login("a@x.test").await);
+    closed.set(true);
+    let change = json!({ "password": NEW, "currentPassword": GOOD });
+    let refused = app.with(&ada.token, "POST", "/auth/set-password", Some(change.clone())).await;
+    refused.refused(400, "hook_rejected");
+    assert_eq!(refused.text("error"), "no");
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    let token = post.token("password_reset", 1).await;
+    let reset = json!({ "token": token, "password": NEW });
+    app.post("/auth/reset-password", reset.clone()).await.refused(400, "hook_rejected");
+    closed.set(false);
+    assert_eq!(app.me(&other.token).await.status, 200, "its sessions go on");
+    assert_eq!((login(&app, NEW).await.status, login(&app, GOOD).await.status), (401, 200));
+    assert_eq!(post.count("password_changed") + post.count("password_reset_done"), 0);
+    // The token is as good as it was.
+    assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
+    assert_eq!((login(&app, GOOD).await.status, login(&app, NEW).await.status), (401, 200));
+}
+
+/// Fails whenever it is told something.
+struct Failing;
+
+impl AuthHooks for Failing {
+    fn post_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { Err(HookError::new("no").status(403)) })
+    }
+
+    fn post_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+        Box::pin(async { if input.method == "password" { panic!("a hook of tests") } else { Err(HookError::new("no")) } })
+    }
+
+    fn post_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+        Box::pin(async { panic!("a hook of tests") })
+    }
+}
+
+async fn auth_77_what_is_told_may_fail(store: Store) {
+    let post = Post::default();
+    let app = store.app_with(|auth| post.on(auth).hooks(Failing).configure(|config| config.auth.magic_link.enabled = true)).await;
+    app.register("a@x.test").await;
+    let signed_in = login(&app, GOOD).await;
+    assert_eq!(signed_in.status, 200);
+    let change = json!({ "password": NEW, "currentPassword": GOOD });
+    assert_eq!(app.with(&signed_in.text("token"), "POST", "/auth/set-password", Some(change)).await.status, 200);
+    assert_eq!(login(&app, NEW).await.status, 200);
+    app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+    let token = post.token("magic_link", 1).await;
+    assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+}

@@ -1,0 +1,155 @@
+//! What a field's constraints forbid is not written by anybody: not from the context, not by a default, not item by item (contract 2.4).
+
+#![allow(missing_docs)] // a fixture
+
+use linchpin::prelude::*;
+use linchpin::{Config, JwtAuth};
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{Reply, SECRET, Server};
+
+/// A short sign on a list.
+#[derive(Clone, Debug, PartialEq, Embedded)]
+pub struct Line {
+    #[field(primary)]
+    pub id: String,
+}
+
+/// Somebody's page, signed by short names alone.
+#[entity(version(required_on_write = false), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    #[field(primary)]
+    pub id: String,
+    #[field(length = 1..=5)]
+    pub signed_by: Option<String>,
+    #[field(default = ctx(actor.id), length = ..=5)]
+    pub made_by: Option<String>,
+    #[field(range = "2020-01-01T00:00:00Z"..="2031-01-01T00:00:00Z")]
+    pub signed_at: Option<Timestamp>,
+    #[field(each(length = 1..=5))]
+    pub readers: Vec<String>,
+    #[field(items = 1..=3)]
+    pub lines: Vec<Line>,
+    #[field(default = false)]
+    pub closed: bool,
+}
+
+#[operation(kind = "transition", field = closed, from = false, to = true, set(signed_by = ctx(actor.id)))]
+pub const CLOSE: Operation<Sheet>;
+
+#[operation(kind = "batch", action = "update", filter = (closed == false), set(signed_by = ctx(actor.id), signed_at = now()))]
+pub const SIGN_ALL: Operation<Sheet>;
+
+#[operation(kind = "array_push", field = readers, value = ctx(actor.id))]
+pub const READ: Operation<Sheet>;
+
+#[operation(kind = "collection", field = lines, operations(add, remove, set), max_items = 4)]
+pub const LINES: Operation<Sheet>;
+
+pub static SHEETS: Package = package!(name = "sheets", entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES])]);
+
+cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, instants);
+
+/// A call by somebody.
+async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
+    let token = s.token(name, &[]);
+    s.raw("POST", path, &[("content-type", "application/json"), ("authorization", &token)], &body.to_string()).await
+}
+
+async fn sheet(s: &Server, id: &str) {
+    let made = by(s, "ada", "/sheets", json!({ "id": id, "lines": [{ "id": "1" }] })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+}
+
+async fn what_the_context_brings(s: &Server) {
+    sheet(s, "a").await;
+    let before = s.get("/sheets/a").await.json();
+    for operation in ["a/close", "sign-all"] {
+        by(s, "somebody", &format!("/sheets/{operation}"), json!({})).await.problem("max_length", "signedBy");
+    }
+    by(s, "somebody", "/sheets/a/read", json!({})).await.problem("max_length", "readers");
+    assert_eq!(s.get("/sheets/a").await.json(), before, "nothing is written");
+    for operation in ["a/read", "sign-all", "a/close"] {
+        assert_eq!(by(s, "ada", &format!("/sheets/{operation}"), json!({})).await.status, 200, "{operation}");
+    }
+    let after = s.get("/sheets/a").await.json();
+    assert_eq!((&after["signedBy"], &after["readers"], &after["closed"]), (&json!("ada"), &json!(["ada"]), &json!(true)));
+}
+
+async fn defaults_of_the_context(s: &Server) {
+    let new = |id: &str| json!({ "id": id, "lines": [{ "id": "1" }] });
+    by(s, "somebody", "/sheets", new("a")).await.problem("max_length", "madeBy");
+    assert_eq!(s.get("/sheets/a").await.status, 404);
+    assert_eq!(by(s, "ada", "/sheets", new("a")).await.json()["madeBy"], "ada");
+}
+
+async fn items_one_by_one(s: &Server) {
+    by(s, "ada", "/sheets", json!({ "id": "a", "lines": [] })).await.problem("min_items", "lines");
+    sheet(s, "a").await;
+    let add = |id: &str| {
+        let body = json!({ "id": id });
+        async move { s.post("/sheets/a/lines-add", body).await }
+    };
+    let remove = |id: &str| {
+        let path = format!("/sheets/a/lines-remove/{id}");
+        async move { s.delete(&path).await }
+    };
+    remove("1").await.problem("min_items", "lines");
+    assert_eq!(remove("7").await.code(), (404, "not_found"));
+    assert_eq!((add("2").await.status, add("3").await.status), (201, 201));
+    // Four would be room enough for the collection, and are too many for the field.
+    add("4").await.problem("max_items", "lines");
+    assert_eq!((remove("1").await.status, remove("2").await.status), (204, 204));
+    remove("3").await.problem("min_items", "lines");
+    assert_eq!(s.get("/sheets/a").await.json()["lines"], json!([{ "id": "3" }]));
+}
+
+async fn instants(s: &Server) {
+    sheet(s, "a").await;
+    assert_eq!(by(s, "ada", "/sheets/sign-all", json!({})).await.status, 200);
+    s.advance(10 * 365 * 86_400_000);
+    by(s, "ada", "/sheets/sign-all", json!({})).await.problem("range", "signedAt");
+}
+
+const EMPTY: &str = "";
+
+/// Its operation writes what may not be there, behind a name that no macro looks through.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Label {
+    #[field(primary)]
+    pub id: String,
+    #[field(length = 1..=5)]
+    pub text: Option<String>,
+}
+
+#[operation(kind = "batch", action = "update", filter = (id == param(id)), set(text = EMPTY))]
+pub const CLEAR: Operation<Label>;
+
+/// Its default is no address.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Letter {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = "nobody", format = "email")]
+    pub to: String,
+}
+
+static LABELS: Package = package!(name = "labels", entities = [entity(Label, [CLEAR])]);
+static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]);
+
+/// Nothing is served that could only ever be refused.
+#[tokio::test]
+async fn constants_are_judged_at_the_start() {
+    for (package, told) in [
+        (&LABELS, "\"\" cannot be what operation `clear` writes: `text` of `Label` must be at least 1 character"),
+        (&LETTERS, "\"nobody\" is no default: `to` of `Letter` must be an email address"),
+    ] {
+        let config = Config::new().signing_secret(SECRET).port(0).database("memory:");
+        let refused = linchpin::App::new(config).plugin(JwtAuth::new()).package(package).start().await.unwrap_err();
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
+}
