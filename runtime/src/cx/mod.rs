@@ -158,6 +158,21 @@ impl Cx {
         }
     }
 
+    /// The actor's id: what a record says of who made it. `None` for anonymous callers and for system calls.
+    ///
+    /// ```
+    /// # use linchpin::{Actor, Cx, Error, Result};
+    /// fn signed_in(cx: &Cx) -> Result<&str> {
+    ///     cx.get_actor_id().ok_or_else(Error::unauthorized)
+    /// }
+    /// assert_eq!(signed_in(&Cx::actor(Actor::user("ada")))?, "ada");
+    /// assert!(Cx::actor(Actor::anonymous()).get_actor_id().is_none() && Cx::system("a job").get_actor_id().is_none());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_actor_id(&self) -> Option<&str> {
+        self.get_actor()?.id.as_deref()
+    }
+
     /// Why the application itself calls; `None` for actors.
     pub fn system_reason(&self) -> Option<&'static str> {
         match &self.scope {

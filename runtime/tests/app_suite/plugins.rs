@@ -86,7 +86,7 @@ async fn bearer_tokens_over_a_socket() {
         .package(&NOTES)
         .plugin(JwtAuth::new())
         .plugin(Routes(|cx: &mut linchpin::RoutesCx| {
-            cx.route("/me", axum::routing::get(|cx: Cx| async move { cx.get_actor().and_then(|a| a.id.clone()).unwrap_or_default() }));
+            cx.route("/me", axum::routing::get(|cx: Cx| async move { cx.get_actor_id().unwrap_or_default().to_owned() }));
         }))
         .clock(|| Timestamp::from_millis(NOW * 1000))
         .start()

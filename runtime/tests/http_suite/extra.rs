@@ -25,7 +25,7 @@ pub const EXPORT: ExtraRouteSpec = ExtraRouteSpec {
             let adapters = Adapters::from_request_parts(&mut parts, &()).await.unwrap();
             let id = parts.extensions.get::<RequestId>().unwrap();
             assert_eq!(cx.request_id(), id.as_str());
-            let user = cx.get_actor().and_then(|a| a.id.clone()).unwrap_or_default();
+            let user = cx.get_actor_id().unwrap_or_default().to_owned();
             format!("{user} {}", adapters.table("blog_posts").is_some()).into_response()
         })
     },
@@ -90,7 +90,7 @@ async fn its_errors_get_the_request_id() {
 
 async fn with_plugin() -> App {
     blog_with(|_, state| {
-        let hello = |cx: Cx| async move { cx.get_actor().and_then(|a| a.id.clone()).unwrap_or_default() };
+        let hello = |cx: Cx| async move { cx.get_actor_id().unwrap_or_default().to_owned() };
         state.extra = axum::Router::new()
             .route("/plugin/hello", axum::routing::get(hello))
             .route("/plugin/panic", axum::routing::post(|| async { panic!("no") as () }))

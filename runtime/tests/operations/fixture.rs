@@ -138,7 +138,7 @@ async fn copies(
 #[route(entity = Ticket, method = "GET", path = "whoami", auth = "userAuth", roles = ["agent"])]
 async fn whoami(cx: Cx, adapters: Adapters) -> Result<String> {
     adapters.get::<Ticket>()?;
-    Ok(cx.get_actor().and_then(|actor| actor.id.clone()).unwrap_or_default())
+    Ok(cx.get_actor_id().unwrap_or_default().to_owned())
 }
 
 pub static DESK: Package = package!(
