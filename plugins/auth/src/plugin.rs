@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use linchpin::http::PluginRoute;
+use linchpin::http::{Cors, PluginRoute};
 use linchpin::{BoxFuture, Command, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
 use parking_lot::Mutex;
 
@@ -35,6 +35,8 @@ pub struct Auth {
     core: Place,
     /// From the first step of start-up to the one that has adapters.
     checked: Mutex<Option<(Checked, Env)>>,
+    /// Origins that another list lets send cookies, and that are not ours.
+    foreign: Mutex<Vec<String>>,
     /// Who does what the outbox holds, while the app runs.
     worker: Mutex<Option<Worker>>,
     /// Who removes accounts whose deletion is due, while the app runs.
@@ -73,6 +75,7 @@ impl Auth {
             config,
             core: Arc::new(OnceLock::new()),
             checked: Mutex::new(None),
+            foreign: Mutex::new(Vec::new()),
             worker: Mutex::new(None),
             purge: Mutex::new(None),
             line: Mutex::new(None),
@@ -146,6 +149,12 @@ impl Auth {
 /// Fewest characters of a password that may be the only factor (NIST SP 800-63B).
 const ALONE: u64 = 15;
 
+/// The origins of these lists whose requests may carry cookies, without those that are allowed to change anything by them.
+fn foreign(lists: &[Cors], allowed: &[String], cookies: bool) -> Vec<String> {
+    let carrying = lists.iter().filter(|list| list.credentials && cookies).flat_map(|list| &list.origins);
+    carrying.filter(|origin| !allowed.contains(origin)).cloned().collect()
+}
+
 /// The clock of the app.
 struct AppClock(linchpin::http::Clock);
 
@@ -178,6 +187,10 @@ impl Plugin for Auth {
             let clock: Arc<dyn Clock> = Arc::new(AppClock(Arc::clone(cx.clock())));
             let env = self.config.auth.env.clone().unwrap_or_else(|| Env { clock, ..Env::system() });
             let checked = self.config.clone().check(cx.signing_secrets(), cx.environment())?;
+            let (allowed, cookies) = (&checked.config.security.allowed_origins, checked.config.auth.session.transport.cookies());
+            *self.foreign.lock() = foreign(cx.allowed_origins(), allowed, cookies);
+            // Whoever may change something from there has to read what comes of it.
+            cx.allow_origins(allowed.iter().cloned(), cookies)?;
             *self.checked.lock() = Some((checked, env));
             cx.set_actor_resolver(Arc::new(Resolver::new(Arc::clone(&self.core))))
         })
@@ -199,9 +212,8 @@ impl Plugin for Auth {
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let auth = &self.config.auth;
-            if !auth.roles.is_empty() {
-                cx.registrar().roles(auth.roles.iter().cloned());
-            }
+            // None is an answer, too: no account could hold what a policy names then.
+            cx.registrar().roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
                 core.check_data_keys().await?;
                 if let (Some(bus), Some(told)) = (&auth.session.bus, core.told.lock().take()) {
@@ -220,6 +232,12 @@ impl Plugin for Auth {
                 tracing::warn!(
                     "a password of {least} characters can be all that protects an account: raise auth.password.minLength to {ALONE}, or \
                      set auth.mfa.required"
+                );
+            }
+            for origin in self.foreign.lock().drain(..) {
+                tracing::warn!(
+                    "pages of {origin} may read answers with cookies, and are refused where they sign in or change anything by them: \
+                     name it in security.allowedOrigins"
                 );
             }
             *self.worker.lock() = Some(core.parts.outbox.work(Arc::new(Courier(Arc::clone(core)))));
@@ -244,5 +262,19 @@ impl Plugin for Auth {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_differ_are_told_of() {
+        let list = |credentials: bool| Cors { origins: vec!["https://a.test".to_owned(), "https://b.test".to_owned()], credentials };
+        let allowed = ["https://a.test".to_owned()];
+        assert_eq!(foreign(&[list(true)], &allowed, true), ["https://b.test"]);
+        // Whoever carries no cookie changes nothing by one.
+        assert!(foreign(&[list(false)], &allowed, true).is_empty() && foreign(&[list(true)], &allowed, false).is_empty());
     }
 }

@@ -10,14 +10,12 @@ use axum::routing::Route;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::event::{Consumer, EventSink};
-use crate::http::{ActorResolver, Clock, ContextCall, ContextProviders, Layers, Middleware, NamedCheck, PluginRoute, Registry, RouteAuth};
-use crate::permission::{Evaluator, YesNo};
+use crate::http::{ActorResolver, Clock, ContextCall, ContextProviders, Cors, Layers, PluginRoute};
 use crate::resource::{Adapters, BoxFuture};
-use crate::search::{Providers, SearchProvider};
-use crate::{Actor, ContextValue, Error, Package, Result};
+use crate::{ContextValue, Error, Package, Result};
 
 use super::config::Environment;
+use super::registrar::Registrar;
 use super::secret::SigningSecret;
 
 /// An extension of an app. Every method but the name has an empty default.
@@ -166,6 +164,8 @@ pub struct MiddlewareCx {
     pub(super) adapters: Adapters,
     pub(super) context: ContextProviders,
     pub(super) layers: Layers,
+    /// That of the app, then those of plugins.
+    pub(super) cors: Vec<Cors>,
 }
 
 impl MiddlewareCx {
@@ -252,6 +252,25 @@ impl MiddlewareCx {
         <L::Service as Service<Request>>::Future: Send + 'static,
     {
         self.layers.add(layer);
+    }
+
+    /// Lets pages of these exact origins read answers, beside those of `security.cors`; with `credentials`, their requests may carry
+    /// cookies. An origin in several lists may do what any of them says.
+    ///
+    /// # Errors
+    /// When one of them is no origin such as `https://app.example.com`.
+    pub fn allow_origins<O: Into<String>>(&mut self, origins: impl IntoIterator<Item = O>, credentials: bool) -> Result<()> {
+        let origins: Vec<String> = origins.into_iter().map(Into::into).collect();
+        if let Some(problem) = origins.iter().find_map(|origin| Cors::refuses(origin)) {
+            return Err(Error::internal(format!("an allowed origin {problem}")));
+        }
+        self.cors.push(Cors { origins, credentials });
+        Ok(())
+    }
+
+    /// The origins whose pages may read answers, in lists of whoever named them: first `security.cors`.
+    pub fn allowed_origins(&self) -> &[Cors] {
+        &self.cors
     }
 
     /// Typed access to every adapter, for providers to capture.
@@ -354,92 +373,5 @@ impl PostCx {
     /// Where names of policies get their meaning.
     pub fn registrar(&mut self) -> &mut Registrar {
         &mut self.registrar
-    }
-}
-
-/// Gives the names in route policies their meaning.
-#[derive(Debug, Default)]
-pub struct Registrar {
-    pub(super) auth: Option<RouteAuth>,
-    pub(super) registry: Registry,
-    pub(super) consumers: Vec<Consumer>,
-    pub(super) searches: Providers,
-}
-
-impl Registrar {
-    /// Adds a consumer of the events of every entity; see [`App::event_sink`](crate::App::event_sink). The name should begin
-    /// with the plugin's.
-    pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
-        self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
-    }
-
-    /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).
-    pub fn search_provider(&mut self, name: impl Into<String>, provider: impl SearchProvider) {
-        self.searches.add(name.into(), Arc::new(provider));
-    }
-
-    /// Gives a name in `auth` or `guards` its meaning, beside those that the route auth brings.
-    ///
-    /// # Errors
-    /// When the name is taken.
-    pub fn named(&mut self, name: impl Into<String>, check: impl Into<NamedCheck>) -> Result<()> {
-        let name = name.into();
-        if name == "userAuth" || self.registry.named.contains_key(&name) {
-            return Err(Error::internal(format!("two plugins register `{name}`; keep one")));
-        }
-        self.registry.named.insert(name, check.into());
-        Ok(())
-    }
-
-    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody has, a policy that names another
-    /// one stops start-up.
-    pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
-        self.registry.roles.extend(roles.into_iter().map(Into::into));
-    }
-
-    /// Gives `middleware = ["name"]` its meaning.
-    ///
-    /// # Errors
-    /// When the name is taken.
-    pub fn middleware(&mut self, name: impl Into<String>, middleware: Middleware) -> Result<()> {
-        let name = name.into();
-        if self.registry.middleware.contains_key(&name) {
-            return Err(Error::internal(format!("two plugins register middleware `{name}`; keep one")));
-        }
-        self.registry.middleware.insert(name, middleware);
-        Ok(())
-    }
-
-    /// Installs what judges `permission(..)`.
-    ///
-    /// # Errors
-    /// When another plugin has installed one.
-    pub fn set_evaluator(&mut self, evaluator: impl Evaluator) -> Result<()> {
-        if self.registry.evaluator.is_some() {
-            return Err(Error::internal("two plugins install a permission evaluator; keep one"));
-        }
-        self.registry.evaluator = Some(Arc::new(evaluator));
-        Ok(())
-    }
-
-    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still lets the owner of a record in,
-    /// where the policy names an `owner_field`.
-    ///
-    /// # Errors
-    /// As [`Registrar::set_evaluator`].
-    pub fn set_permissions(&mut self, holds: impl Fn(&Actor, &str) -> bool + Send + Sync + 'static) -> Result<()> {
-        self.set_evaluator(YesNo(holds))
-    }
-
-    /// Registers what `auth`, `roles` and `guards` mean.
-    ///
-    /// # Errors
-    /// On the second call.
-    pub fn set_route_auth(&mut self, auth: RouteAuth) -> Result<()> {
-        if self.auth.is_some() {
-            return Err(Error::internal("two plugins register route auth; keep one"));
-        }
-        self.auth = Some(auth);
-        Ok(())
     }
 }

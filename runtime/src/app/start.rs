@@ -7,7 +7,8 @@ use super::capabilities;
 use super::checks::{self, startup};
 use super::config::Database;
 use super::own::{compiled, connect, own_routes};
-use super::plugin::{MiddlewareCx, Plugin, PostCx, Registrar, RoutesCx};
+use super::plugin::{MiddlewareCx, Plugin, PostCx, RoutesCx};
+use super::registrar::Registrar;
 use super::running::{Built, Running};
 use crate::audit::AuditLog;
 use crate::entity::EntityDesc;
@@ -129,6 +130,7 @@ impl App {
                 adapters: adapters.clone(),
                 context: ContextProviders::default(),
                 layers: Layers::default(),
+                cors: vec![config.cors.clone()],
             };
             let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
@@ -192,7 +194,8 @@ impl App {
             state.claims = claims;
             teardown.audit.clone_from(&audit);
             state.audit = audit;
-            state.cors = Some(config.cors.clone()).filter(|cors| !cors.origins.is_empty());
+            middleware.cors.retain(|list| !list.origins.is_empty());
+            state.cors = middleware.cors;
             state.extra = routes.router;
             state.extra_paths = routes.paths;
             http::service(endpoints, state)

@@ -32,16 +32,35 @@ pub(super) struct Grant {
 }
 
 impl Cors {
-    pub(super) fn grant(&self, method: &Method, headers: &HeaderMap) -> Grant {
-        let origin = headers.get(ORIGIN).filter(|o| self.origins.iter().any(|allowed| o.as_bytes() == allowed.as_bytes()));
-        let preflight = method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        Grant {
-            origin: origin.cloned(),
-            credentials: self.credentials,
-            preflight,
-            asked: headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned(),
+    /// Why a text is no origin as browsers send it, which is compared byte for byte; in words that follow a name.
+    pub(crate) fn refuses(origin: &str) -> Option<String> {
+        match url::Url::parse(origin) {
+            _ if origin == "*" => Some("must name origins: `*` would let every page read answers".to_owned()),
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == origin => None,
+            Ok(url) if matches!(url.scheme(), "http" | "https") => {
+                Some(format!("must be an origin such as `{}`, found `{origin}`", url.origin().ascii_serialization()))
+            }
+            _ => Some(format!("must be an origin such as `https://app.example.com`, found `{origin}`")),
         }
     }
+
+    fn holds(&self, origin: &HeaderValue) -> bool {
+        self.origins.iter().any(|allowed| origin.as_bytes() == allowed.as_bytes())
+    }
+}
+
+/// What these lists allow a request; `None` without any list.
+pub(super) fn grant(lists: &[Cors], method: &Method, headers: &HeaderMap) -> Option<Grant> {
+    if lists.is_empty() {
+        return None;
+    }
+    let origin = headers.get(ORIGIN).filter(|origin| lists.iter().any(|list| list.holds(origin)));
+    Some(Grant {
+        origin: origin.cloned(),
+        credentials: origin.is_some_and(|origin| lists.iter().any(|list| list.credentials && list.holds(origin))),
+        preflight: method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
+        asked: headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned(),
+    })
 }
 
 impl Grant {

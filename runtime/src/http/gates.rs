@@ -25,8 +25,10 @@ use crate::{Cx, Error, Result};
 pub struct Registry {
     /// Names for `auth` and `guards` beside those of the route auth.
     pub named: BTreeMap<String, NamedCheck>,
-    /// Every role there is; empty: nobody has said.
-    pub roles: BTreeSet<String>,
+    /// Every role there is; `None`: nobody has said.
+    pub roles: Option<BTreeSet<String>>,
+    /// Where a role can be added to them, if that has a name.
+    pub roles_at: Option<String>,
     /// Middleware by name.
     pub middleware: BTreeMap<String, Middleware>,
     /// What judges permissions.
@@ -39,6 +41,7 @@ impl std::fmt::Debug for Registry {
         f.debug_struct("Registry")
             .field("named", &named)
             .field("roles", &self.roles)
+            .field("roles_at", &self.roles_at)
             .field("middleware", &middleware)
             .field("evaluator", &self.evaluator.is_some())
             .finish()
@@ -158,11 +161,12 @@ impl Gates {
 }
 
 impl Registry {
-    /// Roles that nobody declares, once somebody has declared some; in words that follow what names them.
+    /// Roles that nobody declares, once somebody has said which there are; in words that follow what names them.
     pub(super) fn unknown_roles<'a>(&'a self, roles: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
-        let known = || self.roles.iter().map(String::as_str);
-        let unknown = roles.filter(|role| !self.roles.is_empty() && !self.roles.contains(*role));
-        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{}", did_you_mean(role, known())))
+        let known = || self.roles.iter().flatten().map(String::as_str);
+        let unknown = roles.filter(|role| self.roles.as_ref().is_some_and(|all| !all.contains(*role)));
+        let add = self.roles_at.as_ref().map_or_else(String::new, |at| format!(": list it in `{at}`"));
+        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{add}{}", did_you_mean(role, known())))
     }
 
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {

@@ -57,8 +57,8 @@ pub struct HttpState {
     pub extra_paths: Vec<String>,
     /// What stands before routes in `extra`, by their paths.
     pub guards: Vec<PathGuard>,
-    /// Origins whose pages may read answers; none by default.
-    pub cors: Option<Cors>,
+    /// Origins whose pages may read answers, in lists of whoever names them; none by default.
+    pub cors: Vec<Cors>,
     /// Where calls are counted for `rate_limit`; in this process by default.
     pub rates: Arc<dyn RateStore>,
     /// Where changes are told; needed by routes that are audited.
@@ -87,7 +87,7 @@ impl HttpState {
             extra: axum::Router::new(),
             extra_paths: Vec::new(),
             guards: Vec::new(),
-            cors: None,
+            cors: Vec::new(),
             rates: Arc::new(RatesInProcess::default()),
             audit: None,
             bodies: BODIES,
@@ -197,7 +197,7 @@ pub(super) struct App {
     pub(super) adapters: Adapters,
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
-    pub(super) cors: Option<Cors>,
+    pub(super) cors: Vec<Cors>,
     /// What is left for bodies.
     pub(super) room: Room,
     /// What plugins have put around all of it.

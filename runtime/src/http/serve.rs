@@ -17,7 +17,7 @@ use axum::middleware::{Next, from_fn};
 use tower_service::Service;
 
 use super::body;
-use super::cors::Grant;
+use super::cors::{self, Grant};
 use super::dispatch;
 use super::endpoint::{Action, Policy};
 use super::guard::guarded;
@@ -206,7 +206,7 @@ fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue 
 
 /// What other origins may do with the answer, when that is configured.
 fn grant(app: &App, parts: &Parts) -> Option<Grant> {
-    app.cors.as_ref().map(|cors| cors.grant(&parts.method, &parts.headers))
+    cors::grant(&app.cors, &parts.method, &parts.headers)
 }
 
 /// What was asked, for the answer and the log.

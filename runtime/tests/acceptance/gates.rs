@@ -257,7 +257,7 @@ async fn what_is_missing(s: &Server) {
             })
         }
     }
-    let text = App::new(config).plugin(JwtAuth::new()).plugin(Confused).package(&DOORS).start().await.err().unwrap().to_string();
+    let text = App::new(config.clone()).plugin(JwtAuth::new()).plugin(Confused).package(&DOORS).start().await.err().unwrap().to_string();
     for part in [
         "needs auth `bearer`, which is a guard: write it in `guards(..)`",
         "needs auth `partner`, but no plugin registers it; did you mean `partners`?",
@@ -268,6 +268,24 @@ async fn what_is_missing(s: &Server) {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     assert!(!text.contains("require_mfa") && !text.contains("require_plan"), "{text}");
+    // Somebody who knows of no role at all, and where one would be listed.
+    struct Roleless;
+    impl Plugin for Roleless {
+        fn name(&self) -> &'static str {
+            "roleless"
+        }
+        fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+            Box::pin(async {
+                cx.registrar().roles_of("staff.roles", Vec::<String>::new());
+                Ok(())
+            })
+        }
+    }
+    let text = App::new(config).plugin(JwtAuth::new()).plugin(Roleless).package(&DOORS).start().await.err().unwrap().to_string();
+    for role in ["admin", "chief-editor"] {
+        let part = format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
+        assert!(text.contains(&part), "{part} is not in\n{text}");
+    }
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 

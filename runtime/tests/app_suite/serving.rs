@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::routing::get as on_get;
-use linchpin::{App, RoutesCx};
+use linchpin::{App, BoxFuture, MiddlewareCx, Plugin, RoutesCx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -167,6 +167,43 @@ async fn pages_of_named_origins_may_read_answers() {
     let other = get(app.address(), "/notes", "origin: https://evil.example\r\n").await.to_lowercase();
     assert!(!other.contains("access-control-allow-origin"), "{other}");
     app.stop().await.unwrap();
+}
+
+/// Lets pages of these origins read answers.
+struct Pages(&'static [&'static str], bool);
+
+impl Plugin for Pages {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
+    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, linchpin::Result<()>> {
+        assert_eq!(cx.allowed_origins()[0].origins.len(), 2, "the app's own come first");
+        Box::pin(async { cx.allow_origins(self.0.iter().copied(), self.1) })
+    }
+}
+
+#[tokio::test]
+async fn plugins_name_further_origins() {
+    let app = || App::new(config().cors(["https://app.example", "https://both.example"], false)).package(&NOTES);
+    let running = app().plugin(Pages(&["https://spa.example", "https://both.example"], true)).start().await.unwrap();
+    // Each may do what the lists say that it is in; nobody's cookies are let in by another's list.
+    for (origin, read, cookies) in [
+        ("https://app.example", true, false),
+        ("https://spa.example", true, true),
+        ("https://both.example", true, true),
+        ("https://evil.example", false, false),
+    ] {
+        let answer = get(running.address(), "/notes", &format!("origin: {origin}\r\n")).await.to_lowercase();
+        assert_eq!(answer.contains(&format!("access-control-allow-origin: {origin}\r\n")), read, "{answer}");
+        assert_eq!(answer.contains("access-control-allow-credentials"), cookies, "{answer}");
+        assert!(answer.contains("vary: origin"), "{answer}");
+    }
+    running.stop().await.unwrap();
+    for origin in ["*", "https://spa.example/", "spa.example"] {
+        let error = app().plugin(Pages(Box::leak(Box::new([origin])), true)).start().await.unwrap_err().to_string();
+        assert!(error.contains("plugin `pages` failed in setup_middleware: an allowed origin must"), "{error}");
+    }
 }
 
 #[tokio::test]

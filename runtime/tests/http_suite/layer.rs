@@ -181,7 +181,7 @@ async fn other_origins_read_answers_only_where_configured() {
     assert_eq!((named(&closed), closed.header("vary")), (vec![], ""));
 
     let app = blog_with(|_, state| {
-        state.cors = Some(linchpin::http::Cors { origins: vec!["https://app.example".to_owned()], credentials: false });
+        state.cors = vec![linchpin::http::Cors { origins: vec!["https://app.example".to_owned()], credentials: false }];
     })
     .await;
     for path in ["/posts", "/posts/none", "/nowhere", "/notes"] {

@@ -1,12 +1,12 @@
 //! AUTH-75, AUTH-81, AUTH-86: what a browser sends by itself, actors, and guards on the app's own routes.
 
-use linchpin_auth::{ApiCredential, SecretText};
+use linchpin_auth::{ApiCredential, Auth, SecretText, Transport};
 use serde_json::json;
 
 use crate::cases;
-use crate::server::{GOOD, Store};
+use crate::server::{GOOD, Reply, Store};
 
-cases!(auth_75, auth_81, auth_85, auth_85_bearer, auth_86, transports);
+cases!(auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86, transports);
 
 async fn auth_75(store: Store) {
     let app = store.app().await;
@@ -51,6 +51,37 @@ async fn auth_75(store: Store) {
     login(&[("sec-fetch-site", "cross-site")]).await.refused(403, "csrf_failed");
     assert_eq!(login(&[("origin", &origin)]).await.status, 200);
     assert_eq!(login(&[]).await.status, 200);
+}
+
+/// One list says whose pages may send cookies, change something by them, and read what comes of it.
+async fn allowed_origins(store: Store) {
+    const SPA: &str = "https://spa.test";
+    let of =
+        |transport| move |auth: Auth| auth.transport(transport).configure(|config| config.security.allowed_origins.push(SPA.to_owned()));
+    let may = |reply: &Reply| {
+        let says = |name: &str, value: &str| reply.header(&format!("access-control-allow-{name}")) == value;
+        (says("origin", SPA), says("credentials", "true"))
+    };
+    let asks = [("origin", SPA), ("access-control-request-method", "POST"), ("access-control-request-headers", "x-csrf-token")];
+    let app = store.app_with(of(Transport::Both)).await;
+    app.register("ada@example.test").await;
+    let preflight = app.any("OPTIONS", "/auth/login", &asks, "").await;
+    assert_eq!((preflight.status, may(&preflight)), (204, (true, true)), "{preflight:?}");
+    assert_eq!(preflight.header("access-control-allow-headers"), "x-csrf-token");
+    let typed = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
+    let login = app.raw("POST", "/auth/login", &[("origin", SPA), ("content-type", "application/json")], &typed).await;
+    assert_eq!((login.status, may(&login)), (200, (true, true)), "{login:?}");
+    let csrf = login.cookie_value("csrf_token");
+    let cookies = format!("__Host-token={}; csrf_token={csrf}", login.text("token"));
+    let sent = [("cookie", cookies.as_str()), ("x-csrf-token", csrf.as_str()), ("origin", SPA), ("content-type", "application/json")];
+    let made = app.raw("POST", "/notes", &sent, r#"{"text":"hi"}"#).await;
+    assert_eq!((made.status, may(&made)), (201, (true, true)), "{made:?}");
+    let foreign = app.raw("GET", "/auth/me", &[sent[0], ("origin", "https://evil.test")], "").await;
+    assert_eq!((foreign.header("access-control-allow-origin"), foreign.header("vary")), (String::new(), "origin".to_owned()));
+    app.stop().await;
+    // Where sessions are in no cookie, none has to be sent.
+    let app = store.app_with(of(Transport::Bearer)).await;
+    assert_eq!(may(&app.any("OPTIONS", "/auth/login", &asks, "").await), (true, false));
 }
 
 async fn auth_81(store: Store) {

@@ -274,7 +274,7 @@ async fn settings_are_told_by_key(store: Store) {
         ("LINCHPIN_AUTH_OAUTH_GITHUB_CLIENT_SECRET", "y"),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let app = store.try_app(|_| Auth::from_config(linchpin_auth::AuthConfig::from_vars(variables))).await.unwrap();
+    let app = store.try_app(|_| Auth::from_config(linchpin_auth::AuthConfig::from_vars(variables)).roles(["admin"])).await.unwrap();
     let shown = app.raw("GET", "/auth/providers", &[], "").await.json();
     assert_eq!(shown["providers"], json!([{ "id": "github", "name": "GitHub" }, { "id": "my-idp", "name": "my-idp" }]));
 }

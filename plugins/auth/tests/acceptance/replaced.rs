@@ -7,13 +7,13 @@ use linchpin::http::{ActorResolver, Origin, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::testing::{Answer, Client};
 use linchpin::{BoxFuture, MiddlewareCx, Plugin, PostCx};
-use linchpin_auth::Auth;
+use linchpin_auth::{Auth, AuthService, NewUser};
 use serde_json::json;
 
 use crate::cases;
 use crate::server::{SECRET, Store};
 
-cases!(auth_82);
+cases!(auth_82, auth_82_by_accounts, roles_that_nobody_can_hold);
 
 #[entity(routes(auth = "userAuth", create(auth = none), delete(roles = ["admin"])))]
 #[derive(Clone, Debug)]
@@ -62,11 +62,8 @@ fn pages(store: &Store) -> App {
     App::new(Config::new().signing_secret(SECRET).port(0).database(store.url())).package(&PAGES)
 }
 
-async fn auth_82(store: Store) {
-    let app = pages(&store).plugin(Own).start().await.unwrap();
-    let anonymous = Client::new(&app);
-    let user = Client::new(&app).with_header("x-user", "ada").unwrap();
-    let admin = Client::new(&app).with_header("x-user", "root").unwrap().with_header("x-role", "admin").unwrap();
+/// What the policies of an entity and of its operations come to, whoever says who calls.
+async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
     let made = anonymous.post("/pages", &json!({})).await.unwrap().json().unwrap();
     let page = format!("/pages/{}", made["id"].as_str().unwrap());
     let read = format!("{page}/read");
@@ -82,9 +79,19 @@ async fn auth_82(store: Store) {
     assert_eq!(user.get(&page).await.unwrap().status(), 200);
     assert_eq!(admin.post(&read, &json!({})).await.unwrap().status(), 200);
     assert_eq!(admin.delete(&page).await.unwrap().status(), 204);
+}
+
+fn said(started: linchpin::Result<linchpin::Running>) -> String {
+    started.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+async fn auth_82(store: Store) {
+    let app = pages(&store).plugin(Own).start().await.unwrap();
+    let user = Client::new(&app).with_header("x-user", "ada").unwrap();
+    let admin = Client::new(&app).with_header("x-user", "root").unwrap().with_header("x-role", "admin").unwrap();
+    policies(&Client::new(&app), &user, &admin).await;
     app.stop().await.unwrap();
 
-    let said = |started: linchpin::Result<linchpin::Running>| started.err().map(|error| error.to_string()).unwrap_or_default();
     let without = said(pages(&store).start().await);
     for route in ["route `list` of `Page`", "route `get` of `Page`", "route `read` of `Page`"] {
         assert!(without.contains(route) && without.contains("userAuth"), "{route} in {without}");
@@ -92,4 +99,34 @@ async fn auth_82(store: Store) {
     assert!(without.contains("`linchpin_auth::Auth`"), "{without}");
     let two = said(pages(&store).plugin(Auth::new().roles(["admin"]).default_role("admin")).plugin(Own).start().await);
     assert!(two.contains("own-auth") && two.contains("keep one"), "{two}");
+}
+
+/// The same policies come to the same where this plugin says who calls (contract 16).
+async fn auth_82_by_accounts(store: Store) {
+    let app = pages(&store).plugin(Auth::new().roles(["admin", "member"]).default_role("member")).start().await.unwrap();
+    let service = app.adapters().provided::<AuthService>().unwrap();
+    let signed_in = async |account: NewUser| {
+        let account = service.create_user(account).await.unwrap();
+        Client::new(&app).bearer(service.sign_in(&account.id).await.unwrap().expose()).unwrap()
+    };
+    let user = signed_in(NewUser::new("ada@x.test")).await;
+    let admin = signed_in(NewUser::new("root@x.test").roles(["admin"])).await;
+    policies(&Client::new(&app), &user, &admin).await;
+    app.stop().await.unwrap();
+}
+
+/// A role that is in no list is one that no account can hold.
+async fn roles_that_nobody_can_hold(store: Store) {
+    for (roles, hint) in [(Vec::new(), ""), (vec!["admins"], "; did you mean `admins`?")] {
+        let told = said(pages(&store).plugin(Auth::new().roles(roles)).start().await);
+        for route in ["delete", "read"] {
+            let what = format!("needs role `admin`, which no plugin declares: list it in `auth.roles`{hint}");
+            let line = told.lines().find(|line| line.contains(&format!("route `{route}` of `Page`"))).unwrap_or_default();
+            assert!(line.ends_with(&what), "{what} in {told}");
+        }
+    }
+    let chiefs = pages(&store).guard("/pages/{*rest}", linchpin::http::require_role(["chief"]));
+    let told = said(chiefs.plugin(Auth::new().roles(["admin"])).start().await);
+    let what = "guard of `/pages/{*rest}` needs role `chief`, which no plugin declares: list it in `auth.roles`";
+    assert!(told.contains(what) && !told.contains("`admin`"), "{told}");
 }

@@ -120,16 +120,7 @@ impl Config {
     }
 
     fn allow_origin(&mut self, name: &str, origin: &str) {
-        let problem = match url::Url::parse(origin) {
-            _ if origin == "*" => Some("must name origins: `*` would let every page read answers".to_owned()),
-            // What browsers send as `Origin` is compared byte for byte.
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == origin => None,
-            Ok(url) if matches!(url.scheme(), "http" | "https") => {
-                Some(format!("must be an origin such as `{}`, found `{origin}`", url.origin().ascii_serialization()))
-            }
-            _ => Some(format!("must be an origin such as `https://app.example.com`, found `{origin}`")),
-        };
-        match problem {
+        match Cors::refuses(origin) {
             Some(message) => self.problems.push(Problem::new(name, "invalid", message)),
             None => self.cors.origins.push(origin.to_owned()),
         }

@@ -1,0 +1,102 @@
+//! What plugins register once adapters exist: what names of policies mean, who listens, what searches.
+
+use std::sync::Arc;
+
+use crate::event::{Consumer, EventSink};
+use crate::http::{Middleware, NamedCheck, Registry, RouteAuth};
+use crate::permission::{Evaluator, YesNo};
+use crate::search::{Providers, SearchProvider};
+use crate::{Actor, Error, Result};
+
+/// Gives the names in route policies their meaning.
+#[derive(Debug, Default)]
+pub struct Registrar {
+    pub(super) auth: Option<RouteAuth>,
+    pub(super) registry: Registry,
+    pub(super) consumers: Vec<Consumer>,
+    pub(super) searches: Providers,
+}
+
+impl Registrar {
+    /// Adds a consumer of the events of every entity; see [`App::event_sink`](crate::App::event_sink). The name should begin
+    /// with the plugin's.
+    pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
+        self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
+    }
+
+    /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).
+    pub fn search_provider(&mut self, name: impl Into<String>, provider: impl SearchProvider) {
+        self.searches.add(name.into(), Arc::new(provider));
+    }
+
+    /// Gives a name in `auth` or `guards` its meaning, beside those that the route auth brings.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn named(&mut self, name: impl Into<String>, check: impl Into<NamedCheck>) -> Result<()> {
+        let name = name.into();
+        if name == "userAuth" || self.registry.named.contains_key(&name) {
+            return Err(Error::internal(format!("two plugins register `{name}`; keep one")));
+        }
+        self.registry.named.insert(name, check.into());
+        Ok(())
+    }
+
+    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody has, be it that there are none, a
+    /// policy that names another one stops start-up.
+    pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
+        self.registry.roles.get_or_insert_default().extend(roles.into_iter().map(Into::into));
+    }
+
+    /// Declares roles that are listed in a setting, which start-up names when a policy needs one that is not there.
+    pub fn roles_of<R: Into<String>>(&mut self, setting: impl Into<String>, roles: impl IntoIterator<Item = R>) {
+        self.registry.roles_at = Some(setting.into());
+        self.roles(roles);
+    }
+
+    /// Gives `middleware = ["name"]` its meaning.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn middleware(&mut self, name: impl Into<String>, middleware: Middleware) -> Result<()> {
+        let name = name.into();
+        if self.registry.middleware.contains_key(&name) {
+            return Err(Error::internal(format!("two plugins register middleware `{name}`; keep one")));
+        }
+        self.registry.middleware.insert(name, middleware);
+        Ok(())
+    }
+
+    /// Installs what judges `permission(..)`.
+    ///
+    /// # Errors
+    /// When another plugin has installed one.
+    pub fn set_evaluator(&mut self, evaluator: impl Evaluator) -> Result<()> {
+        if self.registry.evaluator.is_some() {
+            return Err(Error::internal("two plugins install a permission evaluator; keep one"));
+        }
+        self.registry.evaluator = Some(Arc::new(evaluator));
+        Ok(())
+    }
+
+    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still lets the owner of a record in,
+    /// where the policy names an `owner_field`.
+    ///
+    /// # Errors
+    /// As [`Registrar::set_evaluator`].
+    pub fn set_permissions(&mut self, holds: impl Fn(&Actor, &str) -> bool + Send + Sync + 'static) -> Result<()> {
+        self.set_evaluator(YesNo(holds))
+    }
+
+    /// Registers what `auth`, `roles` and `guards` mean.
+    ///
+    /// # Errors
+    /// On the second call.
+    pub fn set_route_auth(&mut self, auth: RouteAuth) -> Result<()> {
+        if self.auth.is_some() {
+            return Err(Error::internal("two plugins register route auth; keep one"));
+        }
+        self.auth = Some(auth);
+        Ok(())
+    }
+}
