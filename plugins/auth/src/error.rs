@@ -49,8 +49,8 @@ codes! {
     HOOK_TIMEOUT = 504, "hook_timeout", "A check took too long";
 }
 
-/// What a hook refuses with unless it names a code of its own.
-pub(crate) const HOOK_REJECTED: &str = "hook_rejected";
+/// What a hook refuses with unless it names a status or a code of its own.
+pub(crate) const HOOK_REJECTED: Code = Code::Other(400, "hook_rejected");
 
 /// An error of this plugin with its text.
 pub(crate) fn refuse(code: Code) -> Error {

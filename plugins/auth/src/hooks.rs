@@ -66,7 +66,7 @@ impl HookError {
 
     fn into_error(self) -> Error {
         let status = self.status.filter(|status| matches!(status, 400..=499 | 503)).unwrap_or(400);
-        Error::new(Code::Other(status, self.code.unwrap_or(HOOK_REJECTED)), self.message)
+        Error::new(Code::Other(status, self.code.unwrap_or(HOOK_REJECTED.as_str())), self.message)
     }
 }
 

@@ -13,8 +13,8 @@ use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, INVALID_TOKEN,
-    MFA_SETUP_REQUIRED, NOT_SCHEDULED, STEP_UP_REQUIRED,
+    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
+    INVALID_TOKEN, MFA_SETUP_REQUIRED, NOT_SCHEDULED, STEP_UP_REQUIRED,
 };
 use crate::flow::Need;
 use crate::guards::known;
@@ -45,6 +45,7 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
         CSRF_FAILED,
         Code::Conflict,
         Code::RateLimited,
+        HOOK_REJECTED,
         HOOK_TIMEOUT,
     ]);
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))

@@ -16,7 +16,7 @@ use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
-    MFA_NOT_ENABLED, MFA_REQUIRED, MFA_SETUP_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
+    LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED, MFA_SETUP_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
 };
 use crate::flow::{Need, Without};
 use crate::guards::{ENROLLING, RECENT};
@@ -55,6 +55,23 @@ pub(super) const REMOVAL: &[Code] = &[
     Code::RateLimited,
 ];
 
+/// Of all factors: passkeys, which may be the only way in, are among them.
+const REMOVAL_OF_ALL: &[Code] = &[
+    INVALID_CODE,
+    INVALID_CREDENTIALS,
+    INVALID_CHALLENGE,
+    STEP_UP_REQUIRED,
+    FACTOR_NOT_ALLOWED,
+    MFA_REQUIRED,
+    MFA_NOT_ENABLED,
+    MFA_SETUP_REQUIRED,
+    LAST_CREDENTIAL,
+    DELETION_SCHEDULED,
+    CSRF_FAILED,
+    Code::Conflict,
+    Code::RateLimited,
+];
+
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
     .doc("Begins to set up an authenticator app.\n\nOne that is set up already goes on working until the new one is.")
     .auth(ENROLLING)
@@ -65,7 +82,7 @@ static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "m
     .doc("Sets up the authenticator app, with a code of it.")
     .auth(ENROLLING)
     .answers(ENROLLED)
-    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
 static METHODS: Route<Nothing> = route(Route::get("mfa_methods", "mfa/methods"))
     .doc("The caller's second factors.")
     .auth(ENROLLING)
@@ -75,7 +92,7 @@ static REMOVE_ALL: Route<ProofInput> = route(Route::delete("mfa_remove", "mfa"))
     .doc("Takes away all second factors, and the recovery codes.")
     .auth("userAuth")
     .answers(DONE)
-    .errors(REMOVAL);
+    .errors(REMOVAL_OF_ALL);
 static REMOVE_TOTP: Route<ProofInput> = route(Route::delete("mfa_remove_totp", "mfa/totp"))
     .doc("Takes the authenticator app away.")
     .auth("userAuth")

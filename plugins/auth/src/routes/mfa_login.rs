@@ -5,20 +5,20 @@ use std::sync::Arc;
 use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Result};
 
-use super::mfa_shapes::Resent;
-use super::mfa_shapes::{ResendInput, VerifyInput};
-use super::{Place, SIGNED_IN, at, route};
+use super::mfa_shapes::{ResendInput, Resent, VerifyInput};
+use super::shapes::Authenticated;
+use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
-use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE};
+use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE};
 use crate::flow::Answer;
 use crate::secret::SecretText;
 
 static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"))
     .doc("Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.")
     .public()
-    .answers(SIGNED_IN)
-    .errors(&[INVALID_CODE, INVALID_CHALLENGE, METHOD_UNAVAILABLE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+    .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
+    .errors(&[INVALID_CODE, INVALID_CHALLENGE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
 static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))
     .doc("Sends a code for a sign-in, in place of the one before.")
     .public()

@@ -13,7 +13,9 @@ use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
-use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, EMAIL_MISSING, INVALID_CHALLENGE, INVALID_CODE, refuse};
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_MISSING, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, STEP_UP_REQUIRED, refuse,
+};
 use crate::guards::ENROLLING;
 use crate::limit::table::TRIES_PER_SETUP;
 use crate::limit::{Bucket, Hit};
@@ -24,21 +26,14 @@ use crate::secret::SecretText;
 use crate::sms::E164;
 
 const SENT: &[AnswerDesc] = &[AnswerDesc::of::<SetupSent>(200, "A code was sent.")];
-const VERIFY: &[Code] = &[INVALID_CODE, INVALID_CHALLENGE, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict];
+const VERIFY: &[Code] = &[INVALID_CODE, INVALID_CHALLENGE, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict];
 
 static MAIL_ENABLE: Route<Nothing> = route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
     .doc("Mails a code that sets up codes by mail.")
     .auth(ENROLLING)
     .guards(LATELY)
     .answers(SENT)
-    .errors(&[
-        EMAIL_MISSING,
-        crate::error::STEP_UP_REQUIRED,
-        crate::error::EMAIL_NOT_VERIFIED,
-        DELETION_SCHEDULED,
-        CSRF_FAILED,
-        Code::RateLimited,
-    ]);
+    .errors(&[EMAIL_MISSING, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::RateLimited]);
 static MAIL_VERIFY: Route<SetupInput> = route(Route::post("mfa_email_otp_verify_setup", "mfa/email-otp/verify-setup"))
     .doc("Sets up codes by mail.")
     .auth(ENROLLING)

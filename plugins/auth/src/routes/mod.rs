@@ -29,9 +29,9 @@ use linchpin::{Code, Error, Result};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, CURRENT_PASSWORD_REQUIRED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_TIMEOUT, INVALID_CREDENTIALS,
-    INVALID_TOKEN, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID, REFRESH_REQUIRED,
-    REFRESH_REUSED, STEP_UP_REQUIRED,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, CURRENT_PASSWORD_REQUIRED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_REJECTED, HOOK_TIMEOUT,
+    INVALID_CREDENTIALS, INVALID_TOKEN, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID,
+    REFRESH_REQUIRED, REFRESH_REUSED, STEP_UP_REQUIRED,
 };
 use crate::guards::{ENROLLING, SESSION};
 use crate::identity::PrimaryField;
@@ -57,13 +57,13 @@ pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
 const ACTIVE: &[Code] = &[DELETION_SCHEDULED, CSRF_FAILED, Code::NotFound];
 const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
 const SIGN_UP_REFUSED: &[Code] =
-    &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+    &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
 const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
     AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
 ];
 const SIGN_IN_REFUSED: &[Code] =
-    &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, crate::error::HOOK_TIMEOUT];
+    &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
 const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Done>(200, "Done.")];
 
@@ -84,7 +84,7 @@ static REGISTER_CONCEALED: Route<RegisterByEmail> = route(Route::post("register"
     .doc("Makes an account and mails its owner a link; the owner of one that there is, a notice.\n\nThe answer is the same.")
     .public()
     .answers(&[AnswerDesc::of::<Said>(202, "Its owner has been mailed.")])
-    .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_TIMEOUT]);
+    .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT]);
 static REGISTER_BY_USERNAME: Route<RegisterByUsername> = register();
 static REGISTER_BY_PHONE: Route<RegisterByPhone> = register();
 static LOGIN_BY_EMAIL: Route<LoginByEmail> = login();
@@ -126,7 +126,11 @@ static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .doc("Renews the tokens of a session.\n\nThe refresh token is that of the body, of the header `x-refresh-token`, or of the cookie.")
     .public()
     .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
-    .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+    .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
+
+/// What a mailed token that signs in can be refused with.
+const LINK_REFUSED: &[Code] =
+    &[INVALID_TOKEN, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_REJECTED, HOOK_TIMEOUT];
 
 static FORGOT: Route<EmailInput> = route(Route::post("forgot_password", "forgot-password"))
     .doc("Mails a link to set a new password.\n\nThe answer is the same whether there is an account or not.")
@@ -137,11 +141,20 @@ static RESET: Route<ResetInput> = route(Route::post("reset_password", "reset-pas
     .doc("Sets a new password with a mailed token. All sessions end.")
     .public()
     .answers(DONE)
-    .errors(&[INVALID_TOKEN, PASSWORD_TOO_COMMON, PASSWORD_BREACHED, PASSWORD_REUSED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
+    .errors(&[
+        INVALID_TOKEN,
+        PASSWORD_TOO_COMMON,
+        PASSWORD_BREACHED,
+        PASSWORD_REUSED,
+        Code::Conflict,
+        Code::RateLimited,
+        HOOK_REJECTED,
+        HOOK_TIMEOUT,
+    ]);
 static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password", "set-password"))
     .doc("Sets or changes the caller's password. All other sessions end.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::sparse::<Reissued>(200, "Done; with new tokens where all sessions end.")])
+    .answers(&[AnswerDesc::of::<Done>(200, "Done."), AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end.")])
     .errors(&[
         CURRENT_PASSWORD_REQUIRED,
         PASSWORD_TOO_COMMON,
@@ -154,6 +167,7 @@ static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password",
         CSRF_FAILED,
         Code::Conflict,
         Code::RateLimited,
+        HOOK_REJECTED,
         HOOK_TIMEOUT,
     ]);
 static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "verify-email"))
@@ -165,7 +179,7 @@ static VERIFY_AND_LOGIN: Route<TokenInput> = route(Route::post("verify_and_login
     .doc("Proves the address of a sign-up with a mailed token, and signs in.")
     .public()
     .answers(SIGNED_IN)
-    .errors(&[INVALID_TOKEN, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
+    .errors(LINK_REFUSED);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
     .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
     .public()
@@ -180,7 +194,7 @@ static MAGIC_VERIFY: Route<TokenInput> = route(Route::post("magic_link_verify", 
     .doc("Signs in with a mailed token.")
     .public()
     .answers(SIGNED_IN)
-    .errors(&[INVALID_TOKEN, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_TIMEOUT]);
+    .errors(LINK_REFUSED);
 
 /// What is published at the server's root.
 #[derive(linchpin::Embedded)]

@@ -14,15 +14,15 @@ use super::mfa::{ProofInput, whose};
 use super::passkey_shapes::{
     LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView, RegisterInput, RegistrationOptions, RenameInput,
 };
-use super::shapes::{Authenticated, Ok as Done};
-use super::{DONE, Place, at, passkey_login, route};
+use super::shapes::Ok as Done;
+use super::{DONE, Place, SIGNED_IN, at, passkey_login, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, HOOK_TIMEOUT, INVALID_CHALLENGE,
-    INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED,
-    overtaken, refuse,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, HOOK_REJECTED, HOOK_TIMEOUT,
+    INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED, WEBAUTHN_FAILED, overtaken, refuse,
 };
 use crate::flow::passkeys::Asked;
 use crate::flow::{Need, Proof, Without};
@@ -84,11 +84,8 @@ static LOGIN_OPTIONS: Route<LoginOptionsInput> = route(Route::post("passkey_logi
     .public()
     .answers(&[AnswerDesc::of::<LoginOptions>(200, "Options, and the token to answer them with.")])
     .errors(&[Code::RateLimited]);
-static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/login"))
-    .doc("Signs in with a passkey.")
-    .public()
-    .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
-    .errors(&[
+static LOGIN: Route<LoginInput> =
+    route(Route::post("passkey_login", "passkey/login")).doc("Signs in with a passkey.").public().answers(SIGNED_IN).errors(&[
         INVALID_CHALLENGE,
         WEBAUTHN_FAILED,
         INVALID_CREDENTIALS,
@@ -96,6 +93,7 @@ static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/lo
         EMAIL_NOT_VERIFIED,
         CSRF_FAILED,
         Code::RateLimited,
+        HOOK_REJECTED,
         HOOK_TIMEOUT,
     ]);
 

@@ -17,7 +17,7 @@ cases!(every_event_of_an_account, auth_84_nothing_secret_is_written, refusals_ar
 
 /// Every event of every entity.
 #[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<EntityEvent>>>);
+pub struct Sink(pub Arc<Mutex<Vec<EntityEvent>>>);
 
 impl EventSink for Sink {
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
@@ -28,7 +28,7 @@ impl EventSink for Sink {
 
 impl Sink {
     /// What has happened to accounts, once this is among it.
-    async fn told(&self, last: &str) -> Vec<Json> {
+    pub async fn told(&self, last: &str) -> Vec<Json> {
         for _ in 0..3000 {
             let rows: Vec<Json> = self
                 .0
@@ -204,7 +204,7 @@ async fn every_event_of_an_account(store: Store) {
 }
 
 /// All that is logged while tests run, of every library that says anything.
-fn logged() -> &'static Arc<Mutex<Vec<u8>>> {
+pub fn logged() -> &'static Arc<Mutex<Vec<u8>>> {
     static LOG: OnceLock<Arc<Mutex<Vec<u8>>>> = OnceLock::new();
     LOG.get_or_init(|| {
         let log: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -281,7 +281,7 @@ async fn auth_84_nothing_secret_is_written(store: Store) {
     }
 }
 
-fn around<'a>(text: &'a str, secret: &str) -> &'a str {
+pub fn around<'a>(text: &'a str, secret: &str) -> &'a str {
     let at = text.find(secret).unwrap_or(0);
     let line = text[..at].rfind('\n').map_or(0, |start| start + 1);
     &text[line..at]

@@ -13,8 +13,14 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 /// The code that an authenticator app shows for a secret, so many steps from now.
 pub fn code_at(app: &Server, secret: &str, steps: i64) -> String {
-    let at = format!("--now=@{}", app.now_seconds() + 30 * steps);
-    let made = Command::new("oathtool").args(["--totp", "-b", &at, secret]).output().expect("oathtool: cargo xtask test installs it");
+    code_of(app, secret, steps, 6)
+}
+
+/// The same, of so many digits.
+pub fn code_of(app: &Server, secret: &str, steps: i64, digits: u64) -> String {
+    let (at, digits) = (format!("--now=@{}", app.now_seconds() + 30 * steps), format!("--digits={digits}"));
+    let made =
+        Command::new("oathtool").args(["--totp", "-b", &digits, &at, secret]).output().expect("oathtool: cargo xtask test installs it");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }

@@ -12,8 +12,8 @@ use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases!(schemathesis_as_nobody, schemathesis_as_an_administrator);
 
-/// Every route there is.
-fn everything(auth: Auth, post: &Post) -> Auth {
+/// Every route there is, but for messages to phones.
+pub fn everything(auth: Auth, post: &Post) -> Auth {
     post.on(auth).refresh_tokens().configure(|config| {
         let auth = &mut config.auth;
         auth.admin_role = Some("admin".into());

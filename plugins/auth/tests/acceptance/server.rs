@@ -11,7 +11,9 @@ use linchpin::axum::http::{HeaderMap, Request};
 use linchpin::prelude::*;
 use linchpin_auth::{Argon2Cost, Auth, Clock, Env, FakeClock};
 use serde_json::{Value as Json, json};
+use tokio::sync::OnceCell;
 
+use crate::document::Document;
 use crate::testbed::{NOTES, TestBed};
 
 pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
@@ -124,7 +126,7 @@ impl Store {
             .clock(move || reading.now());
         let running = more(app).start().await?;
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock) })
+        Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock), document: OnceCell::new() })
     }
 }
 
@@ -134,6 +136,8 @@ pub struct Server {
     client: Client<HttpConnector, Full<Bytes>>,
     running: linchpin::Running,
     clock: Arc<FakeClock>,
+    /// What it says of its routes, once somebody has called one.
+    document: OnceCell<Arc<Document>>,
 }
 
 /// An answer.
@@ -214,6 +218,15 @@ impl Server {
 
     /// A call whose answer may be anything: a page, a redirect.
     pub async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let reply = self.call(method, path, headers, body).await;
+        if path.starts_with("/auth/") {
+            let said = async || Document::of(&self.call("GET", "/openapi.json", &[], "").await.body);
+            self.document.get_or_init(said).await.hold(method, path, &reply);
+        }
+        reply
+    }
+
+    async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -40,15 +40,30 @@ async fn auth_83(store: Store) {
     let token = token_in(&sink.received(1).await, "a@x.test", "https://app.test/verify");
     assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
     assert_eq!(app.me(&ada.token).await.json()["emailVerified"], true);
+    // The owner is told of every change, by whatever way it came.
+    let told = |mails: &[Json], subject: &str, what: &str| {
+        let mail = mails.iter().find(|mail| mail["subject"] == subject).unwrap_or_else(|| panic!("no `{subject}` in {mails:?}"));
+        assert_eq!((&mail["to"], &mail["from"]), (&json!(["a@x.test"]), &json!("accounts@example.test")));
+        assert_eq!(mail["autoSubmitted"], "auto-generated");
+        assert!(["text", "html"].iter().all(|body| mail[*body].as_str().unwrap().contains(what)), "{mail}");
+    };
+    let body = json!({ "password": "amber-walrus-17-dune", "currentPassword": GOOD });
+    let set = app.with(&ada.token, "POST", "/auth/set-password", Some(body)).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    told(&sink.received(2).await, "Your password was changed", "was changed on");
 
     assert_eq!(app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.status, 200);
-    let token = token_in(&sink.received(2).await, "a@x.test", "https://app.test/reset");
+    let token = token_in(&sink.received(3).await, "a@x.test", "https://app.test/reset");
     let reset = app.post("/auth/reset-password", json!({ "token": token, "password": "brisk-lantern-47-reef" })).await;
     assert_eq!(reset.status, 200, "{reset:?}");
-    // Its owner is told, and no mail says what the password is.
-    let mails = sink.received(3).await;
-    assert_eq!((&mails[2]["to"][0], &mails[2]["autoSubmitted"]), (&json!("a@x.test"), &json!("auto-generated")));
-    assert!(mails.iter().all(|mail| !mail.to_string().contains("brisk-lantern") && !mail.to_string().contains(GOOD)), "{mails:?}");
+    let mails = sink.received(4).await;
+    told(&mails, "Your password was reset", "was reset on");
+    // No mail says what a password is.
+    let passwords = [GOOD, "amber-walrus", "brisk-lantern"];
+    assert!(
+        mails.len() == 4 && !passwords.iter().any(|password| mails.iter().any(|mail| mail.to_string().contains(password))),
+        "{mails:?}"
+    );
 }
 
 async fn auth_83_while_the_server_is_down(store: Store) {
