@@ -69,7 +69,8 @@ const SERVER: bool = cfg!(feature = "server");
 ///   `get`, `update`, `delete`: `auth`, `roles`, `guards(require_mfa, require_step_up(300))`,
 ///   `permission(requires = "write", or = ["moderate"], owner_field = author_id, resource = container_id, hide)`,
 ///   `middleware = [path, "name"]`, `disabled`, `max_body = "2MiB"`, `timeout = "5s"`, `output_once(secret: String)`: members that the answer
-///   of one call has and no later one; `list(paging = "page")`: pages by their number
+///   of one call has and no later one; `list(paging = "page")`: pages by their number; of one route `method = "PUT"`,
+///   `path = "{id}/card"`, `description = ".."`
 ///
 /// # Options of a field
 /// * `primary`, `immutable`, `read_only`, `write_only`, `private`, `filterable`, `sortable`, `client_set`, `sensitive`

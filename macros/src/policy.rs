@@ -39,6 +39,8 @@ pub(crate) struct Policy {
     pub(crate) output: Option<narrow::Fields>,
     pub(crate) once: Option<once::Once>,
     pub(crate) summary: Option<LitStr>,
+    /// Of a route that has no doc comment of its own, and the word.
+    pub(crate) description: Option<(Ident, LitStr)>,
     pub(crate) tags: Option<Vec<LitStr>>,
     pub(crate) deprecated: bool,
 }
@@ -74,8 +76,11 @@ pub(crate) const KEYS: &[&str] = &[
     "deprecated",
 ];
 
+/// What belongs to one route, if that has no doc comment of its own; the first two are none of the policy.
+pub(crate) const OF_ONE: &[&str] = &["method", "path", "description"];
+
 /// Keys of the policy that come later.
-pub(crate) const LATER: &[&str] = &["method", "path", "base", "description"];
+pub(crate) const LATER: &[&str] = &["base"];
 
 impl Policy {
     /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
@@ -97,6 +102,9 @@ impl Policy {
             "output" => self.output = narrow::read(opt, "output(id, title)", d),
             "output_once" => self.once = once::read(opt, d),
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
+            "description" => {
+                self.description = opt.text("description = \"What it does, at length.\"", d).map(|text| (opt.key.clone(), text));
+            }
             "tags" => self.tags = tags(opt, d),
             "deprecated" => self.deprecated = opt.flag(d),
             // A list takes it before it comes here.
@@ -146,9 +154,10 @@ impl Policy {
         let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
         let once = self.once.as_ref().map(once::Once::tokens);
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
+        let description = self.description.as_ref().map(|(_, text)| quote!(.description(#text)));
         let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
         let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #once #summary #tags #deprecated)
+        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #once #summary #description #tags #deprecated)
     }
 }
 

@@ -56,7 +56,10 @@ impl Args {
         }
         policy::narrow::refuse(&route.policy, d);
         policy::permission::refuse(&route.policy, d);
-        if route.method.as_ref().is_some_and(|(method, _)| *method == Method::Get) {
+        if let Some((key, _)) = &route.policy.description {
+            d.error(key, "the description of a route is the doc comment of its function").help("`/// ..` above it");
+        }
+        if route.moved.method.as_ref().is_some_and(|(method, _)| *method == Method::Get) {
             policy::idempotent::refuse(&route.policy, "a GET route", d);
             policy::audit::refuse(&route.policy, "a GET route", d);
         }
@@ -101,8 +104,8 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
     let (first, last) = (Token![const](function.sig.fn_token.span), Token![;](function.block.brace_token.span.close()));
     let policy = route.policy.tokens();
     // Both are there: their absence has been reported.
-    let method = route.method.as_ref().map(|(method, _)| method);
-    let segments: &[Segment] = route.path.as_ref().map_or(&[], |(segments, _)| segments);
+    let method = route.moved.method.as_ref().map(|(method, _)| method);
+    let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
     let serve = format_ident!("__serve");
     let types: Vec<&syn::Type> = function
         .sig

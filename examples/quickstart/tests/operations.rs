@@ -1,6 +1,8 @@
 //! The snippets of `docs/guide.md` that are about several entities at once, compiled and used.
 
 use linchpin::prelude::*;
+use linchpin::testing::Client;
+use serde_json::json;
 
 /// A thread of a forum.
 #[entity(sort = asc(title), routes(auth = none))]
@@ -113,6 +115,40 @@ pub struct Membership {
     pub owner: bool,
 }
 
+/// A track of a record.
+#[derive(Clone, Debug, PartialEq, Embedded)]
+pub struct Track {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub title: String,
+}
+
+/// A record in a sleeve.
+#[entity(routes(
+    auth = none,
+    list(path = "all"),
+    get(path = "{id}/sleeve"),
+    update(method = "PUT"),
+    delete(method = "POST", path = "{id}/discard", description = "Takes the record off the shelf.\n\nNobody gets it back."),
+))]
+#[derive(Clone, Debug)]
+pub struct Disc {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tracks: Vec<Track>,
+}
+
+/// What is on it.
+#[operation(
+    kind = "collection",
+    field = tracks,
+    operations(list, add, remove),
+    route(tracks_list(path = "{id}/tracks"), tracks_add(path = "{id}/tracks"), tracks_remove(path = "{id}/tracks/{item_id}")),
+)]
+pub const TRACKS: Operation<Disc>;
+
+static SHELF: Package = package!(name = "shelf", entities = [entity(Disc, [TRACKS])]);
+
 /// Topics and answers, clubs and members.
 pub static FORUM: Package = package!(
     name = "forum",
@@ -182,5 +218,22 @@ async fn what_is_said_in_a_room_is_heard_by_those_who_see_it() -> Result<()> {
     assert_eq!((refused.details()[0].path.as_str(), refused.details()[0].code), ("roomId", "reference"));
     rooms.update(&alice, "r", RoomPatch { open: Some(true), ..RoomPatch::default() }, None).await?;
     assert!(reactions.get(&bob, "x").await?.is_some());
+    app.stop().await
+}
+
+#[tokio::test]
+async fn routes_are_where_they_were_moved() -> Result<()> {
+    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = app.package(&SHELF).start().await?;
+    let client = Client::new(&app);
+    let disc = client.post("/discs", json!({})).await?;
+    let path = format!("/discs/{}", disc.json()?["id"].as_str().unwrap_or_default());
+    assert_eq!(disc.header("location"), Some(format!("{path}/sleeve").as_str()));
+    let track = client.post(&format!("{path}/tracks"), json!({ "title": "Overture" })).await?.json()?;
+    assert_eq!(client.get(&format!("{path}/tracks")).await?.json()?, json!([track]));
+    assert_eq!(client.get("/discs/all").await?.json()?["items"][0]["tracks"], json!([track]));
+    assert_eq!(client.delete(&format!("{path}/tracks/{}", track["id"].as_str().unwrap_or_default())).await?.status(), 204);
+    assert_eq!(client.post(&format!("{path}/discard"), json!({})).await?.status(), 204);
+    assert_eq!(client.get(&format!("{path}/sleeve")).await?.status(), 404);
     app.stop().await
 }

@@ -7,7 +7,7 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_computed, check_field, check_names, gates, parse, relations, search, summaries, visibility};
+use super::{check_computed, check_field, check_names, gates, mounts, parse, relations, search, summaries, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -30,6 +30,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     search::check(model, d);
     pagination(&model.pagination, d);
     stores(model, d);
+    mounts::check(model, d);
     crate::policy::narrow::check(model, d);
     crate::policy::permission::check(model, d);
 }

@@ -14,6 +14,7 @@ mod field_enum;
 mod field_tokens;
 mod gates;
 mod model;
+mod mounts;
 mod parse;
 mod parse_field;
 mod relations;

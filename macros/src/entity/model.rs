@@ -16,6 +16,7 @@ use super::summaries::Summary;
 use super::visibility::Visibility as Seen;
 use crate::diagnostics::Diagnostics;
 use crate::names;
+use crate::operation::path::Moved;
 use crate::policy::Policy;
 
 /// An entity as declared.
@@ -58,6 +59,8 @@ pub(crate) struct EntityModel {
     pub(crate) defaults: Policy,
     /// create, list, get, update, delete.
     pub(crate) routes: [Policy; 5],
+    /// What replaces method and path of those.
+    pub(crate) moved: [Moved; 5],
     /// Who sees a record.
     pub(crate) visibility: Seen,
     /// What else its records name, or are named by: those that belong to one first.
@@ -225,6 +228,7 @@ impl EntityModel {
             stores: args.stores,
             defaults: args.defaults,
             routes: args.routes,
+            moved: args.moved,
             visibility,
             relations,
             gates,

@@ -9,6 +9,7 @@ use super::relations::RelationArgs;
 use super::summaries::SummaryArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
+use crate::operation::path::{Moved, RouteArgs};
 use crate::options::{self, Opt, OptValue, Rest};
 use crate::policy::{self, Policy};
 
@@ -68,6 +69,7 @@ pub(crate) struct EntityArgs {
     pub(crate) stores: Vec<Ident>,
     pub(crate) defaults: Policy,
     pub(crate) routes: [Policy; 5],
+    pub(crate) moved: [Moved; 5],
     pub(crate) visibility: VisibilityArgs,
     pub(crate) relations: Vec<RelationArgs>,
     pub(crate) summaries: Vec<SummaryArgs>,
@@ -192,13 +194,18 @@ impl EntityArgs {
                 let Some(list) = opt.list(&format!("{name}(roles = [\"admin\"])"), d) else { continue };
                 let keys = options::parse(list, d);
                 options::repeated(&keys, &[], d);
+                let mut args = RouteArgs::default();
                 for key in &keys {
                     if name == "list" && key.name() == "paging" {
                         self.numbered = by_number(key, "paging = \"page\"", d);
-                    } else if !self.routes[route].option(key, d) {
-                        options::unknown(key, "route", policy::KEYS, policy::LATER, d);
+                    } else if !args.option(key, false, d) {
+                        args.others.push(key.clone());
                     }
                 }
+                args.refuse_others_of("route", d);
+                (self.routes[route], self.moved[route]) = (args.policy, args.moved);
+            } else if policy::OF_ONE.contains(&name.as_str()) {
+                d.error(&opt.key, format!("`{name}` belongs to one route")).help(format!("`routes(get({name} = \"..\"))`"));
             } else if !self.defaults.option(opt, d) {
                 Self::unknown_route(opt, d);
             }

@@ -49,6 +49,8 @@ fn a_searched_entity() {
     expand("entity_computed", include_str!("../../tests/snapshot/entity_computed.rs"));
     // Listed by number, in an order of several fields.
     expand("entity_listed", include_str!("../../tests/snapshot/entity_listed.rs"));
+    // Whose routes are elsewhere.
+    expand("entity_moved", include_str!("../../tests/snapshot/entity_moved.rs"));
 }
 
 /// Four mistakes, four errors, and everything that others refer to is there.

@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use super::args::Args;
 use super::item::Declared;
 use super::kinds::{self, Plan, Returns};
-use super::path::{Method, RouteArgs, Segment};
+use super::path::{Route, RouteArgs, Segment};
 use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
@@ -21,7 +21,7 @@ pub(crate) struct Model<'a> {
     pub(crate) route: RouteArgs,
     pub(crate) plan: Plan,
     /// One, or the query and path form of a lookup or exists.
-    pub(crate) routes: Vec<(Method, Vec<Segment>)>,
+    pub(crate) routes: Vec<Route>,
     pub(crate) scope: Parts,
     pub(crate) unscoped: Option<syn::LitStr>,
     pub(crate) siblings: &'a [Sibling],
@@ -64,9 +64,12 @@ impl<'a> Model<'a> {
         let routes = plan.as_ref().map(|plan| match &plan.returns {
             Returns::Custom(made) => made.routes.clone(),
             _ if plan.parts.is_empty() => place::routes(plan, &args.route, &kebab, &mut scope),
-            _ => place::parts(plan, &kebab),
+            _ => place::parts(plan, &name, &kebab, scope.d),
         });
         if let Some(plan) = &plan {
+            if let Some((key, _)) = &args.route.policy.description {
+                scope.d.error(key, "the description of an operation is its doc comment").help("`/// ..` above the const");
+            }
             reach::check(&args, plan, &name, declared, entity, scope.d);
             let answers = plan.parts.is_empty() && plan.returns.is_record();
             let policies = std::iter::once(&args.route.policy).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()));
@@ -84,7 +87,7 @@ impl<'a> Model<'a> {
                 permission::check_operation(policy, records, !many, entity, scope.d);
                 event::check_operation(policy, kind.name(), entity, scope.d);
             }
-            let reading = plan.parts.iter().filter(|part| part.method == Method::Get).filter_map(|part| part.policy.as_ref());
+            let reading = plan.parts.iter().filter(|part| part.reads()).filter_map(|part| part.policy.as_ref());
             for policy in reading.chain((plan.parts.is_empty() && plan.reads()).then_some(&args.route.policy)) {
                 idempotent::refuse(policy, "an operation that only reads", scope.d);
                 audit::refuse(policy, "an operation that only reads", scope.d);

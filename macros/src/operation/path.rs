@@ -82,12 +82,105 @@ pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
     out
 }
 
+/// What replaces method and path of a route, and where that is written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moved {
+    pub(crate) method: Option<(Method, LitStr)>,
+    pub(crate) path: Option<(Vec<Segment>, LitStr)>,
+}
+
+impl Moved {
+    /// Where it is written.
+    fn at(&self) -> Option<&LitStr> {
+        self.path.as_ref().map(|(_, text)| text).or(self.method.as_ref().map(|(_, text)| text))
+    }
+
+    /// The method, or the route's `own`; one that is not among `fitting` is reported.
+    pub(crate) fn method(&self, own: Method, fitting: &[Method], of: &str, d: &mut Diagnostics) -> Method {
+        let Some((method, text)) = &self.method else { return own };
+        if fitting.contains(method) {
+            return *method;
+        }
+        let names: Vec<String> = fitting.iter().map(|method| format!("`{}`", method.as_str())).collect();
+        let help = match names.split_last() {
+            Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+            _ => names.concat(),
+        };
+        d.error(text, format!("`{}` does not suit {of}", method.as_str())).help(help);
+        own
+    }
+
+    /// The segments of a route whose parameters have names of their own: each as the path names it, and as the route does. All of them
+    /// must be there, since nothing else carries them.
+    pub(crate) fn path(&self, own: Vec<Segment>, parameters: &[(&str, &str)], of: &str, d: &mut Diagnostics) -> Vec<Segment> {
+        let Some((segments, text)) = &self.path else { return own };
+        let known = || crate::diagnostics::list(parameters.iter().map(|(name, _)| name));
+        let mut found = Vec::with_capacity(segments.len());
+        let mut misspelt = false;
+        for segment in segments {
+            match segment {
+                Segment::Lit(_) => found.push(segment.clone()),
+                Segment::Param(name) => match parameters.iter().find(|(known, _)| known == name) {
+                    Some((_, wire)) => found.push(Segment::Param((*wire).to_owned())),
+                    None => {
+                        misspelt = true;
+                        let problem = d.error(text, format!("`{{{name}}}` of the path is no parameter of {of}"));
+                        if parameters.is_empty() {
+                            problem.help("static segments only");
+                        } else {
+                            problem.help(format!("known: {}", known()));
+                        }
+                    }
+                },
+            }
+        }
+        // One that is misspelt is not missing as well.
+        for (name, wire) in parameters.iter().filter(|_| !misspelt) {
+            if !found.contains(&Segment::Param((*wire).to_owned())) {
+                d.error(text, format!("the path of {of} lacks `{{{name}}}`")).help(format!("`path = \"{}\"`", whole(&own, parameters)));
+            }
+        }
+        found
+    }
+}
+
+/// A route: its method and what it has below the entity.
+pub(crate) type Route = (Method, Vec<Segment>);
+
+/// Reports routes of one declaration that are the same, at the one that was moved: each by its name, and as it is after that.
+pub(crate) fn apart<'a>(routes: impl Iterator<Item = (String, &'a Moved, &'a Route)>, d: &mut Diagnostics) {
+    let routes: Vec<_> = routes.collect();
+    for (at, (name, moved, route)) in routes.iter().enumerate() {
+        if let Some((first, other, _)) = routes[..at].iter().find(|(.., other)| same(other, route))
+            && let Some(at) = moved.at().or(other.at())
+        {
+            d.error(at, format!("`{first}` and `{name}` share a route")).help("another method or path for one of them");
+        }
+    }
+}
+
+fn same(one: &Route, other: &Route) -> bool {
+    let alike = |pair: (&Segment, &Segment)| matches!(pair, (Segment::Param(_), Segment::Param(_))) || pair.0 == pair.1;
+    one.0 == other.0 && one.1.len() == other.1.len() && one.1.iter().zip(&other.1).all(alike)
+}
+
+/// A path as it is written: `{id}/state`.
+fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
+    let written = |segment: &Segment| match segment {
+        Segment::Lit(text) => text.clone(),
+        Segment::Param(wire) => {
+            let name = parameters.iter().find(|(_, known)| known == wire).map_or(wire.as_str(), |(name, _)| name);
+            format!("{{{name}}}")
+        }
+    };
+    segments.iter().map(written).collect::<Vec<_>>().join("/")
+}
+
 /// What `route(..)` says.
 #[derive(Debug, Default)]
 pub(crate) struct RouteArgs {
     pub(crate) policy: Policy,
-    pub(crate) method: Option<(Method, LitStr)>,
-    pub(crate) path: Option<(Vec<Segment>, LitStr)>,
+    pub(crate) moved: Moved,
     /// What is none of the above: for the kind to read or to refuse.
     pub(crate) others: Vec<Opt>,
 }
@@ -124,7 +217,11 @@ impl RouteArgs {
     pub(crate) fn names_events_only(&self) -> bool {
         let mut rest = self.policy.clone();
         rest.event = None;
-        self.policy.event.is_some() && rest.is_inherit() && self.method.is_none() && self.path.is_none() && self.others.is_empty()
+        self.policy.event.is_some()
+            && rest.is_inherit()
+            && self.moved.method.is_none()
+            && self.moved.path.is_none()
+            && self.others.is_empty()
     }
 
     /// Reports what nobody has read.
@@ -135,14 +232,22 @@ impl RouteArgs {
         }
     }
 
+    /// The same of one that has no doc comment of its own.
+    pub(crate) fn refuse_others_of(&self, of: &str, d: &mut Diagnostics) {
+        let known: Vec<&str> = policy::KEYS.iter().chain(policy::OF_ONE).copied().collect();
+        for opt in &self.others {
+            options::unknown(opt, of, &known, policy::LATER, d);
+        }
+    }
+
     /// Reads one option; `false` when it is none of a route.
     pub(crate) fn option(&mut self, opt: &Opt, wildcards: bool, d: &mut Diagnostics) -> bool {
         match opt.name().as_str() {
             "method" => {
-                self.method = opt.text("method = \"POST\"", d).and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
+                self.moved.method = opt.text("method = \"POST\"", d).and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
             }
             "path" => {
-                self.path = opt.text("path = \"{id}/state\"", d).map(|text| (segments(&text, wildcards, d), text));
+                self.moved.path = opt.text("path = \"{id}/state\"", d).map(|text| (segments(&text, wildcards, d), text));
             }
             _ => return self.policy.option(opt, d),
         }

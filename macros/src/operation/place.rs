@@ -3,20 +3,20 @@
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-use super::kinds::{Plan, Shape};
-use super::path::{Method, RouteArgs, Segment};
-use crate::diagnostics::list;
+use super::kinds::{Part, Plan, Shape};
+use super::path::{self, Method, Route, RouteArgs, Segment};
+use crate::diagnostics::{Diagnostics, list};
 use crate::entity::Flag;
 use crate::expr::{Place, Scope, Via};
 
 /// The routes; parameters get their places.
-pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Scope<'_>) -> Vec<(Method, Vec<Segment>)> {
+pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Scope<'_>) -> Vec<Route> {
     let method = method(plan, args, scope);
     let own = || Segment::Lit(kebab.to_owned());
     if let Shape::Adapter = plan.shape {
         return Vec::new();
     }
-    let in_path: Vec<Vec<Segment>> = match (&args.path, &plan.shape) {
+    let in_path: Vec<Vec<Segment>> = match (&args.moved.path, &plan.shape) {
         (Some((segments, text)), _) => vec![named(segments, &text.to_token_stream(), scope)],
         (None, Shape::ById) => match scope.params.by_name("id").map(|i| scope.params.get(i)) {
             Some(id) if id.via == Via::Param && !id.list => vec![vec![Segment::Param("id".to_owned()), own()]],
@@ -72,24 +72,28 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
 }
 
 /// The routes of a collection's methods, in their order.
-pub(super) fn parts(plan: &Plan, kebab: &str) -> Vec<(Method, Vec<Segment>)> {
-    let one = |part: &super::kinds::Part| {
-        let own = Segment::Lit(format!("{kebab}-{}", part.name));
-        let item = part.item.then(|| Segment::Param("itemId".to_owned()));
-        (part.method, [Segment::Param("id".to_owned()), own].into_iter().chain(item).collect())
+pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -> Vec<Route> {
+    let one = |part: &Part, d: &mut Diagnostics| {
+        let parameters: &[(&str, &str)] = if part.item { &[("id", "id"), ("item_id", "itemId")] } else { &[("id", "id")] };
+        let mut own = vec![Segment::Param("id".to_owned()), Segment::Lit(format!("{kebab}-{}", part.name))];
+        own.extend(part.item.then(|| Segment::Param("itemId".to_owned())));
+        let (of, reads) = (format!("`{name}_{}`", part.name), part.reads());
+        let effect = format!("{of}, which {}", if reads { "only reads" } else { "changes a record" });
+        (part.moved.method(part.method, fitting(reads), &effect, d), part.moved.path(own, parameters, &of, d))
     };
-    plan.parts.iter().map(one).collect()
+    let routes: Vec<_> = plan.parts.iter().map(|part| one(part, d)).collect();
+    path::apart(plan.parts.iter().zip(&routes).map(|(part, route)| (format!("{name}_{}", part.name), &part.moved, route)), d);
+    routes
 }
 
 fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
-    let Some((method, text)) = &args.method else { return plan.method };
-    let fits = if plan.reads() { matches!(method, Method::Get | Method::Post) } else { *method != Method::Get };
-    if !fits {
-        let problem = scope.d.error(text, format!("`{}` does not suit an operation that {}", method.as_str(), plan.effect()));
-        problem.help(if plan.reads() { "`GET` or `POST`" } else { "`POST`, `PUT`, `PATCH` or `DELETE`" });
-        return plan.method;
-    }
-    *method
+    let of = format!("an operation that {}", plan.effect());
+    args.moved.method(plan.method, fitting(plan.reads()), &of, scope.d)
+}
+
+/// The methods that what reads may have, and what changes something.
+fn fitting(reads: bool) -> &'static [Method] {
+    if reads { &[Method::Get, Method::Post] } else { &[Method::Post, Method::Put, Method::Patch, Method::Delete] }
 }
 
 /// A declared path with its parameters under their wire names.

@@ -1,3 +1,6 @@
 /// What has been said about a note.
-#[operation(kind = "collection", field = remarks, operations(list, add, remove, update, set), max_items = 50, route(remarks_add(auth = none)))]
+#[operation(kind = "collection", field = remarks, operations(list, add, remove, update, set), max_items = 50, route(
+    remarks_add(auth = none, method = "PUT", path = "{id}/remarks", description = "One more."),
+    remarks_remove(path = "{id}/remarks/{item_id}"),
+))]
 pub const REMARKS: Operation<Note>;

@@ -3,6 +3,7 @@
 use super::{Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
 use crate::Value;
 use crate::http::PolicyDesc;
+use crate::operation::RouteSpec;
 
 #[doc(hidden)]
 impl EntityDesc {
@@ -36,6 +37,7 @@ impl EntityDesc {
             check: None,
             defaults: PolicyDesc::INHERIT,
             routes: [PolicyDesc::INHERIT; 5],
+            mounts: RouteSpec::CRUD,
             stores: &[],
             rename_from: None,
             at: SourceLine { file: "", line: 1 },

@@ -5,6 +5,7 @@
 use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Summary, Tenant, Ttl};
 use crate::filter::{CtxPath, FilterSpec};
 use crate::http::PolicyDesc;
+use crate::operation::RouteSpec;
 use crate::store::Row;
 use crate::{DecodeError, Problem, Value, ValueRef};
 
@@ -68,6 +69,8 @@ pub struct EntityDesc {
     pub defaults: PolicyDesc,
     /// create, list, get, update, delete, in this order.
     pub routes: [PolicyDesc; 5],
+    /// Where those are, below `path`, in the same order.
+    pub mounts: [RouteSpec; 5],
     /// Stores named by the entity; empty means any configured one.
     pub stores: &'static [&'static str],
     /// Earlier storage name. Nothing is renamed by it: stores name it in what they say of a schema that differs, and it is kept for

@@ -126,7 +126,7 @@ impl Endpoint {
     }
 }
 
-/// What an endpoint does.
+/// What an endpoint does; where those of an entity are unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole
 pub enum Action {
@@ -205,6 +205,8 @@ pub struct Policy {
     pub once: &'static [FieldDesc],
     /// Replaces what the API document says in one line.
     pub summary: Option<&'static str>,
+    /// Replaces what the API document says at length.
+    pub description: Option<&'static str>,
     /// Replaces the name of the entity as the tag in the API document.
     pub tags: Option<&'static [&'static str]>,
     /// Whether answers carry `Deprecation: true`.
@@ -229,6 +231,7 @@ impl Policy {
         output: None,
         once: &[],
         summary: None,
+        description: None,
         tags: None,
         deprecated: false,
     };
@@ -251,6 +254,7 @@ impl Policy {
             output: declared.output,
             once: declared.once,
             summary: declared.summary,
+            description: declared.description,
             tags: declared.tags,
             deprecated: declared.deprecated,
         }
@@ -296,25 +300,18 @@ pub(crate) fn plugin_endpoints(routes: Vec<PluginRoute>) -> Vec<Endpoint> {
 fn entity_endpoints(package: &Package, entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
     let desc = entry.desc;
     let base = path::join(&path::join(mount, desc.parent_path.unwrap_or_default()), desc.path);
-    let crud = [
-        (Method::Post, false, Action::Create, "create"),
-        (Method::Get, false, Action::List, "list"),
-        (Method::Get, true, Action::Get, "get"),
-        (Method::Patch, true, Action::Update, "update"),
-        (Method::Delete, true, Action::Delete, "delete"),
-    ];
-    for ((method, by_id, action, name), declared) in crud.into_iter().zip(desc.routes) {
+    let crud = [Action::Create, Action::List, Action::Get, Action::Update, Action::Delete];
+    for ((action, mount), declared) in crud.into_iter().zip(desc.mounts).zip(desc.routes) {
         if declared.disabled {
             continue;
         }
-        let segments: &[Seg] = if by_id { &[Seg::Param("id")] } else { &[] };
         out.push(Endpoint {
-            method,
-            path: path::append(&base, segments),
+            method: mount.method,
+            path: path::append(&base, mount.segments),
             table: Some(Arc::clone(table)),
             action,
             policy: Policy::effective(declared.or(desc.defaults)),
-            name: name.to_owned(),
+            name: action.name().to_owned(),
             at: desc.at,
             run: None,
             plugin: None,

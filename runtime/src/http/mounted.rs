@@ -21,7 +21,7 @@ use super::rate::Limiter;
 use super::router::HttpState;
 use crate::audit::Auditing;
 use crate::entity::ScopeFrom;
-use crate::operation::{Answer, Method};
+use crate::operation::{Answer, Method, Place};
 use crate::permission::Permit;
 use crate::resource::{Form, Table};
 use crate::store::Projection;
@@ -167,7 +167,7 @@ impl Plan {
     fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint], state: &HttpState) -> Result<Self> {
         let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
         let plan = match endpoint.action {
-            Action::Create => EntityPlan::Create(births(&endpoint.path, all)),
+            Action::Create => EntityPlan::Create(births(endpoint, table()?, all)),
             Action::List => EntityPlan::List(ListParams::new(table()?.desc)),
             Action::Get => EntityPlan::Get,
             Action::Update => EntityPlan::Update,
@@ -175,7 +175,8 @@ impl Plan {
             Action::Operation(spec, _) => {
                 let mut plan = OperationPlan::new(spec, endpoint.method, names, table()?)?;
                 if let Answer::Upserted { .. } = plan.answer {
-                    plan.births = home(table()?, all).map(|home| births(home, all));
+                    let table = table()?;
+                    plan.births = home(table, all).map(|get| births(get, table, all));
                 }
                 EntityPlan::Operation(plan)
             }
@@ -224,17 +225,26 @@ pub(super) fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
     names.iter().map(|name| table.desc.fields.iter().position(|f| f.name == *name)).collect()
 }
 
-/// The path of an entity's records, when there is a route to them.
-fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a str> {
-    let own =
-        |e: &&Endpoint| matches!(e.action, Action::Get) && e.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name);
-    let (home, _) = all.iter().find(own)?.path.rsplit_once('/')?;
-    Some(home)
+/// Whether a route is one of an entity.
+fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
+    endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name)
 }
 
-fn births(home: &str, all: &[Endpoint]) -> Births {
-    let location = format!("{}/", home.trim_end_matches('/'));
-    Births { reserved: reserved(&location, all), location }
+/// The route to an entity's records, when there is one.
+fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
+    all.iter().find(|e| matches!(e.action, Action::Get) && is_of(table, e))
+}
+
+/// Where new records are found: at the path of `get`, or where that would be by itself. `one` is a generated route of the entity.
+fn births(one: &Endpoint, table: &Table, all: &[Endpoint]) -> Births {
+    let mounts = table.desc.mounts;
+    let own = if let Action::Create = one.action { mounts[0] } else { mounts[2] };
+    // What stands before the entity's own segments is the same for all its routes.
+    let mut segments: Vec<&str> = one.path.split('/').filter(|s| !s.is_empty()).collect();
+    segments.truncate(segments.len().saturating_sub(own.segments.len()));
+    let base = segments.iter().fold(String::new(), |base, segment| base + "/" + segment);
+    let location = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
+    Births { reserved: reserved(&base, table, all), parents: path::canonical(&location).1.len().saturating_sub(1), location }
 }
 
 /// Where the path holds what scopes are bound to.
@@ -246,11 +256,21 @@ fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
     bound.map(|(name, field)| Some((names.iter().position(|n| n == name)?, field))).collect()
 }
 
-/// The static segments mounted directly below a path.
-fn reserved(below: &str, all: &[Endpoint]) -> Box<[String]> {
-    let next = all.iter().filter_map(|e| e.path.strip_prefix(below)?.split('/').next());
+/// The static segments mounted directly below an entity, and wherever else one of its routes has the id of a record.
+fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {
+    let names_one = |e: &&Endpoint| match e.action {
+        Action::Get | Action::Update | Action::Delete => true,
+        Action::Operation(spec, _) => spec.params.iter().any(|p| p.place == Place::Id),
+        Action::Create | Action::List | Action::Extra(_) | Action::Plugin(_) => false,
+    };
+    let own = all.iter().filter(|e| is_of(table, e)).filter(names_one);
+    let mut places: Vec<&str> = own.filter_map(|e| Some(e.path.rsplit_once("/{id}")?.0)).chain([base]).collect();
+    places.sort_unstable();
+    places.dedup();
+    let below = |path: &str, place: &str| path.strip_prefix(place)?.strip_prefix('/')?.split('/').next().map(str::to_owned);
+    let next = all.iter().flat_map(|e| places.iter().filter_map(move |place| below(&e.path, place)));
     let mut found: Vec<String> =
-        next.filter(|s| !s.is_empty() && !s.starts_with('{')).filter_map(|s| Some(path::decode(s)?.into_owned())).collect();
+        next.filter(|s| !s.is_empty() && !s.starts_with('{')).filter_map(|s| Some(path::decode(&s)?.into_owned())).collect();
     found.sort();
     found.dedup();
     found.into()

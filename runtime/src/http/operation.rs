@@ -39,8 +39,10 @@ pub(super) struct OperationPlan {
 
 /// Where an entity's records are found.
 pub(super) struct Births {
-    /// `/posts/`, before the id in `Location`.
+    /// The path of a record, its id the last parameter: `/posts/{id}`.
     pub(super) location: String,
+    /// How many parameters stand before the id.
+    pub(super) parents: usize,
     /// Ids that would name another route.
     pub(super) reserved: Box<[String]>,
 }

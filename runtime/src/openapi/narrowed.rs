@@ -71,10 +71,13 @@ pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
     }
 }
 
-/// Summary, tags and deprecation.
+/// Summary, description, tags and deprecation.
 pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     if let Some(summary) = endpoint.policy.summary {
         out["summary"] = json!(summary);
+    }
+    if let Some(description) = endpoint.policy.description {
+        out["description"] = json!(description);
     }
     if let Some(tags) = endpoint.policy.tags {
         out["tags"] = json!(tags);

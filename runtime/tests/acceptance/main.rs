@@ -37,6 +37,7 @@ mod isolation;
 mod limits;
 mod list;
 mod lookup;
+mod moved;
 mod on_delete;
 mod once;
 mod operations;

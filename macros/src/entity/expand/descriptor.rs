@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 
 use crate::entity::field::Field;
 use crate::entity::model::{EntityModel, Place};
-use crate::entity::{field_tokens, gates, relations, search, summaries, visibility};
+use crate::entity::{field_tokens, gates, mounts, relations, search, summaries, visibility};
 use crate::policy::Policy;
 
 pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
@@ -56,6 +56,7 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         let routes = model.routes.iter().map(Policy::tokens);
         quote!(routes: [#(#routes),*],)
     });
+    let mounts = mounts::descriptor(model);
     let stores = (!model.stores.is_empty()).then(|| {
         let stores = model.stores.iter().map(ToString::to_string);
         quote!(stores: &[#(#stores),*],)
@@ -69,7 +70,7 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
-            #check #defaults #routes #stores #rename
+            #check #defaults #routes #mounts #stores #rename
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
         };
     }

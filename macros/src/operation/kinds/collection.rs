@@ -8,9 +8,9 @@ use crate::entity::Kind as Type;
 use crate::expr::{self, Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
-use crate::operation::path::Method;
+use crate::operation::path::{Method, Moved, RouteArgs};
 use crate::options;
-use crate::policy::{self, Policy};
+use crate::policy;
 
 pub(super) struct Collection;
 
@@ -55,13 +55,15 @@ impl Kind for Collection {
         let index = expr::index(field);
         let part = |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
             let variant = format_ident!("{}", names::pascal(method));
+            let own = policies.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
             Part {
                 name: method,
                 descriptor: quote!(__lp::Collection::new(__lp::CollectionMethod::#variant, #index, #wire) #max),
                 method: http,
                 item,
                 whole,
-                policy: policies.iter().find(|(of, _)| *of == method).map(|(_, policy)| policy.clone()),
+                policy: own.map(|route| route.policy.clone()).filter(|policy| !policy.is_inherit()),
+                moved: own.map(|route| route.moved.clone()).unwrap_or_default(),
             }
         };
         let parts: Vec<Part> = METHODS.into_iter().filter(|(method, ..)| chosen.contains(method)).map(part).collect();
@@ -123,8 +125,8 @@ fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {
     chosen
 }
 
-/// `route(members_add(roles = [..]))`: policies of single methods.
-fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<'_>) -> Vec<(&'static str, Policy)> {
+/// `route(members_add(roles = [..]))`: policies, methods and paths of single methods.
+fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<'_>) -> Vec<(&'static str, RouteArgs)> {
     let own: Vec<String> = chosen.iter().map(|method| format!("{name}_{method}")).collect();
     let mut policies = Vec::new();
     for opt in &args.route.others {
@@ -134,17 +136,17 @@ fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<
             continue;
         };
         let Some(list) = opt.list(&format!("{}(auth = none)", own[at]), scope.d) else { continue };
-        let mut policy = Policy::default();
-        for opt in options::parse(list, scope.d) {
-            if !policy.option(&opt, scope.d) {
-                options::unknown(&opt, &own[at], policy::KEYS, policy::LATER, scope.d);
-            }
-        }
-        policies.push((chosen[at], policy));
+        let route = RouteArgs::parse(list, scope.d);
+        route.refuse_others_of(&own[at], scope.d);
+        policies.push((chosen[at], route));
     }
-    let fixed = [args.route.method.as_ref().map(|(_, at)| (at, "method")), args.route.path.as_ref().map(|(_, at)| (at, "path"))];
-    for (at, what) in fixed.into_iter().flatten() {
-        scope.d.error(at, format!("the methods of a collection keep their own {what}")).help("leave it out");
+    let Moved { method, path } = &args.route.moved;
+    let common = [method.as_ref().map(|(_, at)| ("method", at, "POST")), path.as_ref().map(|(_, at)| ("path", at, "{id}/.."))];
+    for (key, at, value) in common.into_iter().flatten() {
+        let problem = scope.d.error(at, format!("a collection has a route for each of its methods, and each has a {key} of its own"));
+        if let Some(method) = own.first() {
+            problem.help(format!("`{method}({key} = \"{value}\")`"));
+        }
     }
     policies
 }

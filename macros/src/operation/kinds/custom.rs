@@ -97,11 +97,13 @@ impl Kind for Custom {
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let http = http(args, scope.d);
-        let method = http.as_ref().map_or(Method::Post, |http| http.method.as_ref().map_or(Method::Post, |(method, _)| *method));
+        let method = http.as_ref().map_or(Method::Post, |http| http.moved.method.as_ref().map_or(Method::Post, |(method, _)| *method));
         if http.is_none() {
             args.refuse_route(&format!("`{name}` has no `http`: it is for code and has no route"), scope.d);
         }
-        for (key, at) in [("method", args.route.method.as_ref().map(|(_, at)| at)), ("path", args.route.path.as_ref().map(|(_, at)| at))] {
+        for (key, at) in
+            [("method", args.route.moved.method.as_ref().map(|(_, at)| at)), ("path", args.route.moved.path.as_ref().map(|(_, at)| at))]
+        {
             if let Some(at) = at {
                 scope.d.error(at, format!("the `{key}` of a custom operation stands in `http(..)`")).help("move it there");
             }
@@ -234,7 +236,7 @@ fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<P
 
 /// The path, with parameters under their names on the wire; `{id}` is the record's key.
 fn segments(http: Option<&RouteArgs>, name: &str, parameters: &mut Vec<Parameter>, scope: &mut Scope<'_>) -> Option<Vec<Segment>> {
-    let Some((written, at)) = http?.path.as_ref() else { return Some(vec![Segment::Lit(names::kebab(name))]) };
+    let Some((written, at)) = http?.moved.path.as_ref() else { return Some(vec![Segment::Lit(names::kebab(name))]) };
     let mut segments = Vec::new();
     for segment in written {
         let Segment::Param(param) = segment else {

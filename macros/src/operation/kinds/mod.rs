@@ -23,7 +23,7 @@ use syn::LitStr;
 
 use super::args::Args;
 use super::item::Declared;
-use super::path::Method;
+use super::path::{Method, Moved};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
 use crate::names;
@@ -96,6 +96,15 @@ pub(crate) struct Part {
     /// What the whole body is: `Item`, `Patch`, `Items`.
     pub(crate) whole: Option<&'static str>,
     pub(crate) policy: Option<crate::policy::Policy>,
+    /// What replaces its method and path.
+    pub(crate) moved: Moved,
+}
+
+impl Part {
+    /// Whether it changes nothing.
+    pub(crate) fn reads(&self) -> bool {
+        self.method == Method::Get
+    }
 }
 
 /// Where an operation is mounted.

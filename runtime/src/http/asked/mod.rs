@@ -41,23 +41,23 @@ impl Asked<'_> {
     /// 201, and where the new record is.
     fn created(&self, response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
         *response.status_mut() = StatusCode::CREATED;
-        let Some(births) = births else { return };
+        let (Some(births), Some(id)) = (births, id) else { return };
         let mut at = String::with_capacity(births.location.len() + 40);
-        let mut parents = 0;
-        for segment in births.location.split_inclusive('/') {
-            if segment.starts_with('{') {
-                // A parent is the one that this request names.
-                at.push_str(self.params.get(parents).unwrap_or_default());
-                at.push('/');
-                parents += 1;
-            } else {
+        let mut parameters = 0;
+        for segment in births.location.split('/').skip(1) {
+            at.push('/');
+            if !segment.starts_with('{') {
                 at.push_str(segment);
+                continue;
             }
-        }
-        match id {
-            Some(Value::Text(id)) => path::push_segment(&mut at, id),
-            Some(Value::Int(id)) => at.push_str(itoa::Buffer::new().format(*id)),
-            _ => return,
+            match id {
+                // A parent is the one that this request names.
+                _ if parameters < births.parents => at.push_str(self.params.get(parameters).unwrap_or_default()),
+                Value::Text(id) => path::push_segment(&mut at, id),
+                Value::Int(id) => at.push_str(itoa::Buffer::new().format(*id)),
+                _ => return,
+            }
+            parameters += 1;
         }
         // Percent-encoded text is a header value always.
         if let Ok(value) = HeaderValue::try_from(at) {

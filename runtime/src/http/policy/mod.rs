@@ -41,6 +41,8 @@ pub struct PolicyDesc {
     pub once: &'static [FieldDesc],
     /// For the API document.
     pub summary: Option<&'static str>,
+    /// For the API document; never inherited.
+    pub description: Option<&'static str>,
     /// For the API document.
     pub tags: Option<&'static [&'static str]>,
     /// Answers say so in the header `Deprecation`.
@@ -66,6 +68,7 @@ impl PolicyDesc {
         output: None,
         once: &[],
         summary: None,
+        description: None,
         tags: None,
         deprecated: false,
     };
@@ -182,6 +185,13 @@ impl PolicyDesc {
         Self { summary: Some(text), ..self }
     }
 
+    /// With a description.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn description(self, text: &'static str) -> Self {
+        Self { description: Some(text), ..self }
+    }
+
     /// With tags.
     #[doc(hidden)]
     #[must_use]
@@ -196,7 +206,7 @@ impl PolicyDesc {
         Self { deprecated: true, ..self }
     }
 
-    /// These keys, with those of `defaults` where they are absent. `disabled` and `once` are never inherited.
+    /// These keys, with those of `defaults` where they are absent. `disabled`, `once` and `description` are never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
         Self {
@@ -216,6 +226,7 @@ impl PolicyDesc {
             output: if self.output.is_some() { self.output } else { defaults.output },
             once: self.once,
             summary: if self.summary.is_some() { self.summary } else { defaults.summary },
+            description: self.description,
             tags: if self.tags.is_some() { self.tags } else { defaults.tags },
             deprecated: self.deprecated || defaults.deprecated,
         }

@@ -9,19 +9,12 @@ pub(super) mod sentence;
 
 use self::compare::{Base, beginning, may_meet, same, same_below, same_text, whole};
 use self::sentence::{Mounted, Sentence, stop};
-use super::{Method, OpSpec, RouteSpec, Seg};
+use super::{OpSpec, RouteSpec};
 use crate::entity::{EntityDesc, SourceLine};
 use crate::package::{EntityEntry, Package};
 
 /// The five generated routes, in the order of [`EntityDesc::routes`].
-const CRUD: [(&str, RouteSpec); 5] = [
-    ("create", RouteSpec { method: Method::Post, segments: &[] }),
-    ("list", RouteSpec { method: Method::Get, segments: &[] }),
-    ("get", RouteSpec { method: Method::Get, segments: ID }),
-    ("update", RouteSpec { method: Method::Patch, segments: ID }),
-    ("delete", RouteSpec { method: Method::Delete, segments: ID }),
-];
-const ID: &[Seg] = &[Seg::Param("id")];
+const CRUD: [&str; 5] = ["create", "list", "get", "update", "delete"];
 
 /// Something that mounts routes below an entity's path.
 #[derive(Clone, Copy)]
@@ -51,7 +44,7 @@ impl Declared {
     /// Its route at a position; a disabled one mounts none.
     const fn route(self, entity: &EntityDesc, index: usize) -> Option<RouteSpec> {
         match self {
-            Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => Some(CRUD[crud].1),
+            Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => Some(entity.mounts[crud]),
             Self::Operation(spec) if index < spec.routes.len() && !spec.policy.disabled => Some(spec.routes[index]),
             #[cfg(feature = "server")]
             Self::Extra(spec) if index == 0 && !spec.policy.disabled => Some(spec.route),
@@ -61,7 +54,7 @@ impl Declared {
 
     const fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::Crud(crud) => ("generated ", CRUD[crud].0),
+            Self::Crud(crud) => ("generated ", CRUD[crud]),
             Self::Operation(spec) => ("operation ", spec.name),
             #[cfg(feature = "server")]
             Self::Extra(spec) => ("extra route ", spec.name),

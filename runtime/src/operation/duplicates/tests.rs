@@ -1,4 +1,5 @@
 use super::*;
+use crate::operation::{Method, Seg};
 
 fn same_paths(a: (&str, &[Seg]), b: (&str, &[Seg])) -> bool {
     // Leaked in a test: descriptors are static.

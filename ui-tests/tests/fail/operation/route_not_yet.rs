@@ -29,7 +29,7 @@ pub struct Post {
     pub created_at: Timestamp,
 }
 
-#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(description = "x"))]
+#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, route(base = Post))]
 pub const ACT: Operation<Post>;
 
 fn main() {}

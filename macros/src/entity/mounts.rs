@@ -1,0 +1,53 @@
+//! Where the five routes of an entity are: `method` and `path` in `routes(get(..))`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::ROUTES;
+use super::model::EntityModel;
+use crate::diagnostics::Diagnostics;
+use crate::operation::path::{self, Method, Route, Segment};
+
+/// Of a route: its own method, whether its path names a record, the methods it may have and why no others.
+type Own = (Method, bool, &'static [Method], &'static str);
+
+const READS: &str = "whose parameters are those of a query";
+const TAKES: &str = "which takes a record";
+
+/// In the order of the descriptor.
+const OWN: [Own; 5] = [
+    (Method::Post, false, &[Method::Post, Method::Put, Method::Patch], TAKES),
+    (Method::Get, false, &[Method::Get], READS),
+    (Method::Get, true, &[Method::Get], READS),
+    (Method::Patch, true, &[Method::Patch, Method::Put, Method::Post], TAKES),
+    (Method::Delete, true, &[Method::Delete, Method::Post, Method::Put, Method::Patch], "which removes a record"),
+];
+
+/// Method and path of each.
+fn routes(model: &EntityModel, d: &mut Diagnostics) -> Vec<Route> {
+    let one = |(at, (own, by_id, fitting, why)): (usize, Own)| {
+        let (moved, of) = (&model.moved[at], format!("route `{}`", ROUTES[at]));
+        let id = by_id.then(|| Segment::Param("id".to_owned())).into_iter().collect();
+        let parameters: &[(&str, &str)] = if by_id { &[("id", "id")] } else { &[] };
+        (moved.method(own, fitting, &format!("{of}, {why}"), d), moved.path(id, parameters, &of, d))
+    };
+    OWN.into_iter().enumerate().map(one).collect()
+}
+
+pub(super) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    let routes = routes(model, d);
+    let mounted = (0..ROUTES.len()).filter(|at| !model.routes[*at].disabled);
+    path::apart(mounted.map(|at| (ROUTES[at].to_owned(), &model.moved[at], &routes[at])), d);
+}
+
+/// Nothing, where none has been moved.
+pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
+    if model.moved.iter().all(|moved| moved.method.is_none() && moved.path.is_none()) {
+        return None;
+    }
+    let mut known = Diagnostics::new();
+    let routes = routes(model, &mut known);
+    known.ignore();
+    let routes = routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
+    Some(quote!(mounts: [#(#routes),*],))
+}
