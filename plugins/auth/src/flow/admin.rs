@@ -1,7 +1,7 @@
 //! What those who run an app do with accounts: by its routes, or by its code.
 
 use linchpin::entity::FieldType;
-use linchpin::filter::{Filter, Op, Operand, Source};
+use linchpin::filter::{Filter, Op, Operand as RightSide, Source};
 use linchpin::prelude::{Entity, Field, ListQuery, Page};
 use linchpin::{Code, Cx, Error, Problem, Result};
 use serde_json::{Value, json};
@@ -205,7 +205,7 @@ fn paged<E: Entity>(limit: Option<u32>, cursor: Option<String>) -> ListQuery<E> 
 
 /// A list that holds an element.
 fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
-    Filter::cond(F::INDEX, Op::Has, Operand::One(Source::Value(element.into_value())))
+    Filter::cond(F::INDEX, Op::Has, RightSide::One(Source::Value(element.into_value())))
 }
 
 /// What an administrator must not do to their own account.

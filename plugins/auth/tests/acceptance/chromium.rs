@@ -112,6 +112,22 @@ impl Browser {
         done["result"]["value"].take()
     }
 
+    /// Reads something of the page; one that goes on to another by itself just then is read again.
+    async fn look(&mut self, expression: &str) -> Json {
+        for _ in 0..50 {
+            let params = json!({ "expression": expression, "returnByValue": true });
+            match self.try_call("Runtime.evaluate", params).await {
+                Ok(mut done) if done["exceptionDetails"].is_null() => return done["result"]["value"].take(),
+                Ok(done) => panic!("{expression}\n{}", done["exceptionDetails"]),
+                Err(error) if error["message"].as_str().is_some_and(|text| text.contains("navigated")) => {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{expression}: {error}"),
+            }
+        }
+        panic!("{expression}: the page never stands still");
+    }
+
     /// Plugs in an authenticator.
     pub async fn plug_in(&mut self, verifies: bool) -> Json {
         let options = json!({
@@ -190,10 +206,10 @@ impl Browser {
     pub async fn follow(&mut self, link: &str, origin: &str, login: &str) {
         self.click(&format!("document.querySelector({})", json!(link))).await;
         for _ in 0..10 {
-            if self.run("location.origin").await == json!(origin) {
+            if self.look("location.origin").await == json!(origin) {
                 return;
             }
-            if self.run("!!document.querySelector('[name=login]')").await == json!(true) {
+            if self.look("!!document.querySelector('[name=login]')").await == json!(true) {
                 let typed = json!(login);
                 self.run(&format!(
                     "document.querySelector('[name=login]').value = {typed}; document.querySelector('[name=password]').value = 'x'"
@@ -225,7 +241,7 @@ impl Browser {
 
     /// The path of the page, with its query.
     pub async fn path(&mut self) -> String {
-        self.run("location.pathname + location.search").await.as_str().unwrap().to_owned()
+        self.look("location.pathname + location.search").await.as_str().unwrap().to_owned()
     }
 
     /// What is seen of the page, as text.

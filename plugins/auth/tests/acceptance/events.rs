@@ -217,9 +217,14 @@ pub fn logged() -> &'static Arc<Mutex<Vec<u8>>> {
 
 struct Pen(Arc<Mutex<Vec<u8>>>);
 
+const OF_BROWSERS: &[u8] = b" tungstenite::";
+
 impl Write for Pen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        // Other cases type passwords into a browser, over a socket of the tests' own. A record comes as a whole.
+        if !bytes.windows(OF_BROWSERS.len()).take(80).any(|part| part == OF_BROWSERS) {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+        }
         Ok(bytes.len())
     }
 
