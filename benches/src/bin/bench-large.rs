@@ -68,7 +68,7 @@ async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn st
     store.install(&[entry.desc]).await?;
     let started = Instant::now();
     seed(file)?;
-    println!("{ROWS} rows in {:.1} s", started.elapsed().as_secs_f64());
+    println!("{ROWS} rows in {:.1} s\n", started.elapsed().as_secs_f64());
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), key)?.bounded(entry));
     let adapters = linchpin::Adapters::new([table]);
@@ -140,7 +140,7 @@ async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn st
     check("numbers over a million rows", median(ours), median(theirs), 1.1);
     check("the same by week", median(weeks), median(by_weeks), 1.1);
     let grown = peak().saturating_sub(before);
-    println!("most memory held grew by {grown} KiB over the aggregates");
+    println!("\nmost memory held grew by {grown} KiB over the aggregates");
     // A page cache of SQLite's per connection; a million rows would be a hundred times that.
     if grown > 16 * 1024 {
         failed.push("memory over the aggregates");
