@@ -8,6 +8,7 @@ mod aggregate;
 pub(crate) mod computed;
 mod consequences;
 mod cursor;
+mod declared;
 mod draft;
 mod firsts;
 pub(crate) mod gate;

@@ -10,9 +10,9 @@ use super::key::valid_key;
 use super::prepared::{Change, Prepared};
 use super::provisions::Provided;
 use super::statement::Statements;
-use super::{Call, CursorKey, Executor, Form, Outcome, computed};
+use super::{Call, CursorKey, Executor, Form, Outcome, computed, declared};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
-use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
+use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::{AssignSpec, OpSpec};
 use crate::package::EntityEntry;
 use crate::permission::Evaluator;
@@ -92,11 +92,7 @@ impl Table {
     pub fn new(desc: &'static EntityDesc, store: Arc<dyn Store>, cursors: CursorKey) -> Result<Self> {
         let statements = Statements::new(desc, store)?;
         let validator = Validator::new(desc)?;
-        for (field, of) in desc.fields.iter().enumerate() {
-            if let DefaultDesc::Literal(value) = of.default {
-                fits(desc, &validator, field, &value(), "is no default")?;
-            }
-        }
+        declared::defaults(desc, &validator)?;
         Ok(Self {
             desc,
             validator,
@@ -420,30 +416,11 @@ impl Table {
             return Ok(Arc::clone(executor));
         }
         self.statements.declare(spec);
-        // What the macro does not see through, the value of a const, is judged here, before anything is served.
-        for field in 0..self.desc.fields.len() {
-            if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
-                fits(self.desc, &self.validator, field, &value(), &format!("cannot be what operation `{}` writes", spec.name))?;
-            }
-        }
+        declared::written(self.desc, &self.validator, spec)?;
         let executor: Arc<dyn Executor> = Arc::from(spec.kind.plan(spec, self)?);
         self.operations.write().insert(spec.name, Arc::clone(&executor));
         Ok(executor)
     }
-}
-
-/// A value of a declaration meets what the declaration lays down for its field.
-fn fits(desc: &EntityDesc, validator: &Validator, field: usize, value: &Value, what: &str) -> Result<()> {
-    let (mut problems, of) = (Vec::new(), &desc.fields[field]);
-    if !value.is_null() {
-        validator.check(field, value, of.wire, &mut problems);
-    }
-    let Some(problem) = problems.first() else { return Ok(()) };
-    let mut text = Vec::new();
-    crate::json::write_value(value.as_ref(), &mut text);
-    let text = String::from_utf8_lossy(&text);
-    // Told by the start of the app, and to nobody else.
-    Err(Error::new(Code::Internal, format!("{text} {what}: `{}` of `{}` {}", of.name, desc.name, problem.message)))
 }
 
 /// Values in field order, as a row behind a reference.

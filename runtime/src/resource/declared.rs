@@ -1,0 +1,47 @@
+//! Values of declarations, held against what is declared for their fields, before anything is served. Literals have been judged by the
+//! macro; here come the values of consts, and formats, which it does not look into.
+
+use crate::entity::{DefaultDesc, EntityDesc};
+use crate::filter::SourceSpec;
+use crate::operation::OpSpec;
+use crate::validate::Validator;
+use crate::{Code, Error, Result, Value};
+
+/// Judges the defaults of an entity.
+///
+/// # Errors
+/// One that names the value, the field and the rule.
+pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
+    for (field, of) in desc.fields.iter().enumerate() {
+        if let DefaultDesc::Literal(value) = of.default {
+            fits(desc, validator, field, &value(), "is no default")?;
+        }
+    }
+    Ok(())
+}
+
+/// Judges what an operation always writes.
+///
+/// # Errors
+/// As [`defaults`].
+pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -> Result<()> {
+    for field in 0..desc.fields.len() {
+        if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
+            fits(desc, validator, field, &value(), &format!("cannot be what operation `{}` writes", spec.name))?;
+        }
+    }
+    Ok(())
+}
+
+fn fits(desc: &EntityDesc, validator: &Validator, field: usize, value: &Value, what: &str) -> Result<()> {
+    let (mut problems, of) = (Vec::new(), &desc.fields[field]);
+    if !value.is_null() {
+        validator.check(field, value, of.wire, &mut problems);
+    }
+    let Some(problem) = problems.first() else { return Ok(()) };
+    let mut text = Vec::new();
+    crate::json::write_value(value.as_ref(), &mut text);
+    let text = String::from_utf8_lossy(&text);
+    // Told by the start of the app, and to nobody else.
+    Err(Error::new(Code::Internal, format!("{text} {what}: `{}` of `{}` {}", of.name, desc.name, problem.message)))
+}
