@@ -78,67 +78,28 @@ pub const SLIP_FEED: Operation<Slip>;
 pub const SHEET_FEED: Operation<Sheet>;
 
 /// The number is written to a record that the call names, or to the caller's own, which it does not name.
-#[operation(
-    kind = "computed_aggregate",
-    source = Task,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(slug = param(slug)),
-    materialize_to = views,
-)]
-pub const TASK_RECOUNT: Operation<Task>;
-
-#[operation(
-    kind = "computed_aggregate",
-    source = Task,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(slug = "own"),
-    materialize_to = views,
-)]
-pub const TASK_RECOUNT_OWN: Operation<Task>;
-
-#[operation(
-    kind = "computed_aggregate",
-    source = Account,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(id = param(id)),
-    materialize_to = views,
-    atomic,
-)]
-pub const ACCOUNT_RECOUNT: Operation<Account>;
-
-#[operation(
-    kind = "computed_aggregate",
-    source = Account,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(slug = "own"),
-    materialize_to = views,
-    atomic,
-)]
-pub const ACCOUNT_RECOUNT_OWN: Operation<Account>;
-
-#[operation(
-    kind = "computed_aggregate",
-    source = Slip,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(slug = param(slug)),
-    materialize_to = views,
-)]
-pub const SLIP_RECOUNT: Operation<Slip>;
-
-#[operation(
-    kind = "computed_aggregate",
-    source = Slip,
-    source_filter = (title == param(title)),
-    compute = count(),
-    target_match(slug = "own"),
-    materialize_to = views,
-)]
-pub const SLIP_RECOUNT_OWN: Operation<Slip>;
+macro_rules! recounts {
+    ($($name:ident $entity:ident ($($target:tt)*) $($atomic:ident)?),* $(,)?) => {$(
+        #[operation(
+            kind = "computed_aggregate",
+            source = $entity,
+            source_filter = (title == param(title)),
+            compute = count(),
+            target_match($($target)*),
+            materialize_to = views,
+            $($atomic)?
+        )]
+        pub const $name: Operation<$entity>;
+    )*};
+}
+recounts!(
+    TASK_RECOUNT Task (slug = param(slug)),
+    TASK_RECOUNT_OWN Task (slug = "own"),
+    ACCOUNT_RECOUNT Account (id = param(id)) atomic,
+    ACCOUNT_RECOUNT_OWN Account (slug = "own") atomic,
+    SLIP_RECOUNT Slip (slug = param(slug)),
+    SLIP_RECOUNT_OWN Slip (slug = "own"),
+);
 
 #[operation(kind = "restore", route(roles = ["admin"]))]
 pub const ACCOUNT_RESTORE: Operation<Account>;

@@ -38,6 +38,7 @@ mod pages;
 mod pages_browser;
 mod pages_email;
 mod pages_factors;
+mod pages_forged;
 mod pages_providers;
 mod passkey_browser;
 mod passkey_factor;

@@ -1,4 +1,4 @@
-//! The pages for people, form by form, without a browser: what each does, and what none of them lets anybody else do.
+//! The pages for people, form by form, without a browser: what each does.
 
 use linchpin::Environment;
 use linchpin_auth::{Auth, Transport};
@@ -6,17 +6,14 @@ use serde_json::json;
 
 use crate::authenticator::Authenticator;
 use crate::cases;
-use crate::issuer::Peer;
+use crate::pages_forged::everything;
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Store};
-use crate::visitor::{UI, Visitor, form, hidden, text};
+use crate::visitor::{Visitor, hidden, text};
 
 cases!(
     signing_up_in_and_out,
-    no_form_without_its_token,
-    a_form_of_another_origin,
-    texts_are_never_markup,
     where_one_goes_back_to,
     mails_and_their_codes,
     sessions_and_passwords,
@@ -63,150 +60,6 @@ async fn signing_up_in_and_out(store: Store) {
     assert!(weak.status == 400 && text(&weak).contains("aria-invalid=\"true\""), "{}", text(&weak));
     let empty = eve.fill("/register", "/register", &[]).await;
     assert_eq!(empty.status, 400);
-}
-
-/// Every form there is, with the page that holds it.
-const FORMS: [(&str, bool); 34] = [
-    ("/sign-in", false),
-    ("/register", false),
-    ("/passkey", false),
-    ("/forgot", false),
-    ("/reset", false),
-    ("/verify", false),
-    ("/verify/resend", false),
-    ("/link", false),
-    ("/enter", false),
-    ("/sign-out", true),
-    ("/sessions/end", true),
-    ("/sessions/end-others", true),
-    ("/security/password", true),
-    ("/passkeys/add", true),
-    ("/passkeys/rename", true),
-    ("/sign-in", true),
-    ("/second", false),
-    ("/second/send", false),
-    ("/second/passkey", false),
-    ("/passkeys/remove", true),
-    ("/factors/app", true),
-    ("/factors/app/verify", true),
-    ("/factors/email", true),
-    ("/factors/sent/verify", true),
-    ("/factors/remove", true),
-    ("/factors/recovery", true),
-    ("/confirm", true),
-    ("/delete", true),
-    ("/keep", true),
-    ("/confirm/send", true),
-    ("/confirm/passkey", true),
-    ("/keep", false),
-    ("/email", true),
-    ("/provider/unlink", true),
-];
-
-fn everything(post: &Post, auth: Auth) -> Auth {
-    Peer::shared().on(post.on(with_passkeys(auth))).configure(|config| {
-        config.auth.email_verification.enabled = true;
-        config.auth.magic_link.enabled = true;
-        config.auth.mfa.enabled = true;
-        config.auth.mfa.email_otp.enabled = true;
-    })
-}
-
-async fn no_form_without_its_token(store: Store) {
-    let post = Post::default();
-    let app = store.app_with(|auth| everything(&post, auth)).await;
-    let (mut ada, mut eve, mut nobody, mut other) = (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
-    ada.sign_up("ada@example.test").await;
-    eve.sign_up("eve@example.test").await;
-    let (of_eve, of_other) = (eve.csrf("/security").await, other.csrf("/sign-in").await);
-    let own = nobody.csrf("/sign-in").await;
-    for (path, signed_in) in FORMS {
-        let visitor = if signed_in { &mut ada } else { &mut nobody };
-        for csrf in [None, Some(""), Some("x"), Some("a.b"), Some(of_eve.as_str()), Some(of_other.as_str())] {
-            let mut fields =
-                vec![("identifier", "ada@example.test"), ("password", GOOD), ("currentPassword", GOOD), ("email", "ada@example.test")];
-            fields.extend(csrf.map(|csrf| ("csrf", csrf)));
-            let reply = visitor.post(path, &fields).await;
-            assert_eq!(reply.status, 403, "{path} with {csrf:?}: {}", text(&reply));
-        }
-        // Neither does what is no form, or too much of one.
-        let json = [("content-type", "application/json"), ("origin", "http://localhost")];
-        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &json, "{}").await.status, 415);
-        let large = format!("csrf={}", "x".repeat(70_000));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &headers, &large).await.status, 413);
-    }
-    // A token that one had before one signed in is none afterwards, and the other way round.
-    assert_eq!(ada.post("/sign-out", &[("csrf", &own)]).await.status, 403);
-    assert_eq!(nobody.post("/sign-in", &[("csrf", &of_eve)]).await.status, 403);
-    assert!(ada.is_signed_in().await && eve.is_signed_in().await);
-    assert_eq!(post.count("password_reset") + post.count("magic_link") + post.count("password_changed"), 0);
-    // A browser without cookies holds no form.
-    let mut bare = Visitor::new(&app);
-    assert_eq!(bare.post("/sign-in", &[("csrf", &own), ("identifier", "ada@example.test"), ("password", GOOD)]).await.status, 403);
-}
-
-async fn a_form_of_another_origin(store: Store) {
-    let app = store.app().await;
-    let mut ada = Visitor::new(&app);
-    ada.sign_up("ada@example.test").await;
-    let csrf = ada.csrf("/security").await;
-    for origin in ["https://evil.test", "null", "http://localhost"] {
-        let reply = ada.post_from(origin, "/sign-out", &[("csrf", &csrf)]).await;
-        assert_eq!(reply.status, 403, "{origin}");
-    }
-    assert!(ada.is_signed_in().await);
-    let headers = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "cross-site")];
-    assert_eq!(ada.send("POST", "/auth/ui/sign-out", &headers, &form(&[("csrf", &csrf)])).await.status, 403);
-    // The JSON routes ask for their own proof still: the token of a page is none there.
-    let reply = ada.send("DELETE", "/auth/sessions", &[("origin", &format!("http://{}", app.host()))], "").await;
-    reply.refused(403, "csrf_failed");
-}
-
-async fn texts_are_never_markup(store: Store) {
-    const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=\"alert(1)\">'&";
-    let app = store.app_with(|auth| with_passkeys(auth).configure(|config| config.auth.app_name = format!("Acme {HOSTILE}"))).await;
-    let mut ada = Visitor::new(&app);
-    ada.agent = "<script>alert(1)</script>";
-    ada.sign_up("ada@example.test").await;
-    let token = ada.cookies["__Host-token"].clone();
-    app.with(&token, "PATCH", "/auth/me", Some(json!({ "displayName": HOSTILE }))).await;
-    app.register_passkey(&token, &mut Authenticator::p256()).await;
-    let id = ada.get("/security").await;
-    let id = hidden(&id, "id").unwrap();
-    let named = ada.fill("/security", "/passkeys/rename", &[("id", &id), ("name", "</strong><script>alert(1)")]).await;
-    assert_eq!(named.status, 303);
-    let mut seen = Vec::new();
-    for path in ["/security", "/sessions"] {
-        seen.push(text(&ada.get(path).await));
-    }
-    assert!(
-        seen[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;") && seen[0].contains("&lt;/strong&gt;&lt;script&gt;"),
-        "{}",
-        seen[0]
-    );
-    assert!(seen[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", seen[1]);
-    let mut nobody = Visitor::new(&app);
-    for query in
-        ["done=%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=javascript:alert(1)"]
-    {
-        seen.push(text(&nobody.get(&format!("/sign-in?{query}")).await));
-        seen.push(text(&nobody.get(&format!("/register?{query}")).await));
-    }
-    let typed = [
-        ("identifier", HOSTILE),
-        ("password", HOSTILE),
-        ("email", HOSTILE),
-        ("token", HOSTILE),
-        ("response", HOSTILE),
-        ("returnTo", HOSTILE),
-    ];
-    for path in ["/sign-in", "/register", "/passkey"] {
-        seen.push(text(&nobody.fill("/sign-in", path, &typed).await));
-    }
-    for page in seen {
-        assert!(!page.contains("<script>") && !page.contains("<img") && !page.contains("\"javascript:"), "{page}");
-    }
 }
 
 async fn where_one_goes_back_to(store: Store) {

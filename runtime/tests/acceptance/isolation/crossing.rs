@@ -10,18 +10,23 @@ use super::probes::{Request, forged, probes, push};
 use super::records::{clean, dump, everything, is_theirs, phantom, uniq, victim};
 use crate::server::{Reply, Server};
 
+/// A route that is swept, and below which path it lies.
+#[derive(Clone, Copy)]
+pub(super) struct Swept<'a> {
+    pub(super) s: &'a Server,
+    pub(super) sweep: &'a Sweep,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) desc: &'static EntityDesc,
+    pub(super) base: &'a str,
+}
+
 const KEY: &str = "idempotency-key";
 const REPLAYED: &str = "idempotency-replayed";
 
 /// A route whose calls can be repeated: the victim has called it under a key, and the caller does the same under the same key.
 /// The answer is that for a key which nobody has used, about a record which nobody has.
-pub(super) async fn answers_are_not_replayed(
-    s: &Server,
-    sweep: &Sweep,
-    endpoint: &Endpoint,
-    desc: &'static EntityDesc,
-    base: &str,
-) -> bool {
+pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
+    let Swept { s, sweep, endpoint, desc, base } = route;
     let reads = match endpoint.action {
         Action::Get | Action::List => true,
         Action::Operation(spec, _) => spec.kind.reads(),
@@ -64,13 +69,8 @@ pub(super) async fn answers_are_not_replayed(
 }
 
 /// A route that includes: one's own record names a record of the victim, or is named by one.
-pub(super) async fn included_records_are_ones_own(
-    s: &Server,
-    sweep: &Sweep,
-    endpoint: &Endpoint,
-    desc: &'static EntityDesc,
-    base: &str,
-) -> bool {
+pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
+    let Swept { s, sweep, endpoint, desc, base } = route;
     let one = matches!(endpoint.action, Action::Get);
     if !endpoint.includes() || !(one || matches!(endpoint.action, Action::List)) || sweep.asking.is_empty() {
         return false;
@@ -122,14 +122,12 @@ pub(super) async fn included_records_are_ones_own(
 }
 
 /// A derive that goes on from records to what they name: one's own record names a record of the victim.
-pub(super) async fn derived_records_are_ones_own(
-    s: &Server,
-    sweep: &Sweep,
-    endpoint: &Endpoint,
-    desc: &'static EntityDesc,
-    base: &str,
-) -> bool {
+pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
+    let Swept { s, sweep, endpoint, desc, base } = route;
     let Action::Operation(spec, _) = endpoint.action else { return false };
+    if sweep.asking.is_empty() {
+        return false;
+    }
     let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
     let on: Vec<usize> = parts.iter().filter_map(|part| Some(part.through?.on)).collect();
     for field in &on {

@@ -1,0 +1,150 @@
+//! Functions of the user's under a key, and clients that leave while something is done for them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use linchpin::prelude::*;
+use linchpin::{Adapters, Cx};
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::{Order, OrderCreate, count, key, replayed, same, send};
+use crate::server::{Reply, Server};
+
+/// How often each function was called, by a name that the request gives.
+static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+/// What holds a call back until the test lets it go.
+static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
+
+fn called(name: &str) -> usize {
+    *CALLS.lock().unwrap().entry(name.to_owned()).and_modify(|n| *n += 1).or_insert(1)
+}
+
+fn calls(name: &str) -> usize {
+    CALLS.lock().unwrap().get(name).copied().unwrap_or_default()
+}
+
+fn held(name: &str) -> Arc<Notify> {
+    Arc::clone(HELD.lock().unwrap().entry(name.to_owned()).or_default())
+}
+
+#[derive(serde::Deserialize)]
+struct Said {
+    name: String,
+    /// What the function does.
+    how: String,
+}
+
+/// A function of the user, which does as it is told.
+#[route(entity = Order, method = "POST", path = "act")]
+pub(super) async fn act(
+    axum::Extension(cx): axum::Extension<Cx>,
+    axum::Extension(adapters): axum::Extension<Adapters>,
+    axum::Json(said): axum::Json<Said>,
+) -> linchpin::Result<Response> {
+    let times = called(&said.name);
+    match said.how.as_str() {
+        "panic" if times == 1 => panic!("as told"),
+        "fail" if times == 1 => return Err(linchpin::Error::unavailable("as told")),
+        "refuse" => return Err(linchpin::Error::not_found()),
+        "hold" => {
+            adapters.get::<Order>()?.create(&cx, order(&said.name)).await?;
+            held(&said.name).notified().await;
+        }
+        "stream" => {
+            let endless = futures_util::stream::iter((0..3).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"piece "))));
+            return Ok(Body::from_stream(endless).into_response());
+        }
+        "cookie" => return Ok((StatusCode::ACCEPTED, [("set-cookie", "a=b"), ("etag", "\"x\"")], "text").into_response()),
+        "large" => return Ok(vec![b'x'; (2 << 20) + 1].into_response()),
+        _ => {}
+    }
+    Ok(axum::Json(json!({"times": times})).into_response())
+}
+
+fn order(number: &str) -> OrderCreate {
+    OrderCreate { number: number.to_owned(), amount: None, card: None }
+}
+
+pub(super) async fn functions(s: &Server) {
+    let tell = async |how: &str, key: &str, name: &str| send(s, "POST", "/orders/act", key, &json!({"name": name, "how": how})).await;
+    let (k, name) = (key("cookie"), key("cookie"));
+    let first = tell("cookie", &k, &name).await;
+    assert_eq!((first.status, &*first.header("set-cookie"), &*first.body), (202, "a=b", &b"text"[..]));
+    let again = tell("cookie", &k, &name).await;
+    same(&first, &again);
+    // What was not named to be kept is not: it may be a secret.
+    assert!(!again.headers.contains_key("set-cookie"));
+    assert_eq!(calls(&name), 1);
+    let (k, name) = (key("refuse"), key("refuse"));
+    let refused = tell("refuse", &k, &name).await;
+    assert_eq!(refused.code(), (404, "not_found"));
+    assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
+    same(&refused, &tell("refuse", &k, &name).await);
+    assert_eq!(calls(&name), 1);
+    // What cannot be kept is answered once, and does not happen twice.
+    for how in ["stream", "large"] {
+        let (k, name) = (key(how), key(how));
+        let first = tell(how, &k, &name).await;
+        assert_eq!((first.status, first.body.len()), (200, if how == "large" { (2 << 20) + 1 } else { 18 }));
+        assert_eq!(tell(how, &k, &name).await.code(), (409, "idempotency_conflict"));
+        assert_eq!(calls(&name), 1);
+    }
+}
+
+/// Sends a call, and leaves the answer where it is.
+async fn begun(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
+    let (text, mut socket) = (body.to_string(), TcpStream::connect(s.running().address()).await.unwrap());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket
+}
+
+/// What a call is answered once the one before it is done.
+async fn answered(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
+    loop {
+        let reply = send(s, "POST", path, key, body).await;
+        if reply.status != 409 {
+            return reply;
+        }
+        assert_eq!(reply.code().1, "idempotency_in_progress");
+    }
+}
+
+pub(super) async fn a_client_that_leaves(s: &Server) {
+    let (k, name) = (key("hold"), key("hold"));
+    let body = json!({"name": name, "how": "hold"});
+    let socket = begun(s, "/orders/act", &k, &body).await;
+    while s.walk("/orders").await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // It has written, and goes away before it is answered.
+    drop(socket);
+    let busy = send(s, "POST", "/orders/act", &k, &body).await;
+    assert_eq!(busy.code(), (409, "idempotency_in_progress"));
+    held(&name).notify_one();
+    let answer = answered(s, "/orders/act", &k, &body).await;
+    assert_eq!((answer.status, replayed(&answer), answer.json()), (200, true, json!({"times": 1})));
+    assert_eq!((calls(&name), count(s).await), (1, 1));
+    // The same while a generated route works: whenever the client leaves, there is one order and one answer.
+    for round in 0..20 {
+        let (k, body) = (key("leave"), json!({"number": format!("left-{round}")}));
+        let mut socket = begun(s, "/orders", &k, &body).await;
+        if round % 2 == 0 {
+            let mut byte = [0; 1];
+            // The answer has begun.
+            let _ = socket.read(&mut byte).await;
+        }
+        drop(socket);
+        assert_eq!(answered(s, "/orders", &k, &body).await.status, 201);
+        assert_eq!(count(s).await, round + 2);
+    }
+}
