@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Never answers.
+    /// Answers nothing: it hangs, or panics.
     struct Stuck;
 
     impl AuthHooks for Stuck {

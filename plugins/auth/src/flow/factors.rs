@@ -185,12 +185,8 @@ impl Core {
         for mac in macs {
             if self.parts.codes.r#use(cx, user.id.as_str(), mac.as_str()).await? {
                 let left = self.recovery_codes_left(cx, user).await?;
-                self.audit(
-                    cx,
-                    client,
-                    Happened::to("auth:mfa.recovery_used", &user.id).details(json!({ "method": "recovery", "left": left })),
-                )
-                .await?;
+                let details = json!({ "method": "recovery", "left": left });
+                self.audit(cx, client, Happened::to("auth:mfa.recovery_used", &user.id).details(details)).await?;
                 return self.parts.notice_of(cx, client, user, MailKind::RecoveryCodeUsed, &[("left", &left.to_string())]).await;
             }
         }

@@ -223,8 +223,8 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         let user = core.users.update(cx, known.user_id.clone(), patch, None).await?;
-        core.audit(cx, &client, Happened::to("auth:user.updated", &user.id).session(&known.handle).details(json!({ "method": "profile" })))
-            .await?;
+        let happened = Happened::to("auth:user.updated", &user.id).session(&known.handle);
+        core.audit(cx, &client, happened.details(json!({ "method": "profile" }))).await?;
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;

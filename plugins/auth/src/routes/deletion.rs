@@ -7,15 +7,12 @@ use linchpin::{Code, Error, Result};
 
 use super::account::caller;
 use super::mailed::invalid;
-use super::mfa_shapes::proof_input;
+use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::{CancelInput, Ok as Done, Scheduled};
 use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
-use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
-    INVALID_TOKEN, MFA_SETUP_REQUIRED, NOT_SCHEDULED, STEP_UP_REQUIRED,
-};
+use crate::error::{CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_TOKEN, NOT_SCHEDULED};
 use crate::flow::Need;
 use crate::guards::known;
 use crate::limit::{Bucket, Hit};
@@ -34,20 +31,7 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
         AnswerDesc::of::<Scheduled>(202, "It will be deleted; until then only this session goes on, and can do little."),
         AnswerDesc::of::<Done>(200, "It is deleted."),
     ])
-    .errors(&[
-        INVALID_CREDENTIALS,
-        INVALID_CODE,
-        INVALID_CHALLENGE,
-        STEP_UP_REQUIRED,
-        FACTOR_NOT_ALLOWED,
-        DELETION_SCHEDULED,
-        MFA_SETUP_REQUIRED,
-        CSRF_FAILED,
-        Code::Conflict,
-        Code::RateLimited,
-        HOOK_REJECTED,
-        HOOK_TIMEOUT,
-    ]);
+    .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
     .doc("Keeps an account that was to be deleted: that of the session, or of a mailed token, which signs nobody in.")
     .public()

@@ -3,18 +3,14 @@
 use std::sync::Arc;
 
 use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
-use linchpin::{Code, Error, Result};
+use linchpin::{Error, Result};
 
 use super::account::caller;
-use super::mfa_shapes::proof_input;
+use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::Said;
 use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
-use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, MFA_SETUP_REQUIRED,
-    STEP_UP_REQUIRED,
-};
 use crate::flow::Need;
 use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
@@ -34,18 +30,7 @@ static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email",
     )
     .auth("userAuth")
     .answers(&[AnswerDesc::of::<Said>(202, "Whoever reads mail at the address decides.")])
-    .errors(&[
-        INVALID_CREDENTIALS,
-        INVALID_CODE,
-        INVALID_CHALLENGE,
-        STEP_UP_REQUIRED,
-        FACTOR_NOT_ALLOWED,
-        DELETION_SCHEDULED,
-        MFA_SETUP_REQUIRED,
-        CSRF_FAILED,
-        Code::Conflict,
-        Code::RateLimited,
-    ]);
+    .errors(proof_refused!());
 
 /// The route, where addresses are proved.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {

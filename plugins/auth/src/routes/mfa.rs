@@ -8,15 +8,15 @@ use linchpin::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::account::caller;
-use super::mfa_shapes::{CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input};
+use super::mfa_shapes::{CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input, proof_refused};
 use super::shapes::Ok as Done;
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
-    LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED, MFA_SETUP_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED,
+    SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
 };
 use crate::flow::{Need, Without};
 use crate::guards::{ENROLLING, RECENT};
@@ -40,37 +40,10 @@ pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
 pub(super) const ENROLLED: &[AnswerDesc] = &[AnswerDesc::of::<Enrolled>(200, "It is set up.")];
 pub(super) const BEGIN: &[Code] =
     &[STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict, Code::RateLimited];
-pub(super) const REMOVAL: &[Code] = &[
-    INVALID_CODE,
-    INVALID_CREDENTIALS,
-    INVALID_CHALLENGE,
-    STEP_UP_REQUIRED,
-    FACTOR_NOT_ALLOWED,
-    MFA_REQUIRED,
-    MFA_NOT_ENABLED,
-    MFA_SETUP_REQUIRED,
-    DELETION_SCHEDULED,
-    CSRF_FAILED,
-    Code::Conflict,
-    Code::RateLimited,
-];
+pub(super) const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED);
 
 /// Of all factors: passkeys, which may be the only way in, are among them.
-const REMOVAL_OF_ALL: &[Code] = &[
-    INVALID_CODE,
-    INVALID_CREDENTIALS,
-    INVALID_CHALLENGE,
-    STEP_UP_REQUIRED,
-    FACTOR_NOT_ALLOWED,
-    MFA_REQUIRED,
-    MFA_NOT_ENABLED,
-    MFA_SETUP_REQUIRED,
-    LAST_CREDENTIAL,
-    DELETION_SCHEDULED,
-    CSRF_FAILED,
-    Code::Conflict,
-    Code::RateLimited,
-];
+const REMOVAL_OF_ALL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED, LAST_CREDENTIAL);
 
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
     .doc("Begins to set up an authenticator app.\n\nOne that is set up already goes on working until the new one is.")

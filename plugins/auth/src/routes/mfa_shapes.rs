@@ -40,6 +40,27 @@ macro_rules! proof_input {
 }
 pub(crate) use proof_input;
 
+/// What a route that wants a proof can be refused with, and what else this one can.
+macro_rules! proof_refused {
+    ($($more:expr),* $(,)?) => {
+        &[
+            $crate::error::INVALID_CREDENTIALS,
+            $crate::error::INVALID_CODE,
+            $crate::error::INVALID_CHALLENGE,
+            $crate::error::STEP_UP_REQUIRED,
+            $crate::error::FACTOR_NOT_ALLOWED,
+            $crate::error::DELETION_SCHEDULED,
+            $crate::error::MFA_SETUP_REQUIRED,
+            $crate::error::CSRF_FAILED,
+            linchpin::Code::Conflict,
+            linchpin::Code::RateLimited,
+            $($more,)*
+        ]
+    };
+}
+
+pub(crate) use proof_refused;
+
 /// A step-up.
 #[derive(Embedded)]
 pub(crate) struct StepUpInput {

@@ -10,14 +10,14 @@ use linchpin::{Code, Error, Problem, Result, axum};
 
 use super::account::caller;
 use super::mailed::by_ip;
-use super::mfa_shapes::proof_input;
+use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::{ExchangeInput, Ok as Done, ProviderList, ProviderView, SendTo};
 use super::{DONE, Place, SIGNED_IN, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
-    INVALID_CREDENTIALS, INVALID_REDIRECT, INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CODE, INVALID_CREDENTIALS, INVALID_REDIRECT,
+    INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
 };
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Return};
@@ -45,20 +45,7 @@ const START_REFUSED: &[Code] = &[INVALID_REDIRECT, CSRF_FAILED, Code::RateLimite
 const LINK_REFUSED: &[Code] =
     &[INVALID_REDIRECT, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED, Code::RateLimited];
 
-const UNLINK_REFUSED: &[Code] = &[
-    INVALID_CREDENTIALS,
-    INVALID_CODE,
-    INVALID_CHALLENGE,
-    STEP_UP_REQUIRED,
-    FACTOR_NOT_ALLOWED,
-    LAST_CREDENTIAL,
-    DELETION_SCHEDULED,
-    MFA_SETUP_REQUIRED,
-    CSRF_FAILED,
-    Code::NotFound,
-    Code::Conflict,
-    Code::RateLimited,
-];
+const UNLINK_REFUSED: &[Code] = proof_refused!(LAST_CREDENTIAL, Code::NotFound);
 
 proof_input! {
     /// Who no longer signs in by a provider.

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::account::caller;
 use super::mfa::{ProofInput, whose};
+use super::mfa_shapes::proof_refused;
 use super::passkey_shapes::{
     LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView, RegisterInput, RegistrationOptions, RenameInput,
 };
@@ -20,9 +21,9 @@ use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, FACTOR_NOT_ALLOWED, HOOK_REJECTED, HOOK_TIMEOUT,
-    INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED,
-    STEP_UP_REQUIRED, WEBAUTHN_FAILED, overtaken, refuse,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_CHALLENGE,
+    INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, overtaken,
+    refuse,
 };
 use crate::flow::passkeys::Asked;
 use crate::flow::{Need, Proof, Without};
@@ -39,21 +40,7 @@ const MOST: usize = 25;
 const LONGEST_NAME: usize = 64;
 const REGISTERING: Duration = Duration::from_mins(5);
 
-const REMOVAL: &[Code] = &[
-    INVALID_CODE,
-    INVALID_CREDENTIALS,
-    INVALID_CHALLENGE,
-    STEP_UP_REQUIRED,
-    FACTOR_NOT_ALLOWED,
-    MFA_REQUIRED,
-    MFA_SETUP_REQUIRED,
-    LAST_CREDENTIAL,
-    DELETION_SCHEDULED,
-    CSRF_FAILED,
-    Code::NotFound,
-    Code::Conflict,
-    Code::RateLimited,
-];
+const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, LAST_CREDENTIAL, Code::NotFound);
 
 static REGISTER_OPTIONS: Route<Nothing> = route(Route::post("passkey_register_options", "mfa/webauthn/register-options"))
     .doc("What a browser is asked to make a passkey.")
