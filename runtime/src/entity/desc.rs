@@ -86,6 +86,13 @@ impl EntityDesc {
         &self.fields[self.primary]
     }
 
+    /// The policy of its list, with what holds for all of its routes.
+    #[cfg(feature = "server")]
+    pub(crate) fn list_policy(&self) -> PolicyDesc {
+        let [_, list, ..] = self.routes;
+        list.or(self.defaults)
+    }
+
     /// Index of the field with this wire name.
     pub fn field_by_wire(&self, wire: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.wire == wire)

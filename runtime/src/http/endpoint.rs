@@ -126,7 +126,7 @@ impl Endpoint {
     }
 }
 
-/// What an endpoint does; where those of an entity are unless it says otherwise.
+/// What an endpoint does.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole
 pub enum Action {

@@ -60,12 +60,11 @@ pub(super) struct Gate {
 
 /// The policy that guards what an entity shows by way of others.
 pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
-    let [_, list, get, ..] = entity.routes;
-    let declared = if shows == Shows::One { get } else { list };
-    Policy::effective(declared.or(entity.defaults))
+    let [_, _, get, ..] = entity.routes;
+    Policy::effective(if shows == Shows::One { get.or(entity.defaults) } else { entity.list_policy() })
 }
 
-/// The entities behind the sources of a derive, each with the policy of its list.
+/// An entity that a derive reads, and the policy of its list.
 struct Source {
     table: Arc<Table>,
     gate: Gate,
@@ -112,8 +111,7 @@ impl Gate {
             Action::List => shows == Shows::Many,
             _ => false,
         };
-        let same = |e: &&Endpoint| e.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name);
-        if let Some(target) = all.iter().filter(own).find(same) {
+        if let Some(target) = all.iter().filter(own).find(|e| mounted::is_of(table, e)) {
             route.path.clone_from(&target.path);
             route.name.clone_from(&target.name);
             route.guards.clone_from(&target.guards);

@@ -226,7 +226,7 @@ pub(super) fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
 }
 
 /// Whether a route is one of an entity.
-fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
+pub(super) fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
     endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name)
 }
 

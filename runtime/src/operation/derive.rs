@@ -248,8 +248,7 @@ mod run {
     impl Run {
         pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
             let shown = kind.items().map_or_else(Projection::default, |(entity, _)| {
-                let [_, list, ..] = entity.routes;
-                let output = list.or(entity.defaults).output;
+                let output = entity.list_policy().output;
                 Projection::of(entity, |_, field| field.readable() && output.is_none_or(|output| output.contains(&field.name)))
             });
             Self { kind, spec, shown }
@@ -358,8 +357,7 @@ mod run {
             return Ok(cx);
         }
         let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
-        let [_, list, ..] = entity.routes;
-        let PolicyDesc { auth, roles, .. } = list.or(entity.defaults);
+        let PolicyDesc { auth, roles, .. } = entity.list_policy();
         if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {
             return Err(Error::unauthorized());
         }

@@ -6,7 +6,7 @@ use super::only::refused;
 use super::{AccessRequest, Decision, Evaluator, Only, RankRequest};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
-use crate::http::{PermissionDesc, PolicyDesc};
+use crate::http::PermissionDesc;
 use crate::operation::{AssignSpec, OpSpec, Subject, value_of};
 use crate::resource::{Call, Form, Table};
 use crate::{Code, Cx, Error, Result, Value};
@@ -362,8 +362,7 @@ fn by_default(entity: &EntityDesc, field: usize, cx: &Cx) -> Value {
 /// # Errors
 /// As [`Permit::enter`].
 pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
-    let [_, list, ..] = table.desc.routes;
-    let PolicyDesc { permission: Some(declared), .. } = list.or(table.desc.defaults) else { return Ok(cx.clone()) };
+    let Some(declared) = table.desc.list_policy().permission else { return Ok(cx.clone()) };
     let evaluator = table.evaluator().ok_or_else(|| Error::internal("no permission evaluator is installed"))?;
     let permit = Permit::new(declared, table, Subject::Records, "list", evaluator).map_err(Error::internal)?;
     let cx = permit.enter(cx.clone()).await?;

@@ -135,10 +135,14 @@ pub(super) fn one<E: Entity>(rows: Rows) -> Result<E> {
     optional(rows)?.ok_or_else(Error::not_found)
 }
 
+/// All of the records.
+pub(crate) fn records_of<E: Entity>(rows: &Rows) -> Result<Vec<E>> {
+    rows.records.iter().map(|values| E::read(&Borrowed(values)).map_err(Error::internal)).collect()
+}
+
 pub(super) fn page_of<E: Entity>(outcome: Outcome) -> Result<Page<E>> {
     let Outcome::Page { rows, next_cursor } = outcome else {
         return Err(Error::internal("a page was expected"));
     };
-    let items = rows.records.iter().map(|values| E::read(&Borrowed(values)).map_err(Error::internal)).collect::<Result<_>>()?;
-    Ok(Page { items, has_more: next_cursor.is_some(), next_cursor })
+    Ok(Page { items: records_of(&rows)?, has_more: next_cursor.is_some(), next_cursor })
 }

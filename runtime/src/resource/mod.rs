@@ -33,6 +33,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use adapter::Adapter;
+pub(crate) use adapter::records_of;
 pub use adapters::Adapters;
 pub use cursor::CursorKey;
 pub(crate) use cursor::encode;

@@ -2,8 +2,8 @@
 
 use serde::de::DeserializeOwned;
 
-use super::adapter::{Adapter, one, optional, page_of};
-use super::{Borrowed, Call, Form, Outcome};
+use super::adapter::{Adapter, one, optional, page_of, records_of};
+use super::{Call, Form, Outcome};
 use crate::entity::{Entity, FieldType, Page, PageArgs, Upserted};
 use crate::operation::OpSpec;
 use crate::{Cx, Error, Result, Value};
@@ -72,7 +72,7 @@ pub async fn run_list<E: Entity>(
     page: PageArgs,
 ) -> Result<Vec<E>> {
     match call(adapter, spec, cx, args, page).await? {
-        Outcome::List(rows) => rows.records.iter().map(|values| E::read(&Borrowed(values)).map_err(Error::internal)).collect(),
+        Outcome::List(rows) => records_of(&rows),
         _ => Err(unexpected(spec)),
     }
 }
@@ -129,7 +129,7 @@ pub async fn run_records<E: Entity, T: Entity>(
     args: Vec<Option<Value>>,
 ) -> Result<Vec<T>> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
-        Outcome::List(rows) => rows.records.iter().map(|values| T::read(&Borrowed(values)).map_err(Error::internal)).collect(),
+        Outcome::List(rows) => records_of(&rows),
         _ => Err(unexpected(spec)),
     }
 }

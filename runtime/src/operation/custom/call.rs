@@ -8,7 +8,7 @@ use super::records::{Choice, Named, Records};
 use crate::entity::{Embedded, Entity, FieldType, Kind};
 use crate::filter::Filter;
 use crate::operation::OpSpec;
-use crate::resource::{Adapter, Call, Form, Table};
+use crate::resource::{Adapter, Call, Form, Table, records_of};
 use crate::store::driver::{Answer, Query};
 use crate::store::{Driver, Plan, SqlRow, SqlTransaction};
 use crate::{Cx, Error, Result, Value};
@@ -224,8 +224,7 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         let table = &self.table;
         let plan = || Plan::Select { filter: Filter::TRUE, order: table.order(table.desc.sort), after: None, limit: None };
         let statement = table.shape(self.spec.name, b"custom visible", plan)?;
-        let rows = table.execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records)).await?;
-        rows.records.iter().map(|values| E::read(&crate::resource::Borrowed(values)).map_err(Error::internal)).collect()
+        records_of(&table.execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records)).await?)
     }
 }
 
@@ -256,8 +255,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// # Errors
     /// `internal` for a text that the database refuses; `unavailable`, `timeout`.
     pub async fn read(&self, records: Records<E>) -> Result<Vec<E>> {
-        let rows = records.choice().read(&self.table, &self.cx, self.spec.name, &Form::Records).await?;
-        rows.records.iter().map(|values| E::read(&crate::resource::Borrowed(values)).map_err(Error::internal)).collect()
+        records_of(&records.choice().read(&self.table, &self.cx, self.spec.name, &Form::Records).await?)
     }
 
     /// Begins a transaction of statements of one's own, for [`Sql::within`].
