@@ -22,29 +22,33 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
     range(field, d);
     if let Default::Value(value) = &field.options.default {
         if let Some(text) = options::as_text(value).filter(|_| field.kind.may_be_text()) {
-            text_literal(text, DEFAULT, rules, patterns.0.as_ref(), d);
+            text_literal(text, Literal::Default, rules, patterns.0.as_ref(), d);
         } else if let Some(texts) = texts(value).filter(|_| field.kind == Kind::StringArray) {
             list_default(value, &texts, rules, patterns.1.as_ref(), d);
         } else {
-            number_literal(field, value, DEFAULT, d);
+            number_literal(field, value, Literal::Default, d);
         }
     }
 }
 
-/// How a default is called.
-const DEFAULT: Literal<'_> = Literal { of: None };
-
-/// A literal of a declaration: a default, or what an operation writes to a field.
+/// A literal of a declaration.
 #[derive(Clone, Copy)]
-struct Literal<'a> {
-    of: Option<&'a str>,
+enum Literal<'a> {
+    Default,
+    /// What an operation writes to the field of this name.
+    Written(&'a str),
 }
 
 impl Literal<'_> {
-    fn refuse(self, at: &dyn quote::ToTokens, shown: &str, why: &str, d: &mut Diagnostics) {
-        match self.of {
-            None => d.error(at, format!("default {shown}{why}")).help("change the default or the constraint"),
-            Some(field) => d.error(at, format!("{shown}{why} of `{field}`")).help("change the value or the constraint"),
+    /// Reports what is wrong with it; it is `shown` where the report would not be clear without.
+    fn refuse(self, at: &dyn quote::ToTokens, shown: Option<&str>, why: &str, d: &mut Diagnostics) {
+        match (self, shown) {
+            (Self::Default, Some(shown)) => d.error(at, format!("default {shown} {why}")).help("change the default or the constraint"),
+            (Self::Default, None) => d.error(at, format!("default {why}")).help("change the default or the constraint"),
+            (Self::Written(field), shown) => {
+                let shown = shown.unwrap_or("this value");
+                d.error(at, format!("{shown} {why} of `{field}`")).help("change the value or the constraint");
+            }
         }
     }
 }
@@ -52,7 +56,7 @@ impl Literal<'_> {
 /// Checks a literal that an operation writes to a field, or to a list as one `element` of it. What the macro cannot look into, the value of
 /// a const or a format, is judged when the app starts.
 pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: &mut Diagnostics) {
-    let named = Literal { of: Some(&field.name) };
+    let written = Literal::Written(&field.name);
     let rules = match &field.options.rules.each {
         Some(each) if element => &each.value,
         None if element => return,
@@ -61,9 +65,9 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
     // Of a pattern that does not compile its entity tells.
     let pattern = rules.pattern.as_ref().and_then(|pattern| whole(&pattern.value.value()).ok());
     match options::as_text(value) {
-        Some(text) if element || field.kind.may_be_text() => text_literal(text, named, rules, pattern.as_ref(), d),
+        Some(text) if element || field.kind.may_be_text() => text_literal(text, written, rules, pattern.as_ref(), d),
         _ if element => {}
-        _ => number_literal(field, value, named, d),
+        _ => number_literal(field, value, written, d),
     }
 }
 
@@ -168,7 +172,7 @@ fn range(field: &Field, d: &mut Diagnostics) {
 fn text_literal(text: &LitStr, literal: Literal<'_>, rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
     let value = text.value();
     if let Some(why) = text_flaw(&value, rules, pattern) {
-        literal.refuse(text, &format!("\"{value}\""), &format!(" {why}"), d);
+        literal.refuse(text, Some(&format!("\"{value}\"")), why, d);
     }
 }
 
@@ -182,7 +186,7 @@ fn list_default(at: &syn::Expr, texts: &[LitStr], rules: &RuleArgs, pattern: Opt
             d.error(text, format!("default repeats \"{}\" in spite of `unique_items`", text.value())).help("name each item once");
         }
         if let Some(each) = &rules.each {
-            text_literal(text, DEFAULT, &each.value, pattern, d);
+            text_literal(text, Literal::Default, &each.value, pattern, d);
         }
     }
 }
@@ -195,12 +199,12 @@ fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mu
     if let (Some(number), Some(range)) = (number, &rules.range)
         && (range.value.min.is_some_and(|min| number < min.as_f64()) || range.value.max.is_some_and(|max| number > max.as_f64()))
     {
-        literal.refuse(value, if literal.of.is_some() { "this value " } else { "" }, "lies outside `range`", d);
+        literal.refuse(value, None, "lies outside `range`", d);
     }
     if let (Some(n), Some(one_of)) = (integer, &rules.one_of)
         && !one_of.value.iter().any(|choice| matches!(choice, Choice::Int(c, _) if *c == n))
     {
-        literal.refuse(value, &n.to_string(), " is not in `one_of`", d);
+        literal.refuse(value, Some(&n.to_string()), "is not in `one_of`", d);
     }
 }
 

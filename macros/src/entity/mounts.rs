@@ -6,7 +6,7 @@ use quote::quote;
 use super::ROUTES;
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::operation::path::{self, Method, Route, Segment};
+use crate::operation::path::{self, Method, Moved, Route, Segment};
 
 /// Of a route: its own method, whether its path names a record, the methods it may have and why no others.
 type Own = (Method, bool, &'static [Method], &'static str);
@@ -42,7 +42,7 @@ pub(super) fn check(model: &EntityModel, d: &mut Diagnostics) {
 
 /// Nothing, where none has been moved.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
-    if model.moved.iter().all(|moved| moved.method.is_none() && moved.path.is_none()) {
+    if model.moved.iter().all(Moved::is_nothing) {
         return None;
     }
     let mut known = Diagnostics::new();

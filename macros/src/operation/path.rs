@@ -90,6 +90,11 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
+    /// Whether the route stays as it is.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.method.is_none() && self.path.is_none()
+    }
+
     /// Where it is written.
     fn at(&self) -> Option<&LitStr> {
         self.path.as_ref().map(|(_, text)| text).or(self.method.as_ref().map(|(_, text)| text))
@@ -217,11 +222,7 @@ impl RouteArgs {
     pub(crate) fn names_events_only(&self) -> bool {
         let mut rest = self.policy.clone();
         rest.event = None;
-        self.policy.event.is_some()
-            && rest.is_inherit()
-            && self.moved.method.is_none()
-            && self.moved.path.is_none()
-            && self.others.is_empty()
+        self.policy.event.is_some() && rest.is_inherit() && self.moved.is_nothing() && self.others.is_empty()
     }
 
     /// Reports what nobody has read.

@@ -46,7 +46,7 @@ impl Kind for Collection {
         let key = key.map_or_else(|| "id".to_owned(), |ident| ident.unraw().to_string());
         let max = max_items(args, scope).map(|max| quote!(.max(#max)));
         let chosen = methods(args, scope);
-        let policies = policies(args, name, &chosen, scope);
+        let routes = routes(args, name, &chosen, scope);
         let (field, wire) = (field?, names::camel(&key));
         if let Some(option) = args.get("field") {
             let at = args.get("identify_by").map_or_else(|| option.key.clone(), |opt| opt.key.clone());
@@ -55,7 +55,7 @@ impl Kind for Collection {
         let index = expr::index(field);
         let part = |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
             let variant = format_ident!("{}", names::pascal(method));
-            let own = policies.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
+            let own = routes.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
             Part {
                 name: method,
                 descriptor: quote!(__lp::Collection::new(__lp::CollectionMethod::#variant, #index, #wire) #max),
@@ -126,9 +126,9 @@ fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {
 }
 
 /// `route(members_add(roles = [..]))`: policies, methods and paths of single methods.
-fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<'_>) -> Vec<(&'static str, RouteArgs)> {
+fn routes(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<'_>) -> Vec<(&'static str, RouteArgs)> {
     let own: Vec<String> = chosen.iter().map(|method| format!("{name}_{method}")).collect();
-    let mut policies = Vec::new();
+    let mut routes = Vec::new();
     for opt in &args.route.others {
         let Some(at) = own.iter().position(|method| *method == opt.name()) else {
             let known: Vec<&str> = policy::KEYS.iter().copied().chain(own.iter().map(String::as_str)).collect();
@@ -138,7 +138,7 @@ fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<
         let Some(list) = opt.list(&format!("{}(auth = none)", own[at]), scope.d) else { continue };
         let route = RouteArgs::parse(list, scope.d);
         route.refuse_others_of(&own[at], scope.d);
-        policies.push((chosen[at], route));
+        routes.push((chosen[at], route));
     }
     let Moved { method, path } = &args.route.moved;
     let common = [method.as_ref().map(|(_, at)| ("method", at, "POST")), path.as_ref().map(|(_, at)| ("path", at, "{id}/.."))];
@@ -148,5 +148,5 @@ fn policies(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<
             problem.help(format!("`{method}({key} = \"{value}\")`"));
         }
     }
-    policies
+    routes
 }
