@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use super::auth::{AuthCheck, RoleCheck};
 use super::endpoint::{Action, Endpoint, Policy};
 use super::gates::Gates;
-use super::path_guard::PathGuards;
+use super::path_guard::{self, PathGuards};
 use super::rate::Limiter;
 use super::router::HttpState;
 use super::{AuthDesc, mounted};
@@ -111,11 +111,17 @@ impl Gate {
             Action::List => shows == Shows::Many,
             _ => false,
         };
+        let [_, list, get, ..] = table.desc.mounts;
+        let own_mount = if shows == Shows::One { get } else { list };
         if let Some(target) = all.iter().filter(own).find(|e| mounted::is_of(table, e)) {
             route.path.clone_from(&target.path);
             route.name.clone_from(&target.name);
             route.guards.clone_from(&target.guards);
             route.around = target.around;
+        } else if let Some((path, beside)) = mounted::place(table, own_mount, all) {
+            // Nobody may call it; what would stand before it says all the same who may see what it would show.
+            (route.path, route.around) = (path, beside.around);
+            path_guard::guard(&state.guards, std::slice::from_mut(&mut route));
         }
         let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
         let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;

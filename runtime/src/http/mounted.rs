@@ -21,7 +21,7 @@ use super::rate::Limiter;
 use super::router::HttpState;
 use crate::audit::Auditing;
 use crate::entity::ScopeFrom;
-use crate::operation::{Answer, Method, Place};
+use crate::operation::{Answer, Method, Place, RouteSpec};
 use crate::permission::Permit;
 use crate::resource::{Form, Table};
 use crate::store::Projection;
@@ -235,14 +235,37 @@ fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
     all.iter().find(|e| matches!(e.action, Action::Get) && is_of(table, e))
 }
 
+/// What stands before the own segments of a route, which is the same for all routes of its entity.
+fn base(one: &Endpoint, table: &Table) -> Option<String> {
+    let mounts = table.desc.mounts;
+    let own = match one.action {
+        Action::Create => mounts[0].segments,
+        Action::List => mounts[1].segments,
+        Action::Get => mounts[2].segments,
+        Action::Update => mounts[3].segments,
+        Action::Delete => mounts[4].segments,
+        Action::Operation(spec, _) => {
+            let is = |route: &&RouteSpec| route.method == one.method && one.path.ends_with(&path::append("", route.segments));
+            spec.routes.iter().find(is)?.segments
+        }
+        Action::Extra(spec) => spec.route.segments,
+        Action::Plugin(_) => return None,
+    };
+    let mut segments: Vec<&str> = one.path.split('/').filter(|s| !s.is_empty()).collect();
+    segments.truncate(segments.len().saturating_sub(own.len()));
+    Some(segments.iter().fold(String::new(), |base, segment| base + "/" + segment))
+}
+
+/// Where a generated route of an entity is, or would be if it were not disabled, and another route of the entity: nothing for an entity
+/// without any.
+pub(super) fn place<'a>(table: &Table, own: RouteSpec, all: &'a [Endpoint]) -> Option<(String, &'a Endpoint)> {
+    let beside = |e: &'a Endpoint| Some((path::append(&base(e, table)?, own.segments), e));
+    all.iter().filter(|e| is_of(table, e)).find_map(beside)
+}
+
 /// Where new records are found: at the path of `get`, or where that would be by itself. `one` is a generated route of the entity.
 fn births(one: &Endpoint, table: &Table, all: &[Endpoint]) -> Births {
-    let mounts = table.desc.mounts;
-    let own = if let Action::Create = one.action { mounts[0] } else { mounts[2] };
-    // What stands before the entity's own segments is the same for all its routes.
-    let mut segments: Vec<&str> = one.path.split('/').filter(|s| !s.is_empty()).collect();
-    segments.truncate(segments.len().saturating_sub(own.segments.len()));
-    let base = segments.iter().fold(String::new(), |base, segment| base + "/" + segment);
+    let base = base(one, table).unwrap_or_default();
     let location = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
     Births { reserved: reserved(&base, table, all), parents: path::canonical(&location).1.len().saturating_sub(1), location }
 }

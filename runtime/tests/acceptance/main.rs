@@ -62,6 +62,7 @@ mod sorts;
 mod tenancy;
 mod together;
 mod transactions;
+mod unlisted;
 mod unreachable;
 mod visibility;
 mod visibility_fixture;
