@@ -76,6 +76,13 @@ impl Kind for ArrayWrite {
         self.matches
     }
 
+    fn fixed(&self) -> Vec<super::kind::Fixed> {
+        match (self.action, self.value) {
+            (ArrayAction::Push { .. }, SourceSpec::Literal(value)) => vec![(self.field, value, true)],
+            _ => Vec::new(),
+        }
+    }
+
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         crate::entity::FieldSet::NONE.with(self.field)
     }

@@ -143,17 +143,20 @@ mod run {
                 } else {
                     (Op::Gte, as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by)
                 };
-                let zero_fits = if by > 0 { 0 <= bound } else { 0 >= bound };
+                let zero_fits = as_int(min).is_none_or(|min| by >= min) && as_int(max).is_none_or(|max| by <= max);
                 ((op, Value::Int(bound)), zero_fits, Value::Int(by))
             }
             (_, by) => {
                 let by = as_float(Some(by)).unwrap_or(1.0);
-                let (op, bound) = if by > 0.0 {
-                    (Op::Lte, as_float(max).unwrap_or(f64::MAX) - by)
-                } else {
-                    (Op::Gte, as_float(min).unwrap_or(f64::MIN) - by)
+                let (op, edge) =
+                    if by > 0.0 { (Op::Lte, as_float(max).unwrap_or(f64::MAX)) } else { (Op::Gte, as_float(min).unwrap_or(f64::MIN)) };
+                // Rounded, the difference may lie a step beyond the last number whose sum still fits.
+                let bound = match edge - by {
+                    bound if by > 0.0 && bound + by > edge => bound.next_down(),
+                    bound if by < 0.0 && bound + by < edge => bound.next_up(),
+                    bound => bound,
                 };
-                let zero_fits = if by > 0.0 { 0.0 <= bound } else { 0.0 >= bound };
+                let zero_fits = as_float(min).is_none_or(|min| by >= min) && as_float(max).is_none_or(|max| by <= max);
                 ((op, Value::Float(bound)), zero_fits, Value::Float(by))
             }
         }

@@ -7,6 +7,9 @@ use crate::filter::{FilterSpec, SourceSpec};
 use super::spec::OpSpec;
 use super::spec::{AssignSpec, Subject};
 
+/// A field, the value that is always written to it, and whether that is one element of its list.
+pub type Fixed = (usize, fn() -> crate::Value, bool);
+
 /// One kind of operation: its declared options, its plan and its executor.
 ///
 /// The struct holds the options as static data; `plan` is called once per mounted entity.
@@ -51,6 +54,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
         let _ = field;
         None
+    }
+
+    /// Values of its declaration that it writes beside what [`Kind::writes`] says.
+    fn fixed(&self) -> Vec<Fixed> {
+        Vec::new()
     }
 
     /// Which fields of its own entity's records it may change; all of them where it makes or removes records, and where code of the

@@ -93,6 +93,10 @@ impl Kind for Transition {
         written(self.set, field)
     }
 
+    fn fixed(&self) -> Vec<super::kind::Fixed> {
+        self.to.iter().map(|value| (self.field, *value, false)).collect()
+    }
+
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         self.set.iter().map(|assign| assign.field).chain([self.field]).collect()
     }

@@ -5,7 +5,7 @@ use crate::entity::{DefaultDesc, EntityDesc};
 use crate::filter::SourceSpec;
 use crate::operation::OpSpec;
 use crate::validate::Validator;
-use crate::{Code, Error, Result, Value};
+use crate::{Code, Error, Problem, Result, Value};
 
 /// Judges the defaults of an entity.
 ///
@@ -14,7 +14,7 @@ use crate::{Code, Error, Result, Value};
 pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
     for (field, of) in desc.fields.iter().enumerate() {
         if let DefaultDesc::Literal(value) = of.default {
-            fits(desc, validator, field, &value(), "is no default")?;
+            fits(desc, field, &value(), "is no default", &|value, problems| validator.check(field, value, of.wire, problems))?;
         }
     }
     Ok(())
@@ -25,18 +25,30 @@ pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
 /// # Errors
 /// As [`defaults`].
 pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -> Result<()> {
-    for field in 0..desc.fields.len() {
+    let what = format!("cannot be what operation `{}` writes", spec.name);
+    for (field, of) in desc.fields.iter().enumerate() {
         if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
-            fits(desc, validator, field, &value(), &format!("cannot be what operation `{}` writes", spec.name))?;
+            fits(desc, field, &value(), &what, &|value, problems| validator.check(field, value, of.wire, problems))?;
         }
+    }
+    for (field, value, element) in spec.kind.fixed() {
+        let wire = desc.fields[field].wire;
+        let judge = |value: &Value, problems: &mut Vec<Problem>| {
+            if element {
+                validator.check_element(field, value, wire, problems);
+            } else {
+                validator.check(field, value, wire, problems);
+            }
+        };
+        fits(desc, field, &value(), &what, &judge)?;
     }
     Ok(())
 }
 
-fn fits(desc: &EntityDesc, validator: &Validator, field: usize, value: &Value, what: &str) -> Result<()> {
+fn fits(desc: &EntityDesc, field: usize, value: &Value, what: &str, judge: &dyn Fn(&Value, &mut Vec<Problem>)) -> Result<()> {
     let (mut problems, of) = (Vec::new(), &desc.fields[field]);
     if !value.is_null() {
-        validator.check(field, value, of.wire, &mut problems);
+        judge(value, &mut problems);
     }
     let Some(problem) = problems.first() else { return Ok(()) };
     let mut text = Vec::new();

@@ -34,6 +34,12 @@ pub struct Sheet {
     pub lines: Vec<Line>,
     #[field(default = false)]
     pub closed: bool,
+    #[field(range = 10..=100)]
+    pub height: Option<i64>,
+    #[field(range = -9.0..=-2.5)]
+    pub depth: Option<f64>,
+    #[field(default = -1.0, range = -5.0..=0.1)]
+    pub drift: f64,
 }
 
 #[operation(kind = "transition", field = closed, from = false, to = true, set(signed_by = ctx(actor.id)))]
@@ -48,9 +54,18 @@ pub const READ: Operation<Sheet>;
 #[operation(kind = "collection", field = lines, operations(add, remove, set), max_items = 4)]
 pub const LINES: Operation<Sheet>;
 
-pub static SHEETS: Package = package!(name = "sheets", entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES])]);
+#[operation(kind = "increment", field = height)]
+pub const GROW: Operation<Sheet>;
 
-cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, instants);
+#[operation(kind = "increment", field = depth, by = -0.5)]
+pub const SINK: Operation<Sheet>;
+
+#[operation(kind = "increment", field = drift, by = 1.1)]
+pub const MOVE: Operation<Sheet>;
+
+pub static SHEETS: Package = package!(name = "sheets", entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES, GROW, SINK, MOVE])]);
+
+cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums);
 
 /// A call by somebody.
 async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
@@ -106,6 +121,33 @@ async fn items_one_by_one(s: &Server) {
     assert_eq!(s.get("/sheets/a").await.json()["lines"], json!([{ "id": "3" }]));
 }
 
+async fn items_at_once(s: &Server) {
+    sheet(s, "a").await;
+    let added = s.parallel(16, |n| async move { s.post("/sheets/a/lines-add", json!({ "id": format!("x{n}") })).await.status }).await;
+    assert_eq!(added.iter().filter(|status| **status == 201).count(), 2, "{added:?}");
+    let items = s.get("/sheets/a").await.json()["lines"].as_array().unwrap().clone();
+    let remove = async |n: usize| s.delete(&format!("/sheets/a/lines-remove/{}", items[n % 3]["id"].as_str().unwrap())).await.status;
+    let removed = s.parallel(9, remove).await;
+    assert_eq!(removed.iter().filter(|status| **status == 204).count(), 2, "{removed:?}");
+    assert_eq!(s.get("/sheets/a").await.json()["lines"].as_array().unwrap().len(), 1);
+}
+
+/// What is added to nothing counts from 0, and 0 is not looked at: the sum is.
+async fn sums(s: &Server) {
+    sheet(s, "a").await;
+    let before = s.get("/sheets/a").await.json();
+    for (operation, field) in [("grow", "height"), ("sink", "depth"), ("move", "drift")] {
+        by(s, "ada", &format!("/sheets/a/{operation}"), json!({})).await.problem("range", field);
+    }
+    assert_eq!(s.get("/sheets/a").await.json(), before, "nothing is written");
+    assert_eq!(s.patch("/sheets/a", json!({ "height": 99, "depth": -2.5, "drift": -1.25 })).await.status, 200);
+    for operation in ["grow", "sink", "move"] {
+        assert_eq!(by(s, "ada", &format!("/sheets/a/{operation}"), json!({})).await.status, 200, "{operation}");
+    }
+    by(s, "ada", "/sheets/a/grow", json!({})).await.problem("range", "height");
+    assert_eq!(s.get("/sheets/a").await.json()["height"], 100);
+}
+
 async fn instants(s: &Server) {
     sheet(s, "a").await;
     assert_eq!(by(s, "ada", "/sheets/sign-all", json!({})).await.status, 200);
@@ -114,6 +156,7 @@ async fn instants(s: &Server) {
 }
 
 const EMPTY: &str = "";
+const FAR: &str = "far too long";
 
 /// Its operation writes what may not be there, behind a name that no macro looks through.
 #[entity(routes(auth = none))]
@@ -138,6 +181,34 @@ pub struct Letter {
     pub to: String,
 }
 
+/// Where it goes is too far.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Step {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = "a", length = 1..=5)]
+    pub at: String,
+}
+
+#[operation(kind = "transition", field = at, from = "a", to = FAR)]
+pub const GO: Operation<Step>;
+
+/// What is put on it is too long.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    #[field(primary)]
+    pub id: String,
+    #[field(each(length = 1..=5))]
+    pub stamps: Vec<String>,
+}
+
+#[operation(kind = "array_push", field = stamps, value = FAR)]
+pub const STAMP: Operation<Parcel>;
+
+static STEPS: Package = package!(name = "steps", entities = [entity(Step, [GO])]);
+static PARCELS: Package = package!(name = "parcels", entities = [entity(Parcel, [STAMP])]);
 static LABELS: Package = package!(name = "labels", entities = [entity(Label, [CLEAR])]);
 static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]);
 
@@ -146,6 +217,8 @@ static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]
 async fn constants_are_judged_at_the_start() {
     for (package, told) in [
         (&LABELS, "\"\" cannot be what operation `clear` writes: `text` of `Label` must be at least 1 character"),
+        (&STEPS, "\"far too long\" cannot be what operation `go` writes: `at` of `Step` must be at most 5 characters"),
+        (&PARCELS, "\"far too long\" cannot be what operation `stamp` writes: `stamps` of `Parcel` must be at most 5 characters"),
         (&LETTERS, "\"nobody\" is no default: `to` of `Letter` must be an email address"),
     ] {
         let config = Config::new().signing_secret(SECRET).port(0).database("memory:");

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, Ident, Path};
 
 use super::{Kind, Plan, Returns, Shape, record};
-use crate::entity::Kind as Type;
+use crate::entity::{Kind as Type, check_written};
 use crate::expr::{self, Op, Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -182,7 +182,13 @@ fn value(expr: &Expr, option: &str, field: usize, ident: &Ident, scope: &mut Sco
             scope.d.error(&literal, text).help("another value");
             None
         }
-        Source::Literal(literal) => expr::closure(scope, field, ident, &literal, Role::Compare { op: Op::Eq, required: true }),
+        Source::Literal(literal) => {
+            // What it comes from may be anything that has ever been there.
+            if option == "to" {
+                check_written(scope.at(field), &literal, false, scope.d);
+            }
+            expr::closure(scope, field, ident, &literal, Role::Compare { op: Op::Eq, required: true })
+        }
         other => {
             scope.d.error(&other.tokens(), format!("`{option}` is fixed in the declaration")).help("a literal or the path of a const");
             None

@@ -32,4 +32,10 @@ pub const PUT: Operation<Lot>;
 #[operation(kind = "array_push", field = tags, value = "toolong")]
 pub const TAG: Operation<Lot>;
 
+#[operation(kind = "transition", field = state, from = "ancient", to = "broken")]
+pub const AGE: Operation<Lot>;
+
+#[operation(kind = "transition", field = pieces, from = 99, to = 0)]
+pub const EMPTY: Operation<Lot>;
+
 fn main() {}

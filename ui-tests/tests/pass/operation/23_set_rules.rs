@@ -29,7 +29,10 @@ pub const BREAK: Operation<Lot>;
 #[operation(kind = "array_push", field = tags, value = "short")]
 pub const TAG: Operation<Lot>;
 
-// What has ever been there may be asked to go.
+// What has ever been there may be asked to go, and may be left behind.
+#[operation(kind = "transition", field = state, from = "ancient", to = "used")]
+pub const AGE: Operation<Lot>;
+
 #[operation(kind = "array_pull", field = tags, value = "toolong")]
 pub const UNTAG: Operation<Lot>;
 
