@@ -49,6 +49,7 @@ mod policy;
 mod provider;
 mod provider_fixture;
 mod ranks;
+mod records_guarded;
 mod relation_cost;
 mod relation_permissions;
 mod relations;
