@@ -123,16 +123,23 @@ impl Drop for Diagnostics {
     }
 }
 
-/// The candidate nearest to `wrong`, when it is near enough to be meant.
+/// The candidate nearest to `wrong`, when it is near enough to be meant: by its letters, or as the only one that begins with that word
+/// (`owner` for `owner_id`).
 pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let limit = (wrong.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|c| (strsim::damerau_levenshtein(&wrong, &c.to_lowercase()), c))
+    let candidates: Vec<(String, &str)> = candidates.into_iter().map(|c| (c.to_lowercase(), c)).collect();
+    let by_letters = candidates
+        .iter()
+        .map(|(name, c)| (strsim::damerau_levenshtein(&wrong, name), *c))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
+        .map(|(_, c)| c);
+    by_letters.or_else(|| {
+        let mut begin = candidates.iter().filter(|(name, _)| name.strip_prefix(&wrong).is_some_and(|rest| rest.starts_with('_')));
+        let (_, only) = begin.next()?;
+        begin.next().is_none().then_some(*only)
+    })
 }
 
 /// `` `a`, `b`, `c` ``.
@@ -151,6 +158,10 @@ mod tests {
         assert_eq!(nearest("createdAt", fields), Some("created_at"));
         assert_eq!(nearest("owner", fields), None);
         assert_eq!(nearest("xy", fields), None);
+        assert_eq!(nearest("created", fields), Some("created_at"));
+        assert_eq!(nearest("owner", ["id", "owner_id"]), Some("owner_id"));
+        assert_eq!(nearest("owner", ["owner_id", "owner_name"]), None);
+        assert_eq!(nearest("own", ["id", "owner_id"]), None);
     }
 
     #[test]

@@ -153,12 +153,6 @@ mod fake {
     }
 }
 
-/// Tells how long something has taken so far, by a clock that nobody turns.
-pub(crate) fn stopwatch() -> impl Fn() -> std::time::Duration {
-    let begun = std::time::Instant::now();
-    move || begun.elapsed()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

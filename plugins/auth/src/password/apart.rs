@@ -1,94 +1,161 @@
-//! Work that keeps a core busy for long, on a thread that yields to those that answer requests.
+//! Work that keeps a core busy for long, on threads that stand back for those that answer requests.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linchpin::{Error, Result};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::env::stopwatch;
-
-/// How much such a thread yields: as much as there is. Beside others that want the core it gets about a sixtieth of it.
-const NICENESS: i32 = 19;
-/// How much it yields where that was too much: it gets a tenth, so that a server under full load still signs people in.
-const PRESSED: i32 = 10;
-/// Work that takes so long was kept from its core.
+/// Work that takes so long is kept from its core.
 const LONG: Duration = Duration::from_secs(2);
-/// Work that takes no longer than this was not.
-const SHORT: Duration = Duration::from_millis(500);
 
-/// Threads for such work, which differ in how much they yield.
-#[derive(Clone, Debug, Default)]
+/// Where work is done that may stand back.
+#[derive(Clone, Debug)]
 pub(super) struct Apart {
-    /// Whether what ran last was kept from its core.
-    pressed: Arc<AtomicBool>,
+    /// Places for threads that run where a core has nothing else to do. One that is kept from its core keeps its place meanwhile, so
+    /// those who come later need not find out for themselves.
+    idle: Arc<Semaphore>,
+}
+
+/// How much a thread stands back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// It runs where a core has nothing else to do, and leaves it at once to whoever wakes there.
+    Leftover,
+    /// About a tenth of a core beside one that wants all of it: a server under full load still signs people in.
+    Tenth,
 }
 
 impl Apart {
+    /// Room for `at_once` threads that run where a core has nothing else to do.
+    pub(super) fn new(at_once: usize) -> Self {
+        Self { idle: Arc::new(Semaphore::new(at_once)) }
+    }
+
     /// Does something on a thread of its own; a new one each time, for the work takes a thousand times as long as making a thread.
+    /// It may be done twice, when the first time is kept from its core.
     ///
     /// # Errors
     /// 503 when the system gives no thread.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let (done, outcome) = oneshot::channel();
-        let apart = self.clone();
-        let thread = std::thread::Builder::new().name("linchpin-hash".into()).spawn(move || {
-            if let Err(e) = yielding(apart.niceness()) {
-                tracing::debug!("hashing goes on with the priority of the others: {e}");
-            }
-            let taken = stopwatch();
-            let made = work();
-            apart.took(taken());
-            // Who asked may have left; the work is done all the same.
-            let _ = done.send(made);
-        });
-        thread.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
-        outcome.await.map_err(|_| Error::internal("the thread that hashed a password stopped early"))
-    }
-
-    fn niceness(&self) -> i32 {
-        if self.pressed.load(Ordering::Relaxed) { PRESSED } else { NICENESS }
-    }
-
-    fn took(&self, time: Duration) {
-        if time >= LONG {
-            self.pressed.store(true, Ordering::Relaxed);
-        } else if time <= SHORT {
-            self.pressed.store(false, Ordering::Relaxed);
+    pub(super) async fn run<T: Send + 'static>(&self, work: impl Fn() -> T + Send + Sync + 'static) -> Result<T> {
+        let work = Arc::new(work);
+        let Ok(place) = Arc::clone(&self.idle).try_acquire_owned() else { return done(start(Share::Tenth, move || work())?.await) };
+        let again = Arc::clone(&work);
+        let mut first = start(Share::Leftover, move || {
+            let _place = place;
+            work()
+        })?;
+        tokio::select! {
+            made = &mut first => return done(made),
+            () = tokio::time::sleep(LONG) => {}
+        }
+        // A thread cannot be given back what it gave up, unless the process may raise priorities.
+        let second = start(Share::Tenth, move || again())?;
+        tokio::select! {
+            made = first => done(made),
+            made = second => done(made),
         }
     }
 }
 
+/// Starts a thread that answers once.
+fn start<T: Send + 'static>(share: Share, work: impl FnOnce() -> T + Send + 'static) -> Result<oneshot::Receiver<T>> {
+    let (answer, made) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("linchpin-hash".into()).spawn(move || {
+        if let Err(e) = stand_back(share) {
+            tracing::debug!("hashing goes on with the priority of the others: {e}");
+        }
+        // Who asked may have left; the work is done all the same.
+        let _ = answer.send(work());
+    });
+    thread.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
+    Ok(made)
+}
+
+fn done<T>(made: std::result::Result<T, oneshot::error::RecvError>) -> Result<T> {
+    made.map_err(|_| Error::internal("the thread that hashed a password stopped early"))
+}
+
 /// Lowers the priority of this thread.
 #[cfg(target_os = "linux")]
-fn yielding(niceness: i32) -> io::Result<()> {
-    // Linux counts the priority of each thread, which it knows by an id like that of a process.
-    Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness)?)
+fn stand_back(share: Share) -> std::result::Result<(), thread_priority::Error> {
+    use thread_priority::{NormalThreadSchedulePolicy as Policy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy};
+    // Of a hundred, where half is what threads have otherwise: a niceness of 10.
+    const TENTH: u8 = 25;
+    let (policy, priority) = match share {
+        Share::Leftover => (Policy::Idle, ThreadPriority::Min),
+        Share::Tenth => (Policy::Other, ThreadPriority::Crossplatform(ThreadPriorityValue::try_from(TENTH).unwrap_or_default())),
+    };
+    let this = thread_priority::thread_native_id();
+    thread_priority::set_thread_priority_and_policy(this, priority, ThreadSchedulePolicy::Normal(policy))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn yielding(_: i32) -> io::Result<()> {
+fn stand_back(_: Share) -> std::result::Result<(), std::convert::Infallible> {
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
     use super::*;
 
-    #[test]
-    fn what_was_kept_from_its_core_yields_less() {
-        let apart = Apart::default();
-        assert_eq!(apart.niceness(), NICENESS);
-        apart.took(Duration::from_millis(1900));
-        assert_eq!(apart.niceness(), NICENESS);
-        apart.took(Duration::from_secs(2));
-        assert_eq!(apart.niceness(), PRESSED);
-        // Not back at once: with the greater share it takes less anyway.
-        apart.took(Duration::from_secs(1));
-        assert_eq!(apart.niceness(), PRESSED);
-        apart.took(Duration::from_millis(200));
-        assert_eq!(apart.niceness(), NICENESS);
+    #[cfg(target_os = "linux")]
+    fn policy() -> thread_priority::NormalThreadSchedulePolicy {
+        match thread_priority::thread_schedule_policy().expect("a policy") {
+            thread_priority::ThreadSchedulePolicy::Normal(policy) => policy,
+            other @ thread_priority::ThreadSchedulePolicy::Realtime(_) => panic!("{other:?}"),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn it_runs_where_a_core_has_nothing_else_to_do() {
+        use thread_priority::NormalThreadSchedulePolicy as Policy;
+        let apart = Apart::new(1);
+        assert_eq!(apart.run(policy).await.expect("done"), Policy::Idle);
+        // What rescues it does not wait for that.
+        let full = Apart::new(0);
+        assert_eq!(full.run(policy).await.expect("done"), Policy::Other);
+        let nice = full.run(|| std::fs::read_to_string("/proc/thread-self/stat").expect("numbers of this thread")).await.expect("done");
+        let nice = nice.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(16)?.parse::<i32>().ok());
+        assert!(matches!(nice, Some(9..=10)), "{nice:?}");
+    }
+
+    /// Time passes as soon as nobody has anything to do.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_from_its_core_is_done_by_another() {
+        let (release, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let apart = Apart::new(1);
+        let count = Arc::clone(&begun);
+        let work = move || {
+            let turn = count.fetch_add(1, Ordering::SeqCst);
+            if turn == 0 {
+                // Until the test ends: this one gets no core.
+                let _ = held.lock().expect("one holds it").recv();
+            }
+            turn
+        };
+        let first = tokio::spawn({
+            let apart = apart.clone();
+            async move { apart.run(work).await }
+        });
+        while begun.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(first.await.expect("it ends").expect("done"), 1);
+        // It keeps its place, so nobody else waits there.
+        assert_eq!(apart.idle.available_permits(), 0);
+        let count = Arc::clone(&begun);
+        assert_eq!(apart.run(move || count.fetch_add(1, Ordering::SeqCst)).await.expect("done"), 2);
+        drop(release);
+        while apart.idle.available_permits() == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -90,7 +90,7 @@ impl Hasher {
             dummy,
             running: Arc::new(Semaphore::new(at_once)),
             admitted: Arc::new(Semaphore::new(at_once + QUEUE)),
-            apart: Apart::default(),
+            apart: Apart::new(at_once),
         })))
     }
 
@@ -142,18 +142,17 @@ impl Hasher {
     }
 
     /// Computes apart from what answers requests. The permits go with the work: a caller who leaves frees nothing before it is done.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Inner) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn run<T: Send + 'static>(&self, work: impl Fn(&Inner) -> Result<T> + Send + Sync + 'static) -> Result<T> {
         let admitted =
             self.0.admitted.clone().try_acquire_owned().map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
         let running = self.0.running.clone().acquire_owned().await.map_err(Error::internal)?;
         let inner = self.0.clone();
-        let apart = self.0.apart.clone();
-        apart
-            .run(move || {
-                let _permits = (admitted, running);
-                work(&inner)
-            })
-            .await?
+        let task = tokio::spawn(async move {
+            let _permits = (admitted, running);
+            let apart = inner.apart.clone();
+            apart.run(move || work(&inner)).await?
+        });
+        task.await.map_err(Error::internal)?
     }
 }
 

@@ -194,11 +194,12 @@ async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session
 }
 
 pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let known = caller(&call)?;
+    let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
+    let known = known(actor).ok_or_else(Error::unauthorized)?;
     let cx = Cx::system("auth").at(core.now());
-    let user = core.users.get(&cx, known.user_id.clone()).await?.ok_or_else(Error::unauthorized)?;
-    let tenant_id = call.cx.get_actor().and_then(|actor| actor.tenant_id.clone());
-    let reply = Reply::json(200, &UserView { tenant_id, ..whole_view(&core, &cx, &user, Some(&known)).await? })?;
+    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let view = whole_view(&core, &cx, &user, Some(known)).await?;
+    let reply = Reply::json(200, &UserView { tenant_id: actor.tenant_id.clone(), ..view })?;
     // A client that has lost its CSRF token gets another one here.
     match credential::of(&call.headers, &core.cookies) {
         Credential::Cookie(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
