@@ -15,6 +15,7 @@ mod operation;
 mod options;
 mod package;
 mod policy;
+mod projection;
 mod roles;
 mod route;
 mod schema;
@@ -113,11 +114,27 @@ pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {
     operation::run(args.into(), item.into()).into()
 }
 
-/// The second step of `#[operation]`, called by the schema macro of the entity.
+/// The second step of `#[operation]` and `#[projection]`, called by the schema macro of the entity.
 #[doc(hidden)]
 #[proc_macro]
 pub fn __operation(input: TokenStream) -> TokenStream {
-    operation::expand_with_schema(input.into()).into()
+    schema::expand(input.into()).into()
+}
+
+/// Makes a struct a projection of an entity, in the crate of the entity: `output = PostCard` in a policy answers its fields.
+///
+/// Its fields have the names and types of the entity's, so that `PostCard::from(post)` makes one in code.
+///
+/// ```ignore
+/// #[projection(Post)]
+/// pub struct PostCard {
+///     pub id: String,
+///     pub title: String,
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn projection(args: TokenStream, item: TokenStream) -> TokenStream {
+    projection::run(args.into(), item.into()).into()
 }
 
 /// Builds a package: a list of entities with their operations.

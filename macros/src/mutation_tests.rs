@@ -6,7 +6,7 @@
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
-use crate::{entity, operation, package, route, snapshot};
+use crate::{entity, operation, package, route, schema, snapshot};
 
 /// A small generator: runs must not differ, and quality hardly matters.
 struct Random(u64);
@@ -184,7 +184,7 @@ fn operations() {
             source,
             attribute(|args, item| {
                 operation::run(args.clone(), item.clone());
-                operation::expand_with_schema(quote!({#args} {#item} {#entity_args} {#entity}))
+                schema::expand(quote!({#args} {#item} {#entity_args} {#entity}))
             }),
         );
     }
@@ -195,7 +195,7 @@ fn operations() {
 fn operations_of_broken_entities() {
     let (args, item) = snapshot::declaration(include_str!("../tests/snapshot/op_transition_full.rs"));
     for source in [include_str!("../tests/snapshot/entity_full.rs"), include_str!("../tests/snapshot/entity_guarded.rs")] {
-        answer(source, attribute(|entity_args, entity| operation::expand_with_schema(quote!({#args} {#item} {#entity_args} {#entity}))));
+        answer(source, attribute(|entity_args, entity| schema::expand(quote!({#args} {#item} {#entity_args} {#entity}))));
     }
 }
 

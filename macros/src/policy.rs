@@ -99,7 +99,7 @@ impl Policy {
             "idempotent" => self.idempotent = idempotent::read(opt, d),
             "audit" => self.audit = audit::read(opt, d),
             "input" => self.input = narrow::read(opt, "input(title, body)", d),
-            "output" => self.output = narrow::read(opt, "output(id, title)", d),
+            "output" => self.output = narrow::read_output(opt, d),
             "output_once" => self.once = once::read(opt, d),
             "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
             "description" => {
@@ -124,17 +124,17 @@ impl Policy {
 
     /// Whether nothing is declared.
     pub(crate) fn is_inherit(&self) -> bool {
-        self.calls().is_empty()
+        self.calls(&TokenStream::new()).is_empty()
     }
 
-    /// The descriptor; `__lp` is in scope.
-    pub(crate) fn tokens(&self) -> TokenStream {
-        let calls = self.calls();
+    /// The descriptor of a route of this entity; `__lp` is in scope.
+    pub(crate) fn tokens(&self, entity: &TokenStream) -> TokenStream {
+        let calls = self.calls(entity);
         quote!(__lp::PolicyDesc::INHERIT #calls)
     }
 
     /// What is declared, as calls on the empty descriptor.
-    fn calls(&self) -> TokenStream {
+    fn calls(&self, entity: &TokenStream) -> TokenStream {
         let auth = self.auth.as_ref().map(|auth| match auth {
             Auth::None(_) => quote!(.auth(__lp::AuthDesc::None)),
             Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
@@ -151,7 +151,7 @@ impl Policy {
         let idempotent = self.idempotent.as_ref().map(idempotent::Idempotent::tokens);
         let audit = self.audit.as_ref().map(audit::Audit::tokens);
         let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
-        let output = self.output.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.output(#names)));
+        let output = self.output.as_ref().map(|output| output.shown(entity));
         let once = self.once.as_ref().map(once::Once::tokens);
         let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
         let description = self.description.as_ref().map(|(_, text)| quote!(.description(#text)));

@@ -102,7 +102,7 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
     let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     // By these rustc knows that the const is the user's own, and says when no package lists it.
     let (first, last) = (Token![const](function.sig.fn_token.span), Token![;](function.block.brace_token.span.close()));
-    let policy = route.policy.tokens();
+    let policy = route.policy.tokens(&quote!(#entity));
     // Both are there: their absence has been reported.
     let method = route.moved.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);

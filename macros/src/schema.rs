@@ -11,6 +11,7 @@ use syn::{Visibility, braced};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
+use crate::{operation, projection};
 
 /// The macro of the entity's name; `args` and `item` are the entity's declaration as it came in.
 pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) -> TokenStream {
@@ -50,6 +51,14 @@ impl Handed {
     pub(crate) fn declaration(&self) -> (TokenStream, TokenStream) {
         (self.entity_args.clone(), self.entity_item.clone())
     }
+}
+
+/// What an entity's macro hands over, to whoever asked for it.
+pub(crate) fn expand(input: TokenStream) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else { return d.finish() };
+    d.ignore();
+    if projection::Asked::is(&handed.args) { projection::expand(handed) } else { operation::expand(handed) }
 }
 
 /// The model of a declaration. Its own problems are not repeated here: `#[entity]` reports them.

@@ -4,8 +4,8 @@
 
 pub use crate::entity::{
     Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType,
-    Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Relation, Rules, Scope,
-    ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
+    Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection, Relation,
+    Rules, Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
@@ -58,7 +58,7 @@ pub use checks::{
     expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
     expect_relation,
 };
-pub use items::{Itself, Members, NoPatch, deserialize_enum, enum_from_value, enum_to_value, serialize_enum};
+pub use items::{Holds, Itself, Members, NoPatch, Shown, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
@@ -251,6 +251,14 @@ pub const fn op<E: Entity, F: Entity + Itself<E>>(operation: &Operation<F>) -> &
 #[cfg(feature = "server")]
 pub const fn extra<E: Entity, F: Entity + Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
     route.spec()
+}
+
+/// What a projection names, for a route of an entity: rustc judges that it belongs there.
+pub const fn projected<E: Entity, P: Projection>() -> (&'static str, &'static [&'static str])
+where
+    P::Entity: Shown<E>,
+{
+    (P::NAME, P::FIELDS)
 }
 
 /// The adapter of an entity, for handlers of extra and plugin routes that take it as an argument.

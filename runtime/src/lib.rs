@@ -57,7 +57,7 @@ pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]
 pub use event::{ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
-pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, route};
+pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, projection, route};
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]

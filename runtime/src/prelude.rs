@@ -9,4 +9,4 @@ pub use crate::roles::Roles;
 pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
 #[cfg(feature = "server")]
 pub use crate::{Adapter, Adapters, App, Config, JwtAuth};
-pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, route};
+pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, projection, route};

@@ -147,6 +147,26 @@ pub struct Disc {
 )]
 pub const TRACKS: Operation<Disc>;
 
+/// What strangers see of a player.
+#[projection(Player)]
+#[derive(Debug, PartialEq)]
+pub struct PlayerCard {
+    pub id: String,
+    pub name: String,
+}
+
+/// Somebody who plays.
+#[entity(routes(auth = none, get(output = PlayerCard), list(output = PlayerCard)))]
+#[derive(Clone, Debug)]
+pub struct Player {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub name: String,
+    pub email: String,
+}
+
+static PLAYERS: Package = package!(name = "players", entities = [entity(Player, [])]);
+
 static SHELF: Package = package!(name = "shelf", entities = [entity(Disc, [TRACKS])]);
 
 /// Topics and answers, clubs and members.
@@ -235,5 +255,17 @@ async fn routes_are_where_they_were_moved() -> Result<()> {
     assert_eq!(client.delete(&format!("{path}/tracks/{}", track["id"].as_str().unwrap_or_default())).await?.status(), 204);
     assert_eq!(client.post(&format!("{path}/discard"), json!({})).await?.status(), 204);
     assert_eq!(client.get(&format!("{path}/sleeve")).await?.status(), 404);
+    app.stop().await
+}
+
+#[tokio::test]
+async fn strangers_see_the_card_of_a_player() -> Result<()> {
+    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = app.package(&PLAYERS).start().await?;
+    let ann = PlayerCreate { name: "Ann".to_owned(), email: "ann@example.com".to_owned() };
+    let ann = app.adapter::<Player>()?.create(&Cx::system("seed"), ann).await?;
+    let shown = Client::new(&app).get(&format!("/players/{}", ann.id)).await?.json()?;
+    let card = PlayerCard::from(ann);
+    assert_eq!(shown, json!({ "id": card.id, "name": card.name }));
     app.stop().await
 }

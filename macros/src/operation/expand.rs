@@ -1,7 +1,7 @@
 //! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what has been checked.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Ident;
 
 use super::item::{Declared, kept};
@@ -52,7 +52,7 @@ pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
 }
 
 fn constant(model: &Model<'_>) -> TokenStream {
-    let Declared { attrs, vis, ends: (first, last), ident, ty, .. } = model.declared;
+    let Declared { attrs, vis, ends: (first, last), ident, ty, entity, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
     let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
     let (statics, params) = match &model.plan.returns {
@@ -62,7 +62,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
     let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
     let routes = (!model.routes.is_empty()).then(|| quote!(.routes(&[#(#routes),*])));
-    let policy = self::policy(policy);
+    let policy = self::policy(policy, &entity.to_token_stream());
     let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
     let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
     let context = &model.scope.context;
@@ -89,9 +89,9 @@ fn constant(model: &Model<'_>) -> TokenStream {
 }
 
 /// The policy, unless it says nothing.
-pub(super) fn policy(policy: &Policy) -> Option<TokenStream> {
+pub(super) fn policy(policy: &Policy, entity: &TokenStream) -> Option<TokenStream> {
     (!policy.is_inherit()).then(|| {
-        let policy = policy.tokens();
+        let policy = policy.tokens(entity);
         quote!(.policy(#policy))
     })
 }

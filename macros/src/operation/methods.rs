@@ -1,7 +1,7 @@
 //! The expansion of a collection: a descriptor and an adapter method for each of its methods.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::expand::{here, policy};
 use super::item::Declared;
@@ -13,16 +13,17 @@ use crate::expr::{beside, index};
 /// The statics of the methods, and what the const itself adds to name them.
 pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
     let doc = model.declared.doc();
+    let entity = model.declared.entity.to_token_stream();
     let statics = model.plan.parts.iter().zip(&model.routes).map(|(part, (method, segments))| {
         let (ident, name, kind) = (constant(part), full_name(model, part), &part.descriptor);
         let params = params(model, part);
         let policy = match &part.policy {
             Some(own) => {
                 // What a method says replaces what all of them say, key by key.
-                let (own, common) = (own.tokens(), model.route.policy.tokens());
+                let (own, common) = (own.tokens(&entity), model.route.policy.tokens(&entity));
                 Some(quote!(.policy(#own.or(#common))))
             }
-            None => policy(&model.route.policy),
+            None => policy(&model.route.policy, &entity),
         };
         let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
         let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));

@@ -1,7 +1,7 @@
 //! `#[operation]`: a const without a value becomes a checked descriptor and a method of the entity's adapter.
 //!
 //! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that macro calls
-//! [`expand_with_schema`] with the entity's declaration, so that everything said about the entity can be checked here.
+//! [`expand`] with the entity's declaration, so that everything said about the entity can be checked here.
 
 mod args;
 mod capability;
@@ -41,9 +41,8 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The second step.
-pub(crate) fn expand_with_schema(input: TokenStream) -> TokenStream {
+pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else { return d.finish() };
     let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else { return d.finish() };
     let entities = match gather::step(handed, &declared, &mut d) {
         Some(gather::Step::Done(entities)) => entities,

@@ -29,7 +29,7 @@ fn expand(source: &str) -> TokenStream {
 fn expand_on(options: TokenStream, entity: &str, source: &str) -> TokenStream {
     let (args, item) = snapshot::declaration(source);
     let entity: TokenStream = entity.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
-    super::expand_with_schema(quote!({#args} {#item} {#options} {#entity}))
+    crate::schema::expand(quote!({#args} {#item} {#options} {#entity}))
 }
 
 fn check(name: &str, source: &str) {
@@ -56,6 +56,21 @@ fn a_policy() {
     check("policy", include_str!("../../tests/snapshot/policy.rs"));
     // Members that only the answer of the call has.
     check("op_output_once", include_str!("../../tests/snapshot/op_output_once.rs"));
+}
+
+/// Both steps of a struct that names fields.
+#[test]
+fn a_projection() {
+    let check = |name: &str, source: &str| {
+        let (entity, item) = snapshot::declaration(source);
+        let first = crate::projection::run(entity.clone(), item.clone());
+        let second = expand_on(quote!(routes(auth = none)), NOTE, &quote!(#[projection(@ projection #entity)] #item).to_string());
+        // What the first step asks for is what the second one answers.
+        let second = if name == "projection" { quote!(#first #second) } else { second };
+        snapshot::assert(name, source, &second);
+    };
+    check("projection", include_str!("../../tests/snapshot/projection.rs"));
+    check("projection_broken", include_str!("../../tests/snapshot/projection_broken.rs"));
 }
 
 #[test]

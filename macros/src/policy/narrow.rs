@@ -1,20 +1,34 @@
 //! `input(..)` and `output(..)`: which fields a route takes and answers.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::Ident;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::{Ident, Path};
 
 use super::Policy;
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Field, Flag, Kind, ROUTES, hidden};
-use crate::options::{self, Opt};
+use crate::expr::at;
+use crate::options::{self, Opt, OptValue};
 
 /// Fields named in one of the two options.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     key: Ident,
     names: Vec<Ident>,
+    /// `output = PostCard`: who names them in their place.
+    projection: Option<Path>,
+}
+
+/// Reads a list of names, or the path of a projection.
+pub(super) fn read_output(opt: &Opt, d: &mut Diagnostics) -> Option<Fields> {
+    match &opt.value {
+        OptValue::Expr(_) => {
+            let path = opt.path("output = PostCard", d)?;
+            Some(Fields { key: opt.key.clone(), names: Vec::new(), projection: Some(path) })
+        }
+        _ => read(opt, "output(id, title)", d),
+    }
 }
 
 /// Reads a list of names.
@@ -32,7 +46,7 @@ pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fiel
             names.push(name);
         }
     }
-    Some(Fields { key: opt.key.clone(), names })
+    Some(Fields { key: opt.key.clone(), names, projection: None })
 }
 
 impl Fields {
@@ -40,6 +54,17 @@ impl Fields {
     pub(super) fn tokens(&self) -> TokenStream {
         let names = self.names.iter().map(|name| name.unraw().to_string());
         quote!(&[#(#names),*])
+    }
+
+    /// As the output of a route of an entity.
+    pub(super) fn shown(&self, entity: &TokenStream) -> TokenStream {
+        let Some(path) = &self.projection else {
+            let names = self.tokens();
+            return quote!(.output(#names));
+        };
+        // At the path, whole: rustc says there what does not fit.
+        let shown = at(quote!(__lp::projected::<#entity, #path>()), &path.to_token_stream());
+        quote!(.show(#shown))
     }
 
     /// The fields that exist; others are reported.
@@ -72,7 +97,7 @@ impl Fields {
 
     /// These fields and others.
     pub(super) fn with(&self, others: &Self) -> Self {
-        Self { key: self.key.clone(), names: self.names.iter().chain(&others.names).cloned().collect() }
+        Self { key: self.key.clone(), names: self.names.iter().chain(&others.names).cloned().collect(), projection: None }
     }
 
     /// Reports fields that stand in another list as well.

@@ -6,7 +6,7 @@ use serde::Serializer;
 use serde::de::value::UnitDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
-use crate::entity::FieldEnum;
+use crate::entity::{Field, FieldEnum};
 use crate::{DecodeError, Value, ValueRef};
 
 /// An entity that is another one, which none is: so what is listed with an entity is said to be of the other in words of ours.
@@ -18,6 +18,37 @@ use crate::{DecodeError, Value, ValueRef};
 pub trait Itself<E> {}
 
 impl<E> Itself<E> for E {}
+
+/// The same of what a route answers.
+#[diagnostic::on_unimplemented(
+    message = "a route of `{E}` answers a projection of `{Self}`",
+    label = "a projection of `{Self}`",
+    note = "one of its own: `#[projection({E})]`"
+)]
+pub trait Shown<E> {}
+
+impl<E> Shown<E> for E {}
+
+/// The type of a field, which is the one that a projection of its entity names.
+#[diagnostic::on_unimplemented(message = "the field holds `{Self}`, not `{T}`", label = "`{Self}` in the entity")]
+pub trait Holds<T> {
+    /// The same value.
+    fn held(self) -> T;
+}
+
+impl<T> Holds<T> for T {
+    fn held(self) -> T {
+        self
+    }
+}
+
+/// A field's value as a projection has it.
+pub fn shown<F: Field, T>(value: F::Ty) -> T
+where
+    F::Ty: Holds<T>,
+{
+    value.held()
+}
 
 /// A variant as a value.
 pub fn enum_to_value<E: FieldEnum>(variant: E) -> Value {

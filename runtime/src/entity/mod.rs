@@ -19,5 +19,5 @@ pub use field_set::FieldSet;
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
 pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use summary::{Least, Summary};
-pub use typed::{Entity, Input, Param};
+pub use typed::{Entity, Input, Param, Projection};
 pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

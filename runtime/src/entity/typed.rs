@@ -26,6 +26,21 @@ pub trait Entity: Sized + Send + Sync + 'static {
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
+/// Fields of an entity under a name, for `output = PostCard`; implemented by `#[projection]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a projection",
+    label = "not a projection",
+    note = "put #[projection(..)] on the struct"
+)]
+pub trait Projection {
+    /// Whose fields they are.
+    type Entity: Entity;
+    /// What the struct is called.
+    const NAME: &'static str;
+    /// The fields, by their names in the declaration.
+    const FIELDS: &'static [&'static str];
+}
+
 /// Typed input that turns into values by field position.
 pub trait Input {
     /// Calls `set(field, value)` for each member that is present.

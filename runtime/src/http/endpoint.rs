@@ -201,6 +201,8 @@ pub struct Policy {
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold; `None`: all readable ones.
     pub output: Option<&'static [&'static str]>,
+    /// What the API document calls what holds those, where a projection names them.
+    pub shape: Option<&'static str>,
     /// Members that the answer of a call has, and no later one.
     pub once: &'static [FieldDesc],
     /// Replaces what the API document says in one line.
@@ -229,6 +231,7 @@ impl Policy {
         audit: None,
         input: None,
         output: None,
+        shape: None,
         once: &[],
         summary: None,
         description: None,
@@ -252,6 +255,7 @@ impl Policy {
             audit: declared.audit,
             input: declared.input,
             output: declared.output,
+            shape: declared.shape,
             once: declared.once,
             summary: declared.summary,
             description: declared.description,

@@ -40,16 +40,25 @@ pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut 
         },
         Action::Delete | Action::Extra(_) | Action::Plugin(_) => return entity.into(),
     };
-    let name = format!("{entity}{}Record", names::pascal(&endpoint.name));
     let mut record = schema::record(table.desc, |field| fields.is_none_or(|fields| fields.contains(&field.name)));
     if !wraps(endpoint) {
         once(endpoint, &mut record);
     }
-    components.schemas.insert(name.clone(), record);
+    let name = name(entity, &endpoint.name, endpoint.policy.shape, record, components);
     if pages {
         components.schemas.insert(format!("{name}Page"), schema::page(&name));
     }
     name.into()
+}
+
+/// Adds what a route shows of its records, under the name of the projection, or of the route where there is none or that means other
+/// fields.
+pub(super) fn name(entity: &str, route: &str, projection: Option<&str>, record: Json, components: &mut Components) -> String {
+    let shared = projection.map(|name| if name.starts_with(entity) { format!("{name}Record") } else { format!("{entity}{name}Record") });
+    let free = |name: &String| components.schemas.get(name).is_none_or(|other| *other == record);
+    let name = shared.filter(free).unwrap_or_else(|| format!("{entity}{}Record", names::pascal(route)));
+    components.schemas.insert(name.clone(), record);
+    name
 }
 
 /// Whether the record stands within the answer.

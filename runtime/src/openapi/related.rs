@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::names::{self, Names};
-use super::{Components, gates, reference, schema};
+use super::names::Names;
+use super::{Components, gates, narrowed, reference, schema};
 use crate::Code;
 use crate::entity::{EntityDesc, FieldDesc, Link};
 use crate::http::foreign::{self, Shows};
@@ -89,9 +89,9 @@ fn with(desc: &'static EntityDesc, records: Json, depth: usize, names: &Names, c
 fn shown(target: &'static EntityDesc, shows: Shows, names: &Names, components: &mut Components) -> Json {
     let name = names.schema(target).to_owned();
     components.entity(&name, target);
-    let Some(fields) = foreign::policy(target, shows).output else { return reference("schemas", &name) };
+    let policy = foreign::policy(target, shows);
+    let Some(fields) = policy.output else { return reference("schemas", &name) };
     let route = if shows == Shows::One { "get" } else { "list" };
-    let name = format!("{name}{}Record", names::pascal(route));
-    components.schemas.insert(name.clone(), schema::record(target, |field: &FieldDesc| fields.contains(&field.name)));
-    reference("schemas", &name)
+    let record = schema::record(target, |field: &FieldDesc| fields.contains(&field.name));
+    reference("schemas", &narrowed::name(&name, route, policy.shape, record, components))
 }

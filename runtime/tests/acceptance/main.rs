@@ -46,6 +46,7 @@ mod permission_cost;
 mod permissions;
 mod plugged;
 mod policy;
+mod projections;
 mod provider;
 mod provider_fixture;
 mod ranks;

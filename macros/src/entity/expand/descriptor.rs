@@ -1,13 +1,12 @@
 //! The one static descriptor of an entity.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use crate::entity::field::Field;
 use crate::entity::model::{EntityModel, Place};
 use crate::entity::{field_tokens, gates, mounts, relations, search, summaries, visibility};
-use crate::policy::Policy;
 
 pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
@@ -49,11 +48,11 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         quote!(check: __lp::Some(|row| #call),)
     });
     let defaults = (!model.defaults.is_inherit()).then(|| {
-        let defaults = model.defaults.tokens();
+        let defaults = model.defaults.tokens(&ident.to_token_stream());
         quote!(defaults: #defaults,)
     });
     let routes = model.routes.iter().any(|r| !r.is_inherit()).then(|| {
-        let routes = model.routes.iter().map(Policy::tokens);
+        let routes = model.routes.iter().map(|policy| policy.tokens(&ident.to_token_stream()));
         quote!(routes: [#(#routes),*],)
     });
     let mounts = mounts::descriptor(model);

@@ -37,6 +37,8 @@ pub struct PolicyDesc {
     pub input: Option<&'static [&'static str]>,
     /// The fields that answers hold, by their names in the declaration.
     pub output: Option<&'static [&'static str]>,
+    /// What names those, where it is a projection.
+    pub shape: Option<&'static str>,
     /// Members that the answer of a call has, and no later one; never inherited.
     pub once: &'static [FieldDesc],
     /// For the API document.
@@ -66,6 +68,7 @@ impl PolicyDesc {
         audit: None,
         input: None,
         output: None,
+        shape: None,
         once: &[],
         summary: None,
         description: None,
@@ -171,6 +174,13 @@ impl PolicyDesc {
         Self { output: Some(fields), ..self }
     }
 
+    /// With the fields of a projection, by its name.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn show(self, (name, fields): (&'static str, &'static [&'static str])) -> Self {
+        Self { output: Some(fields), shape: Some(name), ..self }
+    }
+
     /// With members that are given once.
     #[doc(hidden)]
     #[must_use]
@@ -224,6 +234,7 @@ impl PolicyDesc {
             audit: if self.audit.is_some() { self.audit } else { defaults.audit },
             input: if self.input.is_some() { self.input } else { defaults.input },
             output: if self.output.is_some() { self.output } else { defaults.output },
+            shape: if self.output.is_some() { self.shape } else { defaults.shape },
             once: self.once,
             summary: if self.summary.is_some() { self.summary } else { defaults.summary },
             description: self.description,

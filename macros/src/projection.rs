@@ -1,0 +1,147 @@
+//! `#[projection(Post)]`: a struct that names fields of an entity, for `output = PostCard` in a policy.
+//!
+//! Two steps, as for operations: the struct stays as it is, and the entity's schema macro calls [`expand`] with the entity's
+//! declaration, so that fields are checked where they are named.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{Field, Fields, ItemStruct, Path, Token};
+
+use crate::diagnostics::Diagnostics;
+use crate::entity::{EntityModel, hidden};
+use crate::expr::{at, beside};
+use crate::schema::{self, Handed};
+
+mod word {
+    syn::custom_keyword!(projection);
+}
+
+/// What the second step is called with: the entity as the struct names it.
+pub(crate) struct Asked(Path);
+
+impl Asked {
+    /// Whether arguments that an entity's macro hands on are those of a projection.
+    pub(crate) fn is(args: &TokenStream) -> bool {
+        syn::parse2::<Self>(args.clone()).is_ok()
+    }
+}
+
+impl Parse for Asked {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        input.parse::<Token![@]>()?;
+        input.parse::<word::projection>()?;
+        input.parse().map(Self)
+    }
+}
+
+/// The first step.
+pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+    const SHAPE: &str = "\nhelp: `#[projection(Post)] pub struct PostCard { pub id: String, pub title: String }`";
+    let mut d = Diagnostics::new();
+    let parsed = syn::parse2::<ItemStruct>(item.clone()).map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
+    let Some(structure) = d.take(parsed) else {
+        let errors = d.finish();
+        return quote!(#item #errors);
+    };
+    let entity = if args.is_empty() { Err(syn::Error::new(Span::call_site(), "")) } else { syn::parse2::<Path>(args) };
+    let entity = match entity {
+        Ok(entity) => Some(entity),
+        Err(_) => {
+            d.error(&structure.ident, "a projection names its entity").help("`#[projection(Post)]`");
+            None
+        }
+    };
+    if !structure.generics.params.is_empty() {
+        d.error(&structure.generics, format!("projection `{}` cannot be generic", structure.ident)).help("leave the parameters out");
+    }
+    if !matches!(&structure.fields, Fields::Named(fields) if !fields.named.is_empty()) {
+        d.error(&structure.ident, format!("projection `{}` names no field", structure.ident)).help("`pub id: String`");
+    }
+    let sound = d.is_empty();
+    let errors = d.finish();
+    let ask = entity.filter(|_| sound).map(|entity| quote!(#entity! { {@ projection #entity} {#structure} }));
+    quote! {
+        #[allow(dead_code)] // routes answer its fields; an app need not read them
+        #structure
+        #errors
+        #ask
+    }
+}
+
+/// The second step.
+pub(crate) fn expand(handed: Handed) -> TokenStream {
+    let mut d = Diagnostics::new();
+    let asked = d.take(syn::parse2::<Asked>(handed.args.clone()));
+    let structure = d.take(syn::parse2::<ItemStruct>(handed.item.clone()));
+    let (args, item) = handed.declaration();
+    let (Some(Asked(entity)), Some(structure)) = (asked, structure) else { return d.finish() };
+    let Some(model) = schema::model(args, item) else {
+        // The entity's own macro has reported why.
+        d.ignore();
+        return TokenStream::new();
+    };
+    let named: Vec<&Field> = structure.fields.iter().filter(|field| is_shown(field, &model, &mut d)).collect();
+    let errors = d.finish();
+    let expanded = implementation(&entity, &structure, &named, &model);
+    quote!(#errors #expanded)
+}
+
+/// Rule 60: what leaves the server exists and can be read.
+fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
+    let Some(ident) = &field.ident else { return false };
+    if let Some(cfg) = field.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr")) {
+        d.error(cfg, "a projection has its fields in every build").help("a projection of its own for each");
+    }
+    let Some(index) = model.index_of(ident) else {
+        let name = ident.unraw().to_string();
+        d.error(ident, format!("unknown field `{ident}` on {}", model.ident)).suggest(&name, model.field_names());
+        return false;
+    };
+    if let Some(how) = hidden(&model.fields[index]) {
+        d.error(ident, format!("{how} field `{ident}` in projection")).help("leave it out");
+    }
+    true
+}
+
+/// What makes the struct a projection. Without a field that is wrong it still is one: whoever names it must not fail as well.
+fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model: &EntityModel) -> TokenStream {
+    let (krate, ident) = (&model.krate, &structure.ident);
+    let text = ident.unraw().to_string();
+    let names = named.iter().filter_map(|field| Some(field.ident.as_ref()?.unraw().to_string()));
+    let whole = named.len() == structure.fields.len();
+    let members = named.iter().map(|field| {
+        let (name, ty, module) = (&field.ident, &field.ty, &model.generated.module);
+        // All of it at the type: rustc says there what the entity has.
+        let marker = at(beside(entity, &quote!(#module::#name)), &ty.to_token_stream());
+        let here = Span::call_site().located_at(ty.span());
+        let mut held = name.clone();
+        held.iter_mut().for_each(|ident| ident.set_span(here));
+        let value = quote_spanned!(here=> __lp::shown::<#marker, #ty>(record.#held));
+        quote!(#name: #value)
+    });
+    let from = whole.then(|| {
+        quote! {
+            #[automatically_derived]
+            impl ::core::convert::From<#entity> for #ident {
+                fn from(record: #entity) -> Self {
+                    use #krate::__private as __lp;
+                    Self { #(#members),* }
+                }
+            }
+        }
+    });
+    quote! {
+        // What is none is told so, without a list of all that are.
+        #[automatically_derived]
+        #[diagnostic::do_not_recommend]
+        impl #krate::entity::Projection for #ident {
+            type Entity = #entity;
+            const NAME: &'static str = #text;
+            const FIELDS: &'static [&'static str] = &[#(#names),*];
+        }
+        #from
+    }
+}

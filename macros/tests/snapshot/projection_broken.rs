@@ -1,0 +1,5 @@
+#[projection(Note)]
+pub struct NoteCard {
+    pub id: String,
+    pub titel: String,
+}

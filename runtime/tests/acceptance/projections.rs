@@ -1,0 +1,130 @@
+//! Contract 2.9: `output` as a named projection, for routes of an entity, of operations, and for what is included.
+
+#![allow(missing_docs)] // a fixture
+
+use linchpin::Cx;
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::Server;
+
+/// What strangers see of an author.
+#[projection(Author)]
+#[derive(Debug, PartialEq)]
+pub struct AuthorCard {
+    pub id: String,
+    pub name: String,
+}
+
+#[entity(has_many(essays: Essay, key = author_id), routes(auth = none, output = AuthorCard, update(output(id, name, email))))]
+#[derive(Clone, Debug)]
+pub struct Author {
+    #[field(primary)]
+    pub id: String,
+    pub name: String,
+    pub email: String,
+}
+
+/// An essay in one line.
+#[projection(Essay)]
+pub struct Line {
+    pub title: String,
+    pub author_id: String,
+}
+
+#[entity(
+    belongs_to(author: Author, key = author_id),
+    version(required_on_write = false),
+    unique(title),
+    index(author_id),
+    routes(auth = none, list(output = Line), get(output = Line)),
+)]
+#[derive(Clone, Debug)]
+pub struct Essay {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub title: String,
+    pub author_id: String,
+    #[field(default = "")]
+    pub body: String,
+}
+
+#[operation(kind = "lookup", fields(author_id = param(author_id)), returns = "many", route(output = Line))]
+pub const OF: Operation<Essay>;
+
+#[operation(kind = "field_update", set(body), route(output = Line))]
+pub const WRITE: Operation<Essay>;
+
+#[operation(kind = "upsert", match(title), set(author_id), returns = "created", route(output = Line))]
+pub const KEEP: Operation<Essay>;
+
+pub static ESSAYS: Package = package!(name = "essays", entities = [entity(Author, []), entity(Essay, [OF, WRITE, KEEP])]);
+
+cases!(&super::ESSAYS => answers_hold_what_the_projection_names, what_is_included_as_well, one_schema_stands_for_all, in_code);
+
+async fn seed(s: &Server) -> String {
+    let author = s.post("/authors", json!({ "id": "a", "name": "Ann", "email": "ann@example.com" })).await;
+    assert_eq!((author.status, author.json()), (201, json!({ "id": "a", "name": "Ann" })));
+    let essay = s.post("/essays", json!({ "title": "One", "authorId": "a", "body": "long" })).await;
+    assert_eq!(essay.status, 201);
+    essay.json()["id"].as_str().unwrap().to_owned()
+}
+
+fn line() -> Json {
+    json!({ "title": "One", "authorId": "a" })
+}
+
+async fn answers_hold_what_the_projection_names(s: &Server) {
+    let id = seed(s).await;
+    let read = s.get(&format!("/essays/{id}")).await;
+    assert_eq!((read.json(), read.header("etag")), (line(), "\"1\"".to_owned()));
+    assert_eq!(s.get("/essays").await.json()["items"], json!([line()]));
+    assert_eq!(s.get("/essays/of/a").await.json()["items"], json!([line()]));
+    assert_eq!(s.patch(&format!("/essays/{id}/write"), json!({ "body": "longer" })).await.json(), line());
+    let kept = s.post("/essays/keep", json!({ "title": "One", "authorId": "a" })).await;
+    assert_eq!(kept.json(), json!({ "entity": line(), "created": false }));
+    // A list on a route stands in place of the projection that all others share.
+    let named = s.patch("/authors/a", json!({ "name": "Anna" })).await.json();
+    assert_eq!(named, json!({ "id": "a", "name": "Anna", "email": "ann@example.com" }));
+    assert_eq!(s.get("/authors/a").await.json(), json!({ "id": "a", "name": "Anna" }));
+}
+
+async fn what_is_included_as_well(s: &Server) {
+    seed(s).await;
+    let author = s.get("/authors/a?include=essays").await.json();
+    assert_eq!(author["essays"]["items"], json!([line()]));
+    let essays = s.get("/essays?include=author").await.json();
+    assert_eq!(essays["items"][0]["author"], json!({ "id": "a", "name": "Ann" }));
+}
+
+async fn one_schema_stands_for_all(s: &Server) {
+    let document = s.get("/openapi.json").await.json();
+    let schemas = &document["components"]["schemas"];
+    let members = |name: &str| schemas[name]["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        (members("EssayLineRecord"), members("AuthorCardRecord")),
+        (vec!["authorId".to_owned(), "title".into()], vec!["id".into(), "name".into()])
+    );
+    let schema = |path: &str, method: &str, status: &str| {
+        document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"].to_string()
+    };
+    for (path, method, status, name) in [
+        ("/authors", "post", "201", "AuthorCardRecord\""),
+        ("/authors/{id}", "patch", "200", "AuthorUpdateRecord\""),
+        ("/essays/of", "get", "200", "EssayLineRecordIncludedPage\""),
+        ("/essays/{id}/write", "patch", "200", "EssayLineRecord\""),
+    ] {
+        assert!(schema(path, method, status).contains(name), "{method} {path}: {}", schema(path, method, status));
+    }
+    assert!(schemas["EssayListRecord"].is_null() && schemas["EssayOfRecord"].is_null());
+    assert!(schema("/authors/{id}", "get", "200").contains("AuthorCardRecord"), "{}", schema("/authors/{id}", "get", "200"));
+}
+
+async fn in_code(s: &Server) {
+    seed(s).await;
+    let authors = s.running().adapter::<Author>().unwrap();
+    let author = authors.get(&Cx::system("test"), "a").await.unwrap().unwrap();
+    assert_eq!(AuthorCard::from(author), AuthorCard { id: "a".to_owned(), name: "Ann".to_owned() });
+    assert_eq!((<Line as linchpin::entity::Projection>::NAME, <Line as linchpin::entity::Projection>::FIELDS.len()), ("Line", 2));
+}
