@@ -33,11 +33,11 @@ impl<E> Shown<E> for E {}
 #[diagnostic::on_unimplemented(message = "the field holds `{Self}`, not `{T}`", label = "`{Self}` in the entity")]
 pub trait Holds<T> {
     /// The same value.
-    fn held(self) -> T;
+    fn shown_as(self) -> T;
 }
 
 impl<T> Holds<T> for T {
-    fn held(self) -> T {
+    fn shown_as(self) -> T {
         self
     }
 }
@@ -47,7 +47,7 @@ pub fn shown<F: Field, T>(value: F::Ty) -> T
 where
     F::Ty: Holds<T>,
 {
-    value.held()
+    value.shown_as()
 }
 
 /// A variant as a value.

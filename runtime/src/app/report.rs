@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::summaries::{self, Changed};
 use crate::Package;
-use crate::entity::{EntityDesc, Flags, Paging, ScopeFrom};
+use crate::entity::{EntityDesc, FieldSet, Flags, Paging, ScopeFrom};
 use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
@@ -150,11 +150,14 @@ fn permission(declared: &PermissionDesc) -> String {
     if declared.hide { out + ", hides" } else { out }
 }
 
-/// Whether deleting a record changes others: how many statements that takes depends on how many there are.
+/// Whether a record that is deleted, or marked as deleted, changes others: how many statements that takes depends on how many there are.
 fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoint) -> bool {
     let deletes = match endpoint.action {
         Action::Delete => true,
-        Action::Operation(spec, _) => matches!(spec.kind.name(), "batch" | "consume" | "transition" | "field_update"),
+        Action::Operation(spec, _) if matches!(spec.kind.name(), "batch" | "consume" | "transition" | "field_update") => {
+            let touched = spec.kind.touches(desc);
+            touched == FieldSet::ALL || desc.soft_delete.is_some_and(|mark| touched.has(mark.field()))
+        }
         _ => false,
     };
     let mut relations = packages.iter().flat_map(|p| p.entities).flat_map(|entry| entry.desc.relations);

@@ -162,6 +162,7 @@ impl Query {
         self,
         condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<(String, Vec<(Value, Kind)>)>,
     ) -> Result<(String, Vec<(Value, Kind)>)> {
+        self.bound()?;
         let (guard, further) = condition(self.entity, &self.guard, self.values.len())?;
         let table = format!("\"{}\"", self.entity.storage_name.replace('"', "\"\""));
         let visible = format!("(SELECT * FROM {table} WHERE {guard}) AS {table}");
@@ -176,6 +177,26 @@ impl Query {
         Ok((text, self.values.into_iter().chain(further).collect()))
     }
 
+    /// Each parameter has a value and each value a parameter: one without would take the first of the guard's.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn bound(&self) -> Result<()> {
+        let mut named = vec![false; self.values.len()];
+        for number in parameters(self.text) {
+            let Some(seen) = number.checked_sub(1).and_then(|at| named.get_mut(at)) else {
+                return Err(Error::internal(format!(
+                    "a statement on `{}` names `${number}` and has {} values: `.bind(..)` adds the next",
+                    self.entity.name,
+                    self.values.len()
+                )));
+            };
+            *seen = true;
+        }
+        match named.iter().position(|named| !named) {
+            Some(at) => Err(Error::internal(format!("a statement on `{}` does not name `${}`", self.entity.name, at + 1))),
+            None => Ok(()),
+        }
+    }
+
     /// Parameters must have numbers, or those of the guard would move them.
     #[cfg(feature = "sqlite")]
     fn numbered(&self) -> Result<()> {
@@ -184,6 +205,31 @@ impl Query {
         }
         Ok(())
     }
+}
+
+/// The numbers behind `$` in a statement, outside of quotes and comments.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn parameters(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let (mut rest, mut before) = (text, ' ');
+    while let Some(c) = rest.chars().next() {
+        let skipped = match c {
+            '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
+            '-' if rest.starts_with("--") => rest.find('\n'),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
+            '$' if !before.is_alphanumeric() && !matches!(before, '_' | '$') => {
+                let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+                // More digits than a number holds are the number of no value.
+                found.extend((digits > 0).then(|| rest[1..=digits].parse().unwrap_or(usize::MAX)));
+                Some(1 + digits)
+            }
+            c => Some(c.len_utf8()),
+        };
+        // What nothing closes ends the text; the database says so.
+        rest = &rest[skipped.unwrap_or(rest.len())..];
+        before = c;
+    }
+    found
 }
 
 fn none(entity: &EntityDesc) -> Error {
@@ -197,4 +243,25 @@ pub(crate) fn is_passing(error: &sqlx::Error) -> bool {
         error,
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
     )
+}
+
+#[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
+mod tests {
+    use super::parameters;
+
+    #[test]
+    fn parameters_stand_outside_of_quotes_and_comments() {
+        for (text, found) in [
+            ("SELECT 1", vec![]),
+            ("a = $1 AND b IN ($2, $12)", vec![1, 2, 12]),
+            ("a = '$1 it''s $2' AND \"$3\" = $4", vec![4]),
+            ("a = $1 -- it's $2\nAND b = $3 /* $4 ' */ AND c=$5", vec![1, 3, 5]),
+            ("a = $0", vec![0]),
+            ("a = $99999999999999999999999", vec![usize::MAX]),
+            ("price$1 = $ 2 AND ä$3 = '", vec![]),
+            ("/* $1", vec![]),
+        ] {
+            assert_eq!(parameters(text), found, "{text}");
+        }
+    }
 }

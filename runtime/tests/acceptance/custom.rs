@@ -190,6 +190,9 @@ async fn leak_memory(call: MemoryCall<Parcel>, how: String) -> Result<Option<Str
 async fn leak<S: SqlStore>(call: CustomCall<Parcel, S>, how: String) -> Result<Option<String>> {
     match how.as_str() {
         "forgets" => Ok(call.sql("SELECT id FROM {table}").column("id").await?.pop()),
+        // A value of the guard would take its place.
+        "unbound" => call.sql("SELECT id FROM {visible} WHERE slug <> $1").column("id").await.map(|mut ids| ids.pop()),
+        "spare" => call.sql("SELECT id FROM {visible} WHERE slug <> '$1'").bind("a".to_owned()).column("id").await.map(|mut ids| ids.pop()),
         // A key that somebody else told: it is answered only to those who may see the record.
         "stranger" => Ok(call.adapter().list(&Cx::system("a leak"), ListQuery::default()).await?.items.pop().map(|p| p.id)),
         "taken" => {
@@ -328,6 +331,9 @@ async fn cust_leaks(s: &Server) {
         let taken = get_as(s, &one, "/parcels/leak?how=taken").await;
         assert_eq!(taken.code(), (409, "conflict"));
         assert_eq!(taken.problems(), [("slug".to_owned(), "unique".to_owned())]);
+        for how in ["unbound", "spare"] {
+            assert_eq!(get_as(s, &one, &format!("/parcels/leak?how={how}")).await.status, 500, "{how}");
+        }
     }
     assert_eq!(get_as(s, &one, "/parcels/leak?how=no").await.json(), Json::Null);
 }

@@ -2,8 +2,9 @@
 
 use std::process::{Command, Output};
 
-use linchpin::entity::{DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, SourceLine};
-use linchpin::operation::{AssignSpec, OpSpec, Transition};
+use linchpin::entity::{DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, OnDelete, Relation, SourceLine};
+use linchpin::filter::FilterSpec;
+use linchpin::operation::{AssignSpec, Batch, Method, OpSpec, RouteSpec, Seg, Transition};
 use linchpin::{Adapters, App, BoxFuture, Config, EntityEntry, JwtAuth, Package, Plugin, PostCx, Result, Value};
 
 use crate::fixture::{NOTE_BASE, NOTES, TWINS, package};
@@ -39,6 +40,32 @@ static STOP: OpSpec = OpSpec {
 static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], &[|| text("half-way"), || text("lost")]));
 static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]));
 static JOBS: Package = package("jobs", &[EntityEntry { desc: &JOB, operations: &[&STOP, &HALVE, &RAISE], routes: &[] }]);
+
+/// Jobs with steps, which go with them.
+static STEP: EntityDesc = EntityDesc {
+    name: "Step",
+    path: "steps",
+    storage_name: "steps",
+    fields: &[
+        FieldDesc { default: DefaultDesc::Uuid, flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+        FieldDesc::new("job_id", "jobId", "job_id", Kind::String, false),
+    ],
+    relations: &[Relation::belongs_to("job", "job", || &JOB, 1).on_delete(OnDelete::Cascade)],
+    ..NOTE_BASE
+};
+const fn mounted(spec: OpSpec, routes: &'static [RouteSpec]) -> OpSpec {
+    OpSpec { routes, ..spec }
+}
+static END: OpSpec = mounted(
+    OpSpec::new("end", &moving(1, &[|| text("open")], &[|| text("end")])),
+    &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("end")] }],
+);
+static CLEAR: OpSpec =
+    mounted(OpSpec::new("clear", &Batch::delete(FilterSpec::All(&[]))), &[RouteSpec { method: Method::Post, segments: &[Seg::Lit("clear")] }]);
+static STEPS: Package = package(
+    "steps",
+    &[EntityEntry { desc: &JOB, operations: &[&END, &CLEAR], routes: &[] }, EntityEntry { desc: &STEP, operations: &[], routes: &[] }],
+);
 
 /// Adds a command over the app's adapters, and tells what it goes through.
 struct Extending;
@@ -87,6 +114,7 @@ async fn program() {
         "jobs" => app.package(&JOBS).command("greet", "says hello", |adapters, args| async move {
             adapters.table("jobs").map(|_| format!("hello {}", args.join("+"))).ok_or_else(|| linchpin::Error::internal("no jobs"))
         }),
+        "steps" => app.package(&STEPS),
         _ => app.package(&NOTES).package(&TWINS),
     };
     let args: Vec<String> = std::env::var("REPORT_ARGS").unwrap().split(' ').map(str::to_owned).collect();
@@ -148,6 +176,17 @@ fn routes_as_json() {
     assert_eq!((row("GET", "list")["statements"].as_u64(), &row("GET", "list")["events"]), (Some(1), &serde_json::json!([])));
     // An operation without routes is in no report of routes.
     assert_eq!(rows.len(), 5);
+}
+
+/// How many statements a deletion takes depends on what goes with it; others of the same kinds are counted.
+#[test]
+fn statements_where_records_go_along() {
+    let (output, printed) = run("steps", "routes --json", NOWHERE);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
+    let of_job = |route: &str| &rows.iter().find(|r| r["entity"] == "Job" && r["route"] == route).unwrap()["statements"];
+    assert_eq!([of_job("delete"), of_job("clear")], [&serde_json::Value::Null; 2]);
+    assert_eq!(of_job("end").as_u64(), Some(2));
 }
 
 #[test]
