@@ -118,7 +118,9 @@ fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model
         let marker = at(beside(entity, &quote!(#module::#name)), &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
         let mut held = name.clone();
-        held.iter_mut().for_each(|ident| ident.set_span(here));
+        if let Some(ident) = &mut held {
+            ident.set_span(here);
+        }
         let value = quote_spanned!(here=> __lp::shown::<#marker, #ty>(record.#held));
         quote!(#name: #value)
     });

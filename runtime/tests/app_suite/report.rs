@@ -60,8 +60,10 @@ static END: OpSpec = mounted(
     OpSpec::new("end", &moving(1, &[|| text("open")], &[|| text("end")])),
     &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("end")] }],
 );
-static CLEAR: OpSpec =
-    mounted(OpSpec::new("clear", &Batch::delete(FilterSpec::All(&[]))), &[RouteSpec { method: Method::Post, segments: &[Seg::Lit("clear")] }]);
+static CLEAR: OpSpec = mounted(
+    OpSpec::new("clear", &Batch::delete(FilterSpec::All(&[]))),
+    &[RouteSpec { method: Method::Post, segments: &[Seg::Lit("clear")] }],
+);
 static STEPS: Package = package(
     "steps",
     &[EntityEntry { desc: &JOB, operations: &[&END, &CLEAR], routes: &[] }, EntityEntry { desc: &STEP, operations: &[], routes: &[] }],

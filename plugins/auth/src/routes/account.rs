@@ -200,9 +200,9 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     let view = whole_view(&core, &cx, &user, Some(known)).await?;
     let reply = Reply::json(200, &UserView { tenant_id: actor.tenant_id.clone(), ..view })?;
-    // A client that has lost its CSRF token gets another one here.
-    match credential::of(&call.headers, &core.cookies) {
-        Credential::Cookie(_) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
+    // A client that has lost its CSRF token gets another one here. Programs send no cookies; theirs is not read twice.
+    match call.headers.contains_key(COOKIE).then(|| credential::of(&call.headers, &core.cookies)) {
+        Some(Credential::Cookie(_)) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
         _ => Ok(reply),
     }
 }
