@@ -135,6 +135,12 @@ impl Hub {
             let hint = if hint.is_empty() { "; for what code emits there is `listen`".to_owned() } else { hint };
             return Err(failed(format!("no route has the event `{name}`, which is subscribed to{hint}")));
         }
+        let stored = |entity: &str| planned.iter().any(|(entry, _)| entry.desc.storage_name == entity);
+        if let Some((name, entity)) = self.consumers.iter().find_map(|c| c.entity.filter(|entity| !stored(entity)).map(|e| (&c.name, e))) {
+            return Err(failed(format!(
+                "the consumer `{name}` hears of the records of `{entity}`, whose entity is in no package of this app: list it in one"
+            )));
+        }
         let mut entities = BTreeSet::new();
         let mut heard = BTreeSet::new();
         for (entry, routes) in planned {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, COOKIE};
 use linchpin::http::{Partial, PluginCall, Reply};
 use linchpin::{Code, Cx, Error, Problem, Result, axum};
 use serde_json::{Value, json};
