@@ -116,7 +116,9 @@ fn is_of_a_manifest(line: &str) -> bool {
         let path = path.split('"').next().unwrap_or_default();
         return read(&format!("{path}/Cargo.toml")).contains(&format!("name = \"{package}\""));
     }
-    let foreign = ["", "[dependencies]"].contains(&line) || line.starts_with('#') || line.starts_with("tokio = ");
+    let foreign = ["", "[dependencies]"].contains(&line)
+        || line.starts_with('#')
+        || ["tokio = ", "serde_json = "].iter().any(|own| line.starts_with(own));
     foreign || read("Cargo.toml").lines().any(|own| own == line)
 }
 
