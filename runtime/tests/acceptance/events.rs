@@ -413,7 +413,8 @@ async fn an_event_that_no_route_has_stops_the_start() {
     let app = app.on_event::<Article, _, _>("twice", move |_| nothing()).on_event::<Memo, _, _>("twice", move |_| nothing());
     assert!(app.start().await.unwrap_err().to_string().contains("two consumers of events are named `twice`"));
     let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
-    let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS).on_event::<Quiet, _, _>("deaf", move |_| nothing());
+    let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS);
+    let app = app.on_event::<crate::projections::Author, _, _>("deaf", move |_| nothing());
     let error = app.start().await.unwrap_err().to_string();
-    assert!(error.contains("the consumer `deaf` hears of the records of `quiets`, whose entity is in no package"), "{error}");
+    assert!(error.contains("the consumer `deaf` hears of the records of `authors`, whose entity is in no package"), "{error}");
 }

@@ -176,18 +176,18 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
-    held(Arc::new(Memory::new()), 150).await;
+    held(Arc::new(Memory::new()), 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite() {
     let (store, _folder) = super::on_sqlite();
-    held(store, 150).await;
+    held(store, 200).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
     let (store, ()) = super::on_few_connections();
-    held(store, 150).await;
+    held(store, 200).await;
 }
