@@ -214,6 +214,7 @@ fn parameters(text: &str) -> Vec<usize> {
     let (mut rest, mut before) = (text, ' ');
     while let Some(c) = rest.chars().next() {
         let skipped = match c {
+            '\'' if matches!(before, 'e' | 'E') => escaped(rest),
             '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n'),
             '/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
@@ -230,6 +231,20 @@ fn parameters(text: &str) -> Vec<usize> {
         before = c;
     }
     found
+}
+
+/// How many bytes a text of Postgres takes in which a backslash keeps a quote from ending it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn escaped(text: &str) -> Option<usize> {
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '\'' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn none(entity: &EntityDesc) -> Error {
@@ -260,6 +275,7 @@ mod tests {
             ("a = $99999999999999999999999", vec![usize::MAX]),
             ("price$1 = $ 2 AND ä$3 = '", vec![]),
             ("/* $1", vec![]),
+            (r"a = E'it\'s $1' AND b = $2 AND c = e'\\' AND d = $3", vec![2, 3]),
         ] {
             assert_eq!(parameters(text), found, "{text}");
         }
