@@ -1,5 +1,8 @@
 //! The links of accounts to providers: written down, listed, ended.
 
+use std::collections::HashMap;
+
+use linchpin::prelude::{Field, ListQuery};
 use linchpin::{Code, Cx, Error, PageArgs, Result, Timestamp};
 use serde_json::json;
 
@@ -10,7 +13,7 @@ use crate::core::{Client, Core, Happened};
 use crate::entities::User;
 use crate::error::{INVALID_STATE, overtaken, refuse};
 use crate::mail::MailKind;
-use crate::oauth::entity::{ProviderLink, ProviderLinkCreate};
+use crate::oauth::entity::{ProviderLink, ProviderLinkCreate, provider_link};
 use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
 
@@ -81,6 +84,29 @@ impl Core {
         let mut ids: Vec<String> = self.links_of(cx, user).await?.into_iter().map(|link| link.provider).collect();
         ids.sort();
         Ok(ids)
+    }
+
+    /// The same of many accounts at once, by their ids; one that has none is left out.
+    ///
+    /// # Errors
+    /// When the store cannot answer.
+    pub(crate) async fn providers_of_each(&self, cx: &Cx, users: &[User]) -> Result<HashMap<String, Vec<String>>> {
+        let mut found: HashMap<String, Vec<String>> = HashMap::new();
+        if self.oauth.is_empty() || users.is_empty() {
+            return Ok(found);
+        }
+        let ids: Vec<String> = users.iter().map(|user| user.id.clone()).collect();
+        let of_all = || ListQuery::new().filter(provider_link::user_id.one_of(ids.clone())).limit(u32::MAX);
+        let mut page = self.links.list(cx, of_all()).await?;
+        loop {
+            for link in page.items {
+                found.entry(link.user_id).or_default().push(link.provider);
+            }
+            let Some(cursor) = page.next_cursor else { break };
+            page = self.links.list(cx, of_all().cursor(cursor)).await?;
+        }
+        found.values_mut().for_each(|providers| providers.sort());
+        Ok(found)
     }
 
     /// Ends the link of an account to a provider, unless nothing else signs its owner in.

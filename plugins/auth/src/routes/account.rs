@@ -196,9 +196,10 @@ async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session
 pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
     let known = known(actor).ok_or_else(Error::unauthorized)?;
-    let cx = Cx::system("auth").at(core.now());
+    let cx = Cx::system("auth").at(call.cx.now());
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    let view = whole_view(&core, &cx, &user, Some(known)).await?;
+    let providers = core.providers_of(&cx, &user.id).await?;
+    let view = view(&core, user, providers, Some(known));
     let reply = Reply::json(200, &UserView { tenant_id: actor.tenant_id.clone(), ..view })?;
     // A client that has lost its CSRF token gets another one here. Programs send no cookies; theirs is not read twice.
     match call.headers.contains_key(COOKIE).then(|| credential::of(&call.headers, &core.cookies)) {
@@ -229,7 +230,8 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         Ok(user)
     });
     let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
-    Reply::json(200, &UserView { tenant_id: client.tenant.clone(), ..whole_view(&core, &cx, &user, Some(&known)).await? })
+    let providers = core.providers_of(&cx, &user.id).await?;
+    Reply::json(200, &UserView { tenant_id: client.tenant.clone(), ..view(&core, user, providers, Some(&known)) })
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {
@@ -261,32 +263,31 @@ pub(super) fn caller(call: &PluginCall) -> Result<Known> {
     known(actor).cloned().ok_or_else(Error::unauthorized)
 }
 
-/// The same with the providers that its owner signs in with.
-pub(super) async fn whole_view(core: &Core, cx: &Cx, user: &User, known: Option<&Known>) -> Result<UserView> {
-    Ok(UserView { providers: core.providers_of(cx, &user.id).await?, ..view(core, user, known) })
-}
-
-/// An account, as the holder of a session sees it, or somebody else.
-pub(super) fn view(core: &Core, user: &User, known: Option<&Known>) -> UserView {
+/// An account with the providers that its owner signs in with, as the holder of a session sees it, or somebody else.
+pub(super) fn view(core: &Core, user: User, providers: Vec<String>, known: Option<&Known>) -> UserView {
     let primary = core.config.auth.primary_field;
-    let methods: Vec<String> = core.methods(user).iter().map(|way| way.name().to_owned()).collect();
-    let identifier = |field: PrimaryField| (primary == field).then(|| user.identifier_display.clone());
+    let methods: Vec<String> = core.methods(&user).iter().map(|way| way.name().to_owned()).collect();
+    let (username, phone) = match primary {
+        PrimaryField::Email => (None, None),
+        PrimaryField::Username => (Some(user.identifier_display), None),
+        PrimaryField::Phone => (None, Some(user.identifier_display)),
+    };
     UserView {
-        id: user.id.clone(),
         user_id: user.id.clone(),
-        email: user.email.clone(),
-        username: identifier(PrimaryField::Username),
-        phone: identifier(PrimaryField::Phone),
+        id: user.id,
+        email: user.email,
+        username,
+        phone,
         email_verified: user.email_verified_at.is_some(),
-        roles: user.roles.clone(),
-        display_name: user.display_name.clone(),
-        first_name: user.first_name.clone(),
-        last_name: user.last_name.clone(),
-        user_metadata: user.user_metadata.clone(),
+        roles: user.roles,
+        display_name: user.display_name,
+        first_name: user.first_name,
+        last_name: user.last_name,
+        user_metadata: user.user_metadata,
         has_password: user.password_hash.is_some(),
         mfa_enabled: !methods.is_empty(),
         mfa_methods: methods,
-        providers: Vec::new(),
+        providers,
         suspended: user.suspended_at.is_some(),
         deletion_scheduled_for: user.deletion_due_at,
         session_id: known.map(|known| known.handle.clone()).unwrap_or_default(),

@@ -6,7 +6,7 @@ use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Error, Problem, Result};
 
-use super::account::{caller, whole_view};
+use super::account::{caller, view};
 use super::sessions::shown;
 use super::shapes::{
     ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Ok as Done, Revoked, Roles, SessionList, SuspendInput,
@@ -14,6 +14,7 @@ use super::shapes::{
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
+use crate::entities::User;
 use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
 use crate::flow::{Reason, not_oneself};
 use crate::guards::ADMIN;
@@ -154,10 +155,13 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let query = AccountQuery { email: call.query(2)?, suspended: call.query(3)?, role: call.query(4)?, limit, cursor };
     let client = core.client(&call);
     let page = core.find_accounts(&client, query, "query:email").await?;
-    let mut items = Vec::with_capacity(page.items.len());
-    for user in page.items {
-        items.push(AdminUser::new(whole_view(&core, &client.cx(), &user, None).await?, user));
-    }
+    let mut providers = core.providers_of_each(&client.cx(), &page.items).await?;
+    let shown = |mut user: User| {
+        let (at, reason) = (user.suspended_at, user.suspended_reason.take());
+        let providers = providers.remove(&user.id).unwrap_or_default();
+        AdminUser::new(view(&core, user, providers, None), at, reason)
+    };
+    let items = page.items.into_iter().map(shown).collect();
     Reply::json(200, &AdminUserPage { items, next_cursor: page.next_cursor, has_more: page.has_more })
 }
 

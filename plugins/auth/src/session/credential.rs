@@ -9,6 +9,9 @@ use super::cookies::Cookies;
 /// Goes before `Authorization`.
 pub(crate) const USER_TOKEN: HeaderName = HeaderName::from_static("x-user-token");
 
+/// What stands before a token in `Authorization`, in whatever case.
+const BEARER: &str = "Bearer ";
+
 /// What a request presents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credential<'a> {
@@ -35,13 +38,13 @@ pub(crate) fn of<'a>(headers: &'a HeaderMap, cookies: &Cookies) -> Credential<'a
         Once::Absent => {}
         Once::Unusable => return Credential::Unusable,
         Once::Text(text) => {
-            if let Some((scheme, token)) = text.split_once(' ')
-                && scheme.eq_ignore_ascii_case("bearer")
+            if let Some((scheme, token)) = text.split_at_checked(BEARER.len())
+                && scheme.eq_ignore_ascii_case(BEARER)
             {
                 return Credential::Bearer(token.trim());
             }
             // Another scheme is somebody else's; `Bearer` alone is ours, and empty.
-            if text.eq_ignore_ascii_case("bearer") {
+            if text.eq_ignore_ascii_case(BEARER.trim_end()) {
                 return Credential::Unusable;
             }
         }
@@ -67,7 +70,47 @@ pub(crate) fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Once<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Once::Absent,
-        (Some(value), None) => value.to_str().map_or(Once::Unusable, Once::Text),
+        // Not `to_str`, which looks at one byte after the other: a token has hundreds. What is no ASCII is no token of ours.
+        (Some(value), None) => std::str::from_utf8(value.as_bytes()).map_or(Once::Unusable, Once::Text),
         (Some(_), Some(_)) => Once::Unusable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+    use crate::config::AuthConfig;
+
+    #[test]
+    fn the_first_that_is_there_counts() {
+        use Credential::{Bearer, Cookie, Header, None, Unusable};
+
+        let cookies = Cookies::new(&AuthConfig::default());
+        let cases: [(&[(HeaderName, &[u8])], Credential<'_>); 14] = [
+            (&[], None),
+            (&[(AUTHORIZATION, b"Bearer abc")], Bearer("abc")),
+            (&[(AUTHORIZATION, b"bEARER   abc ")], Bearer("abc")),
+            (&[(AUTHORIZATION, b"Bearer ")], Bearer("")),
+            (&[(AUTHORIZATION, b"Bearer")], Unusable),
+            // Somebody else's, even where a letter of more than one byte stands where ours would end.
+            (&[(AUTHORIZATION, b"Bearerabc")], None),
+            (&[(AUTHORIZATION, b"Basic abc")], None),
+            (&[(AUTHORIZATION, b"Bea")], None),
+            (&[(AUTHORIZATION, "Bearer\u{e9}abc".as_bytes())], None),
+            (&[(AUTHORIZATION, b"Bearer \xff")], Unusable),
+            (&[(AUTHORIZATION, b"Bearer abc"), (AUTHORIZATION, b"Bearer abc")], Unusable),
+            (&[(AUTHORIZATION, b"Bearer abc"), (USER_TOKEN, b" def ")], Header("def")),
+            (&[(AUTHORIZATION, b"Bearer abc"), (USER_TOKEN, b"def"), (USER_TOKEN, b"def")], Unusable),
+            (&[(AUTHORIZATION, b"Basic abc"), (axum::http::header::COOKIE, b"a=b; __Host-token=abc")], Cookie("abc")),
+        ];
+        for (sent, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in sent {
+                headers.append(name, HeaderValue::from_bytes(value).expect("a value of a header"));
+            }
+            assert_eq!(of(&headers, &cookies), expected, "{sent:?}");
+        }
     }
 }

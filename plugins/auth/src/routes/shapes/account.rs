@@ -84,7 +84,7 @@ pub(crate) struct AdminUser {
 
 impl AdminUser {
     /// What its owner sees, but for the session that asks, and why it is suspended.
-    pub(crate) fn new(view: UserView, user: crate::entities::User) -> Self {
+    pub(crate) fn new(view: UserView, suspended_at: Option<Timestamp>, suspended_reason: Option<String>) -> Self {
         Self {
             id: view.id,
             user_id: view.user_id,
@@ -102,8 +102,8 @@ impl AdminUser {
             mfa_methods: view.mfa_methods,
             providers: view.providers,
             suspended: view.suspended,
-            suspended_at: user.suspended_at,
-            suspended_reason: user.suspended_reason,
+            suspended_at,
+            suspended_reason,
             deletion_scheduled_for: view.deletion_scheduled_for,
             tenant_id: view.tenant_id,
             created_at: view.created_at,

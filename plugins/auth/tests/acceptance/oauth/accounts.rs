@@ -77,7 +77,7 @@ pub(super) async fn auth_64_linking_verified(store: Store) {
 
 pub(super) async fn auth_65_link(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, |auth| post.on(auth)).await;
+    let app = app_with(&store, |auth| post.on(auth).configure(|config| config.auth.admin_role = Some("admin".into()))).await;
     let ada = app.register("ada@x.test").await;
     let (first, second) = (format!("l1{}", fresh()), format!("l2{}", fresh()));
     let link = async |token: &str| app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None).await;
@@ -99,6 +99,11 @@ pub(super) async fn auth_65_link(store: Store) {
     assert_eq!(again(&bob.token, &first).await, "/settings?error=already_linked");
     assert_eq!(app.me(&bob.token).await.json()["providers"], json!([]));
     assert_eq!(post.count("provider_linked"), 1);
+    // Administrators see whose it is.
+    let root = app.admin("root@x.test").await;
+    let listed = app.get(&root.token, "/auth/admin/users?role=member").await.json();
+    let providers = |of: &str| listed["items"].as_array().unwrap().iter().find(|account| account["id"] == of).unwrap()["providers"].clone();
+    assert_eq!((providers(&ada.id), providers(&bob.id)), (json!(["peer"]), json!([])));
     // It signs in to the account that it was linked to, whose address is another one.
     assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
     // The session in which it was asked for has ended, or its user has.
