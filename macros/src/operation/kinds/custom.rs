@@ -312,13 +312,18 @@ fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut 
         // Keys that do not fit are the function's fault, not the entity's.
         let made = if matches!(output, Output::Records) { respanned(&made, path.span()) } else { made.clone() };
         let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
-        let values = parameters.iter().map(|Parameter { ty, place, .. }| match place {
-            Place::Whole => quote_spanned!(path.span()=> call.input::<#ty>()?),
-            _ => quote_spanned!(path.span()=> call.take::<#ty>()?),
+        // Each has its declared type before it is passed on, so that rustc says which of the function's does not fit. Their names mean
+        // nothing of the user's, not even a constant of a field that is in scope.
+        let own = proc_macro2::Span::mixed_site().located_at(path.span());
+        let names: Vec<Ident> = parameters.iter().map(|parameter| Ident::new(&format!("{}_arg", parameter.name), own)).collect();
+        let takes = parameters.iter().zip(&names).map(|(Parameter { ty, place, .. }, name)| match place {
+            Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
+            _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
         });
         let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
         // At the user's path: rustc says there what does not fit.
-        let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #values)*).await));
+        let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
+        let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
         let call = quote_spanned!(path.span()=> call);
         quote!(.#method(__lp::#on!(#mutable #call, #answer)))
     });

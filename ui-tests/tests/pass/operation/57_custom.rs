@@ -56,6 +56,13 @@ async fn quiet<S: CustomStore>(_: CustomCall<Post, S>, _: Vec<String>, id: Strin
     id.parse::<i64>().map(|_| ())
 }
 
+// Parameters that are called as the function is, as what it is given, or as a word of Rust's.
+#[operation(kind = "custom", params(mixed: String, call: i64, r#type: bool), handler(memory = mixed, sqlite = mixed))]
+pub const MIXED: Operation<Post>;
+async fn mixed<S: CustomStore>(_: CustomCall<Post, S>, _: String, _: i64, _: bool) -> Result<()> {
+    Ok(())
+}
+
 #[operation(kind = "custom", http(method = "DELETE"), output = Option<Vec<Bounds>>, handler(memory = parts, sqlite = parts))]
 pub const PARTS: Operation<Post>;
 async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Bounds>>> {
@@ -66,7 +73,7 @@ async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Boun
 #[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
 pub const CLAIM: Operation<Post>;
 
-pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, JUDGE, QUIET, PARTS, CLAIM])]);
+pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, JUDGE, QUIET, MIXED, PARTS, CLAIM])]);
 
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
@@ -75,6 +82,7 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Vec<Post> = posts.like(cx, Side::Right).await?;
     let _: Option<Post> = posts.judge(cx, 7, 3, Bounds { least: 1 }).await?;
     let _: () = posts.quiet(cx, vec!["a".to_owned()], "7").await?;
+    let _: () = posts.mixed(cx, "a", 1, true).await?;
     let _: Option<Vec<Bounds>> = posts.parts(cx).await?;
     let _: Vec<Post> = posts.claim(cx).await?;
     Ok(())
