@@ -83,37 +83,37 @@ pub struct View {
     pub created_at: Timestamp,
 }
 
-impl From<&Account> for View {
-    fn from(account: &Account) -> Self {
+impl From<Account> for View {
+    fn from(account: Account) -> Self {
         Self {
-            id: account.id.clone(),
             user_id: account.id.clone(),
-            email: account.email.clone(),
+            id: account.id,
+            email: account.email,
             username: None,
             phone: None,
             email_verified: account.email_verified_at.is_some(),
-            roles: account.roles.clone(),
-            display_name: account.display_name.clone(),
-            first_name: account.first_name.clone(),
-            last_name: account.last_name.clone(),
-            user_metadata: account.user_metadata.clone(),
+            roles: account.roles,
+            display_name: account.display_name,
+            first_name: account.first_name,
+            last_name: account.last_name,
+            user_metadata: account.user_metadata,
             has_password: account.password_hash.is_some(),
             mfa_enabled: !account.mfa_methods.is_empty(),
-            mfa_methods: account.mfa_methods.clone(),
+            mfa_methods: account.mfa_methods,
             providers: Vec::new(),
             suspended: account.suspended_at.is_some(),
             deletion_scheduled_for: account.deletion_due_at,
             // As long as the handle of a session.
-            session_id: account.user_handle.clone(),
+            session_id: account.user_handle,
             tenant_id: None,
             created_at: account.created_at,
         }
     }
 }
 
-/// The account that the bench registers, without the password.
-pub fn account(id: &str) -> AccountCreate {
-    let email = "known@x.test".to_owned();
+/// The account of a user that the bench registers, without the password.
+pub fn account(id: &str, user: usize) -> AccountCreate {
+    let email = format!("known{user}@x.test");
     AccountCreate {
         id: id.to_owned(),
         identifier: email.clone(),
@@ -183,5 +183,5 @@ async fn show(accounts: Arc<OnceLock<AccountAdapter>>, call: PluginCall) -> Resu
     let accounts = accounts.get().ok_or_else(|| Error::internal("not set up"))?;
     let cx = Cx::system("bench").at(call.cx.now());
     let account = accounts.get(&cx, call.param(0)).await?.ok_or_else(Error::not_found)?;
-    Reply::json(200, &View::from(&account))
+    Reply::json(200, &View::from(account))
 }

@@ -24,7 +24,7 @@ cargo xtask bench           the generated server beside hand-written ones: --rou
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
 cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account
-cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL
+cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL; --postgres too
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
 ";

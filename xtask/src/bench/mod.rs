@@ -14,6 +14,8 @@ use std::process::Stdio;
 
 pub(crate) use instructions::gate;
 
+use crate::postgres::Cluster;
+
 const SERVERS: [&str; 3] = ["plain", "limit", "generated"];
 
 /// Requests per second, or what an option asks for instead.
@@ -25,6 +27,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         compile::run(asked("--write"))
     } else if asked("--auth") {
         measured("authentication", &["--features", "auth", "--bin", "bench-auth"], asked("--write"))
+    } else if asked("--large") && asked("--postgres") {
+        server::in_folder(|folder| {
+            let cluster = Cluster::start(folder)?;
+            let bin = ["--features", "postgres", "--bin", "bench-large", "--", &cluster.url("postgres")];
+            measured("large tables on Postgres", &bin, asked("--write"))
+        })
     } else if asked("--large") {
         measured("large tables", &["--bin", "bench-large"], asked("--write"))
     } else {

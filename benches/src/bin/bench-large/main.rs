@@ -1,8 +1,11 @@
 //! One million rows: lists deep in the table beside its first page, a batch of 10,000 and numbers over all of it beside the SQL a
-//! person would write, in one run on one file.
+//! person would write, in one run on one database.
 //!
-//! `cargo xtask bench --large` builds and runs it. It ends with 1 when a bound does not hold.
+//! `cargo xtask bench --large` builds and runs it, on a file of SQLite's or, with `--postgres`, on a server of its own, whose URL is the
+//! argument. It ends with 1 when a bound does not hold.
 #![allow(missing_docs)] // a program
+
+mod by_hand;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +14,8 @@ use linchpin::prelude::*;
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::Store;
 use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
-use rusqlite::Connection;
+
+use by_hand::ByHand;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -52,30 +56,52 @@ const START: i64 = 1_700_000_000_000;
 /// Between a row and the next, in milliseconds.
 const APART: i64 = 10_000;
 
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
 #[tokio::main(worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::temp_dir().join(format!("linchpin-bench-large-{}", std::process::id()));
-    std::fs::create_dir(&folder)?;
-    let outcome = measure(&folder.join("large.db")).await;
-    std::fs::remove_dir_all(&folder)?;
-    let failed = outcome?;
+async fn main() -> Outcome<()> {
+    let failed = match std::env::args().nth(1) {
+        Some(url) => on_postgres(&url).await?,
+        None => {
+            let folder = std::env::temp_dir().join(format!("linchpin-bench-large-{}", std::process::id()));
+            std::fs::create_dir(&folder)?;
+            let outcome = on_sqlite(&folder.join("large.db")).await;
+            std::fs::remove_dir_all(&folder)?;
+            outcome?
+        }
+    };
     if failed.is_empty() { Ok(()) } else { Err(format!("beyond the bound: {}", failed.join(", ")).into()) }
 }
 
-async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn std::error::Error>> {
+async fn on_sqlite(file: &std::path::Path) -> Outcome<Vec<&'static str>> {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(file))?);
+    store.install(&[ENTRY.entities[0].desc]).await?;
+    measure(store, ByHand::sqlite(file)?).await
+}
+
+#[cfg(feature = "postgres")]
+async fn on_postgres(url: &str) -> Outcome<Vec<&'static str>> {
+    use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+
+    let store: Arc<dyn Store> = Arc::new(PostgresStore::open(PostgresOptions::new(url))?);
+    store.install(&[ENTRY.entities[0].desc]).await?;
+    measure(store, ByHand::postgres(url).await?).await
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn on_postgres(_: &str) -> Outcome<Vec<&'static str>> {
+    Err("built without the feature `postgres`".into())
+}
+
+async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'static str>> {
     let entry = &ENTRY.entities[0];
-    store.install(&[entry.desc]).await?;
     let started = Instant::now();
-    seed(file)?;
+    by_hand.seed().await?;
     println!("{ROWS} rows in {:.1} s\n", started.elapsed().as_secs_f64());
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), key)?.bounded(entry));
     let adapters = linchpin::Adapters::new([table]);
     let rows = adapters.get::<Row>()?;
-    let by_hand = Connection::open(file)?;
-    // What the store's own connections are given.
-    by_hand.execute_batch("PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000;")?;
     let cx = Cx::system("bench");
     let mut failed = Vec::new();
     let mut check = |what: &'static str, one: Duration, other: Duration, bound: f64| {
@@ -110,7 +136,7 @@ async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn st
         assert_eq!(rows.see(&cx, one).await?, BATCH.unsigned_abs());
         ours.push(started.elapsed());
         let started = Instant::now();
-        let changed = by_hand.prepare_cached("UPDATE large_rows SET seen = ? WHERE batch = ?")?.execute((true, other))?;
+        let changed = by_hand.see(other).await?;
         theirs.push(started.elapsed());
         assert_eq!(changed, 10_000);
     }
@@ -124,16 +150,14 @@ async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn st
         assert_eq!(rows.totals(&cx).await?.n, ROWS);
         ours.push(started.elapsed());
         let started = Instant::now();
-        let sql = "SELECT count(*), coalesce(sum(views), 0), avg(ratio), max(created_at) FROM large_rows";
-        let n: i64 = by_hand.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        let n = by_hand.totals().await?;
         theirs.push(started.elapsed());
         assert_eq!(n, ROWS);
         let started = Instant::now();
         let found = rows.by_week(&cx).await?.len();
         weeks.push(started.elapsed());
         let started = Instant::now();
-        let sql = "SELECT created_at - (created_at - 345600000) % 604800000 AS week, count(*), sum(views) FROM large_rows GROUP BY week ORDER BY week";
-        let by_hand = by_hand.prepare_cached(sql)?.query_map([], |row| row.get::<_, i64>(0))?.count();
+        let by_hand = by_hand.weeks().await?;
         by_weeks.push(started.elapsed());
         assert_eq!(found, by_hand);
     }
@@ -147,20 +171,6 @@ async fn measure(file: &std::path::Path) -> Result<Vec<&'static str>, Box<dyn st
     }
     store.close().await;
     Ok(failed)
-}
-
-fn seed(file: &std::path::Path) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(file)?;
-    let transaction = connection.transaction()?;
-    {
-        let mut insert = transaction
-            .prepare("INSERT INTO large_rows (id, title, batch, views, ratio, seen, created_at) VALUES (?, ?, ?, ?, ?, 0, ?)")?;
-        for n in 0..ROWS {
-            let values = (n, format!("The title of row {n}"), n / BATCH, n % 97, f64::from(i32::try_from(n % 1000).unwrap_or(0)) / 8.0);
-            insert.execute((values.0, values.1, values.2, values.3, values.4, START + n * APART))?;
-        }
-    }
-    transaction.commit()
 }
 
 /// The cursor behind this many rows.
