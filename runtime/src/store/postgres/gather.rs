@@ -1,9 +1,9 @@
 //! Reads of one record that many ask for at a time: together, in one statement.
 //!
 //! The first callers run the statement themselves, as many as there are connections. Those that come meanwhile are answered together:
-//! as many groups at a time as there are connections, and one more whenever the last has begun a moment ago, so that a long way to the
-//! server costs nobody a second one. What a statement costs the server beside its row is paid once for a group. Groups are tasks of their
-//! own: nobody waits for a caller that has stopped asking for its answer.
+//! one group after the other, beside it as many as there are connections when enough wait, and one more whenever the last has begun a
+//! moment ago, so that a long way to the server costs nobody a second one. What a statement costs the server beside its row is paid
+//! once for a group. Groups are tasks of their own: nobody waits for a caller that has stopped asking for its answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ use crate::{Error, Result, Value};
 
 /// Most calls of a group.
 const MOST: usize = 64;
+/// So many are worth a group beside one that is under way: fewer wait for its end, and cost the server one statement less.
+const ENOUGH: usize = 12;
 /// After which time a group begins though others are under way: longer than it takes a server at hand to answer one.
 const PACE: Duration = Duration::from_micros(300);
 
@@ -143,7 +145,8 @@ impl Gather {
         let (answer, answered) = oneshot::channel();
         state.waiting.push(Call { asked, answer });
         let now = Instant::now();
-        if state.groups < lane.connections() || now.duration_since(state.began) >= state.pace {
+        let most = if state.waiting.len() < ENOUGH { 1 } else { lane.connections() };
+        if state.groups < most || now.duration_since(state.began) >= state.pace {
             state.groups += 1;
             state.began = now;
             let calls = state.next();

@@ -53,7 +53,7 @@ use self::run::Failure;
 use self::scan::Scan;
 use self::session::{Sessions, Written};
 use super::access::Span;
-use super::places::Places;
+use super::places::{Place, Places};
 use super::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
@@ -220,14 +220,20 @@ impl PostgresStore {
             },
         };
         let Asked { args, rows, admitted: _admitted } = asked;
-        let args = &args[..];
-        if scans && let Some(outcome) = self.brief.attempt(native, statement, args, &rows).await {
+        // Each in a box of its own: what a read by its key waits in is small, for it is made and moved with every one of them.
+        if scans && let Some(outcome) = Box::pin(self.brief.attempt(native, statement, &args, &rows)).await {
             return outcome;
         }
-        let mut own = if scans { Some(self.places.take(rows.caller).await?) } else { None };
         if !reads && rows.is_recorded() {
-            return self.record(statement, args, rows).await;
+            return Box::pin(self.record(statement, &args, rows)).await;
         }
+        let own = if scans { Some(Box::pin(self.places.take(rows.caller)).await?) } else { None };
+        Box::pin(self.send(lane, own, statement, &args, rows)).await
+    }
+
+    /// Runs a statement on a lane, or for as long as it takes in a place of its own.
+    async fn send(&self, lane: &Lane, mut own: Option<Place>, statement: &Arc<Statement>, args: &[Value], rows: Rows) -> Result<Rows> {
+        let reads = statement.plan.reads();
         let mut repeats = 0;
         let mut lost = false;
         loop {
@@ -346,7 +352,7 @@ impl Store for PostgresStore {
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Later(Box::pin(async move { self.perform(statement, args, rows).await }))
+        Reply::Later(Box::pin(self.perform(statement, args, rows)))
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
