@@ -28,7 +28,7 @@ pub enum Caller<'a> {
 /// What is counted on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateKey<'a> {
-    /// `POST /posts`
+    /// `posts.create`: where the records are stored, and the route's name; of a plugin's route, method and path.
     pub route: &'a str,
     /// The tenant of the actor.
     pub tenant: Option<&'a str>,
@@ -78,7 +78,12 @@ pub(super) struct Limiter {
 
 impl Limiter {
     pub(super) fn new(endpoint: &Endpoint, limit: RateLimit, store: Arc<dyn RateStore>) -> Self {
-        Self { route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(), limit, store }
+        // By its name, which the forms of one lookup share: two paths are not twice as many calls.
+        let route = match &endpoint.table {
+            Some(table) => format!("{}.{}", table.desc.storage_name, endpoint.name),
+            None => format!("{} {}", endpoint.method.as_str(), endpoint.path),
+        };
+        Self { route: route.into(), limit, store }
     }
 
     /// Counts a call.

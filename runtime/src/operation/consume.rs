@@ -72,6 +72,7 @@ impl Kind for Consume {
 #[cfg(feature = "server")]
 mod run {
     use super::Consume;
+    use crate::entity::EntityDesc;
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::OpSpec;
     use crate::operation::bind::{self, Slots};
@@ -97,9 +98,25 @@ mod run {
             }
             let mut slots = Slots::default();
             let bound = slots.filter(table.desc, filter.clone());
-            let pick = Some(Pick::free(table.order(table.desc.sort), 1));
+            // The one record that is meant is waited for; of many, the first that nobody else is at will do.
+            let pick = if names_one(table.desc, &filter) { Pick::part } else { Pick::free };
+            let pick = Some(pick(table.order(table.desc.sort), 1));
             let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
             Ok(Self { kind, spec, filter, statement, slots })
+        }
+    }
+
+    /// Whether a condition names one record: by its key, or by every field of a unique.
+    fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
+        let named = |field: &usize| names(filter, *field);
+        named(&desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(named))
+    }
+
+    fn names(filter: &Filter, at: usize) -> bool {
+        match filter {
+            Filter::All(parts) => parts.iter().any(|part| names(part, at)),
+            Filter::Cond { field, op: Op::Eq, value: Operand::One(_) } => *field == at,
+            _ => false,
         }
     }
 

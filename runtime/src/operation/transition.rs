@@ -136,6 +136,7 @@ pub(crate) mod choice;
 mod run {
     use super::choice::Erased;
     use super::{Chooser, Transition};
+    use crate::entity::Flags;
     use crate::filter::{Filter, Op, Operand, Source};
     use crate::operation::bind::{self, Slots};
     use crate::operation::guarded::{Guarded, Refusal};
@@ -192,10 +193,15 @@ mod run {
             if self.kind.already_ok && self.to.iter().any(|(value, _)| value == current) {
                 return Refusal::Unchanged;
             }
-            let path = table.desc.fields[self.kind.field].wire;
-            let mut details = vec![Problem::new(path, "current", display(current))];
-            details.extend(self.from.iter().map(|value| Problem::new(path, "expected", display(value))));
-            Refusal::Error(Error::new(Code::InvalidTransition, "The record is in another state").with_details(details))
+            let error = Error::new(Code::InvalidTransition, "The record is in another state");
+            let field = &table.desc.fields[self.kind.field];
+            if !field.readable() || field.flags.has(Flags::SENSITIVE) {
+                // Which, those who may not read it do not learn.
+                return Refusal::Error(error);
+            }
+            let mut details = vec![Problem::new(field.wire, "current", display(current))];
+            details.extend(self.from.iter().map(|value| Problem::new(field.wire, "expected", display(value))));
+            Refusal::Error(error.with_details(details))
         }
 
         /// Writes a value.

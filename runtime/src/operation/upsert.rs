@@ -146,7 +146,8 @@ mod run {
             put(self.kind.matches, None)?;
             put(self.kind.set, Some(&mut given))?;
             put(self.kind.on_create, None)?;
-            let draft = table.checked_create(call.cx, draft)?;
+            // The rule over the whole record is for the record that comes of it, which may be one that is there.
+            let draft = table.checked_fields(call.cx, draft)?;
             Ok((draft.values.into_iter().map(Option::unwrap_or_default).collect(), given))
         }
 

@@ -49,12 +49,15 @@ impl Table {
         Ok(rows.records)
     }
 
-    /// Takes the record that matches for the transaction of `cx`: its key, when it is visible.
+    /// Takes the record that matches for the transaction of `cx`, waiting for whoever is at it: its key, when it is visible.
     ///
     /// # Errors
     /// When the store cannot answer.
     pub(crate) async fn lock(&self, cx: &Cx, route: &'static str, matches: Filter) -> Result<Option<Value>> {
-        let rows = self.first(cx, route, matches, Vec::new(), &Form::Records).await?;
+        let (mut args, mut shape) = (Vec::new(), vec![b'k']);
+        let matches = lift(matches, &mut Clock::of(cx), &mut args, &mut shape);
+        let statement = self.shape(route, &shape, || Plan::Lock { filter: matches, pick: None })?;
+        let rows = self.execute(cx, &statement, args, self.rows(&Form::Records)).rows().await?;
         Ok(rows.records.into_iter().next().map(|mut record| std::mem::take(&mut record[self.desc.primary])))
     }
 

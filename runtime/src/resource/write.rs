@@ -8,9 +8,9 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::key::valid_key;
 use super::{Borrowed, Draft, Form, Table, computed};
-use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind};
+use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind, RecordCheck};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
-use crate::store::{Assign, AssignValue, Plan, Row, Rows};
+use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
 
 /// How often a guarded write is repeated when a look at the record says that it should have succeeded.
@@ -85,6 +85,18 @@ impl Table {
     /// # Errors
     /// `validation_failed` with every problem.
     pub fn checked_create(&self, cx: &Cx, draft: Draft) -> Result<Draft> {
+        self.new_record(cx, draft, self.desc.check)
+    }
+
+    /// The same without the rule over the whole record: it may not come to that record.
+    ///
+    /// # Errors
+    /// As [`checked_create`](Self::checked_create).
+    pub(crate) fn checked_fields(&self, cx: &Cx, draft: Draft) -> Result<Draft> {
+        self.new_record(cx, draft, None)
+    }
+
+    fn new_record(&self, cx: &Cx, draft: Draft, check: Option<RecordCheck>) -> Result<Draft> {
         let Draft { mut values, mut problems } = draft;
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
@@ -124,10 +136,10 @@ impl Table {
                 }
             }
         }
-        if problems.is_empty() && (self.computes || self.desc.check.is_some()) {
+        if problems.is_empty() && (self.computes || check.is_some()) {
             let mut record: Vec<Value> = values.into_iter().map(Option::unwrap_or_default).collect();
             computed::fill(self.desc, &mut record)?;
-            problems.extend(self.desc.check.and_then(|check| check(&Borrowed(&record)).err()));
+            problems.extend(check.and_then(|check| check(&Borrowed(&record)).err()));
             values = record.into_iter().map(Some).collect();
         }
         if !problems.is_empty() {
@@ -183,7 +195,7 @@ impl Table {
         values: Vec<Option<Value>>,
         version: Option<i64>,
         form: &Form,
-        check: fn(&dyn Row) -> std::result::Result<(), Problem>,
+        check: RecordCheck,
     ) -> Result<Rows> {
         let mut turns = Turns::default();
         while turns.next(cx, self.desc, Some(&id)).await {

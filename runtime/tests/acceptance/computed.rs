@@ -184,3 +184,30 @@ async fn all_at_once(s: &Server) {
     assert!(replies.iter().all(|reply| reply.status == 200));
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 20);
 }
+
+/// Several transactions at a time: the record is taken before its number is computed, so that it counts what came while it waited.
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_transactions_of_their_own() {
+    let s = &Server::postgres_at_once(&PAPERS).await;
+    all_at_once(s).await;
+    let papers = s.running().adapter::<Paper>().unwrap();
+    let cx = Cx::system("a test");
+    let pause = |millis| tokio::time::sleep(std::time::Duration::from_millis(millis));
+    let held = cx.transaction(async |cx| {
+        papers.update(cx, "p1", PaperPatch { slug: Some("two".to_owned()), ..PaperPatch::default() }, None).await?;
+        pause(500).await;
+        Ok(())
+    });
+    let counted = async {
+        pause(150).await;
+        s.post("/papers/recount", json!({"paperId": "p1"})).await
+    };
+    let added = async {
+        pause(300).await;
+        s.post("/remarks", json!({"paperId": "p1"})).await
+    };
+    let (held, counted, added) = tokio::join!(held, counted, added);
+    assert!(held.is_ok());
+    assert_eq!((added.status, counted.status, &counted.json()["remarks"]), (201, 200, &json!(21)));
+}

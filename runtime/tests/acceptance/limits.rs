@@ -49,6 +49,17 @@ pub struct Topic {
     pub id: String,
 }
 
+#[operation(kind = "lookup", fields(id = param(named)), returns = "one", route(rate_limit = "3/min"))]
+pub const TOPIC_OF: Operation<Topic>;
+
+/// One address may look at it twice a minute, whoever is behind it.
+#[entity(routes(auth = none, list(rate_limit(max = 2, window = "1min", key = ip))))]
+#[derive(Clone, Debug)]
+pub struct Gate {
+    #[field(primary)]
+    pub id: String,
+}
+
 #[entity(belongs_to(topic: Topic, key = topic_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Thread {
@@ -74,10 +85,12 @@ pub struct Lenient {
 
 static COUNTED: Package = package!(name = "counted", entities = [entity(Strict, []), entity(Lenient, [])]);
 
-static NOTES: Package =
-    package!(name = "limits", entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), entity(Topic, []), entity(Thread, [])]);
+static NOTES: Package = package!(
+    name = "limits",
+    entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), entity(Topic, [TOPIC_OF]), entity(Thread, []), entity(Gate, [])]
+);
 
-cases!(&crate::limits::NOTES => pol_07, what_is_included_is_counted, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
+cases!(&crate::limits::NOTES => pol_07, what_is_included_is_counted, both_forms_are_one_route, one_address_is_one_caller, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
 
 async fn what_is_included_is_counted(s: &Server) {
     assert_eq!(s.post("/topics", json!({"id": "t"})).await.status, 201);
@@ -88,6 +101,22 @@ async fn what_is_included_is_counted(s: &Server) {
     assert_eq!(s.get("/threads?include=topic").await.code(), (429, "rate_limited"));
     assert_eq!(s.get("/topics/t").await.code(), (429, "rate_limited"));
     assert_eq!(s.get("/threads/h").await.status, 200);
+}
+
+async fn both_forms_are_one_route(s: &Server) {
+    assert_eq!(s.get("/topics/topic-of/t").await.status, 200);
+    assert_eq!(s.get("/topics/topic-of?named=t").await.status, 200);
+    assert_eq!(s.get("/topics/topic-of/t").await.status, 200);
+    assert_eq!(s.get("/topics/topic-of/t").await.code(), (429, "rate_limited"));
+    assert_eq!(s.get("/topics/topic-of?named=t").await.code(), (429, "rate_limited"));
+}
+
+async fn one_address_is_one_caller(s: &Server) {
+    for (who, expected) in [("ann", 200), ("bob", 200), ("cem", 429), ("ann", 429)] {
+        let bearer = s.token(who, &[]);
+        assert_eq!(s.raw("GET", "/gates", &[("authorization", bearer.as_str())], "").await.status, expected, "{who}");
+    }
+    assert_eq!(s.get("/gates").await.code(), (429, "rate_limited"));
 }
 
 async fn create(s: &Server, slug: &str) -> Reply {

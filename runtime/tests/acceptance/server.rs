@@ -25,7 +25,7 @@ pub struct Server {
     clock: Arc<AtomicI64>,
     running: linchpin::Running,
     folder: Option<tempfile::TempDir>,
-    url: String,
+    pub url: String,
 }
 
 /// An answer.

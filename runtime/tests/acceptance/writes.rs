@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use self::array::{arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bounds};
 use self::batch::{bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique};
-use self::consume::{cons_01, cons_02, cons_03, cons_04, cons_05, cons_many};
+use self::consume::{cons_01, cons_02, cons_03, cons_04, cons_05, cons_in_use, cons_many};
 use self::field_update::{fupd_01, fupd_02, fupd_03, fupd_04, fupd_05, fupd_06};
 use self::upsert::{ups_01, ups_02, ups_03, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach};
 use crate::cases;
@@ -131,6 +131,9 @@ pub const REDEEM: Operation<Voucher>;
 #[operation(kind = "consume", filter = (code == param(code)), returns = "boolean", expiry = expires_at)]
 pub const SPEND: Operation<Voucher>;
 
+#[operation(kind = "consume", filter = (id == param(id)), returns = "entity")]
+pub const TAKE: Operation<Voucher>;
+
 /// A setting under a key of the client's choice.
 #[entity(check = small, version, routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -195,7 +198,7 @@ pub static WRITES: Package = package!(
                 PUT_TITLE,
             ]
         ),
-        entity(Voucher, [REDEEM, SPEND]),
+        entity(Voucher, [REDEEM, SPEND, TAKE]),
         entity(Setting, [PUT_SETTING]),
         entity(Drawer, [PUT_DRAWER]),
     ],
@@ -206,7 +209,7 @@ cases!(&super::WRITES =>
     arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bounds,
     bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique,
     ups_01, ups_02, ups_03, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
-    cons_01, cons_02, cons_03, cons_04, cons_05, cons_many,
+    cons_01, cons_02, cons_03, cons_04, cons_05, cons_many, cons_in_use,
 );
 
 async fn article(s: &Server, body: Json) -> String {

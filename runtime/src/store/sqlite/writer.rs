@@ -33,6 +33,13 @@ struct Job {
     answer: oneshot::Sender<Result<Rows>>,
 }
 
+impl Job {
+    /// Whether nobody waits for its answer any more.
+    fn is_left(&self) -> bool {
+        matches!(self.work, Work::Statement { .. }) && self.answer.is_closed()
+    }
+}
+
 enum Work {
     Statement { statement: Arc<Statement>, args: Vec<Value>, rows: Rows },
     Chore(Chore),
@@ -129,6 +136,8 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
         let mut next = Some(request);
         while let Some(request) = next {
             match request {
+                // Whoever asked has gone before it was begun: it is not done.
+                Request::Write(job) if job.is_left() => {}
                 Request::Write(job) => group.push(job),
                 // What came before it goes first.
                 Request::Session(asked) => session = Some(asked),

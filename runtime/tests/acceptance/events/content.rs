@@ -68,10 +68,13 @@ pub(super) async fn every_kind_tells(mut h: Heard) {
         (h.server.post(&format!("{at}/count-view"), json!({})).await, "count-view"),
         (h.server.patch(&format!("{at}/set-views"), json!({"views": 1})).await, "set-views"),
         (h.server.post(&format!("{at}/tag"), json!({"tag": "a"})).await, "tag"),
+        (h.server.raw("DELETE", &format!("{at}/untag?tag=a"), &[], "").await, "untag"),
+        (h.server.raw("PUT", &format!("{at}/retag"), &[("content-type", "application/json")], r#"{"tags":["b"]}"#).await, "retag"),
+        (h.server.post("/articles/tally", json!({"id": id, "but": "none"})).await, "tally"),
         (h.server.post("/articles/ensure", json!({"slug": "two", "views": 1})).await, "created"),
         (h.server.post("/articles/ensure", json!({"slug": "two", "views": 7})).await, "updated"),
         (h.server.post("/articles/redeem", slug("two")).await, "deleted"),
-        (h.server.post("/articles/publish-all", json!({"views": 1})).await, "publish-all"),
+        (h.server.post("/articles/publish-all", json!({"views": 0})).await, "publish-all"),
         (h.server.delete(&at).await, "deleted"),
     ];
     for (reply, name) in calls {

@@ -37,6 +37,15 @@ pub const SET_VIEWS: Operation<Article>;
 #[operation(kind = "array_push", field = tags, value = param(tag))]
 pub const TAG: Operation<Article>;
 
+#[operation(kind = "array_pull", field = tags, value = param(tag))]
+pub const UNTAG: Operation<Article>;
+
+#[operation(kind = "array_set", field = tags, value = param(tags))]
+pub const RETAG: Operation<Article>;
+
+#[operation(kind = "computed_aggregate", source = Quiet, source_filter = (id != param(but)), compute = count(), target_match(id = param(id)), materialize_to = views)]
+pub const TALLY: Operation<Article>;
+
 #[operation(kind = "upsert", match(slug), set(views))]
 pub const ENSURE: Operation<Article>;
 
@@ -173,7 +182,7 @@ pub struct Shelf {
 pub static NEWS: Package = package!(
     name = "news",
     entities = [
-        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, ENSURE, REDEEM, CLEAR, PUBLISH_ALL, REKEY]),
+        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, UNTAG, RETAG, TALLY, ENSURE, REDEEM, CLEAR, PUBLISH_ALL, REKEY]),
         entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
         entity(Quiet, []),
         entity(Memo, []),

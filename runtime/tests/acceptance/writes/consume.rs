@@ -1,7 +1,11 @@
 //! CONS-*: taken by one.
 
+use std::time::Duration;
+
+use linchpin::Cx;
 use serde_json::{Value as Json, json};
 
+use super::{Voucher, VoucherPatch};
 use crate::server::Server;
 
 pub(super) async fn code(s: &Server, body: Json) -> String {
@@ -56,4 +60,25 @@ pub(super) async fn cons_many(s: &Server) {
     taken.sort();
     taken.dedup();
     assert_eq!(taken.len(), 10);
+}
+
+/// The one record that is meant is waited for while somebody else is at it: it is there.
+pub(super) async fn cons_in_use(s: &Server) {
+    let id = code(s, json!({"code": "k"})).await;
+    let vouchers = s.running().adapter::<Voucher>().unwrap();
+    let cx = Cx::system("a test");
+    let changed = cx.transaction(async |cx| {
+        let patch = VoucherPatch { rank: Some(7), ..VoucherPatch::default() };
+        vouchers.update(cx, id.clone(), patch, None).await?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        Ok(())
+    });
+    let taken = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        s.post("/vouchers/take", json!({"id": id})).await
+    };
+    let (changed, taken) = tokio::join!(changed, taken);
+    assert!(changed.is_ok());
+    assert_eq!((taken.status, &taken.json()["rank"]), (200, &json!(7)));
+    assert_eq!(s.post("/vouchers/take", json!({"id": id})).await.json(), Json::Null);
 }

@@ -1,0 +1,49 @@
+//! A route whose time is up while its statement waits (4.3).
+
+#![allow(missing_docs)] // a fixture; its fields are the contract's
+
+use std::time::Duration;
+
+use linchpin::prelude::*;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::Server;
+
+/// Made within a moment, or not at all.
+#[entity(routes(auth = none, create(timeout = "300ms")))]
+#[derive(Clone, Debug)]
+pub struct Moment {
+    #[field(primary)]
+    pub id: String,
+}
+
+pub static MOMENTS: Package = package!(name = "moments", entities = [entity(Moment)]);
+
+cases!(&crate::timeouts::MOMENTS => a_write_that_waits);
+
+async fn a_write_that_waits(s: &Server) {
+    let moments = s.running().adapter::<Moment>().unwrap();
+    let cx = Cx::system("a test");
+    // Whoever is first goes away again, so that nothing but its time keeps the second out.
+    let held = cx.transaction(async |cx| {
+        moments.create(cx, MomentCreate { id: "m".to_owned() }).await?;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        Err::<(), _>(linchpin::Error::not_found())
+    });
+    let asked = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let begun = std::time::Instant::now();
+        (s.post("/moments", json!({"id": "m"})).await, begun.elapsed())
+    };
+    let (held, (asked, took)) = tokio::join!(held, asked);
+    assert!(held.is_err());
+    assert_eq!(asked.code(), (504, "timeout"));
+    assert!(took < Duration::from_millis(700), "{took:?}");
+    // What had not begun is not done. A server that has been sent a write ends it, as docs/decisions.md says.
+    if !s.url.starts_with("postgres") {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(s.get("/moments/m").await.status, 404);
+        assert_eq!(s.post("/moments", json!({"id": "m"})).await.status, 201);
+    }
+}
