@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use example_support::markdown::{blocks, links, read, root};
-use example_support::session::{Server, command, differences, printed, run};
+use example_support::session::{Server, command, differences, golden, printed, run};
 use serde_json::Value as Json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_accounts");
@@ -127,4 +127,9 @@ fn another_secret() {
         server.port
     );
     assert!(run(&[login], folder.path())[0].output.contains("\"token\""));
+}
+
+#[test]
+fn the_golden_openapi_document_is_up_to_date() {
+    golden(PROGRAM, "accounts");
 }

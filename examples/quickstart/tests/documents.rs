@@ -3,7 +3,7 @@
 
 use example_support::client::Client;
 use example_support::markdown::{anchors, blocks, documents, links, paths, prose, read, root};
-use example_support::session::{Server, command, differences, run};
+use example_support::session::{Server, differences, golden, run};
 use serde_json::json;
 
 /// What makes the account that the session signs in to.
@@ -173,15 +173,5 @@ fn records_survive_a_power_failure() {
 
 #[test]
 fn the_golden_openapi_document_is_up_to_date() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = command(BINARY, folder.path()).arg("openapi").output().expect("the application runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let now = serde_json::to_string_pretty(&document).expect("JSON") + "\n";
-    let golden = root().join("examples/quickstart/openapi.json");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&golden, &now).expect("written");
-    }
-    let stored = std::fs::read_to_string(&golden).unwrap_or_default();
-    assert!(stored == now, "the document changed; read the difference after UPDATE_GOLDEN=1 cargo test -p quickstart --test documents");
+    golden(BINARY, "quickstart");
 }

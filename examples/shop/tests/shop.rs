@@ -2,6 +2,7 @@
 
 use example_support::client::Client;
 use example_support::seeded::Seeded;
+use example_support::session::golden;
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_shop");
@@ -91,4 +92,9 @@ fn the_readme_is_true() {
 #[test]
 fn the_readme_is_true_on_postgres() {
     start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]).check_readme("shop");
+}
+
+#[test]
+fn the_golden_openapi_document_is_up_to_date() {
+    golden(PROGRAM, "shop");
 }

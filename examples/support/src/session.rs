@@ -156,6 +156,23 @@ pub fn differences(document: &str, package: &str, server: &Server) -> String {
     out
 }
 
+/// Holds the API document that a program writes against the one that is stored beside the example.
+///
+/// With `UPDATE_GOLDEN` in the environment that one is rewritten instead.
+pub fn golden(program: &str, example: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = command(program, folder.path()).arg("openapi").output().expect("the application runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let now = serde_json::to_string_pretty(&document).expect("JSON") + "\n";
+    let golden = root().join("examples").join(example).join("openapi.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &now).expect("written");
+    }
+    let stored = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert!(stored == now, "the API document changed; read the difference after UPDATE_GOLDEN=1 cargo test -p {example} golden");
+}
+
 /// Writes what the commands of a document print behind each of them.
 fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
     let mut rest = text;

@@ -2,7 +2,7 @@
 
 use example_support::markdown::{blocks, read};
 use example_support::seeded::Seeded;
-use example_support::session::printed;
+use example_support::session::{golden, printed};
 use serde_json::{Value as Json, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tasks");
@@ -103,4 +103,9 @@ fn reports_need_no_environment() {
     assert_eq!(clean_up["events"], json!(["board.tasks.clean-up"]));
     assert!(printed(PROGRAM, folder.path(), &["openapi"], &nowhere).contains("/tasks/{id}/start"));
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "nothing is written");
+}
+
+#[test]
+fn the_golden_openapi_document_is_up_to_date() {
+    golden(PROGRAM, "tasks");
 }
