@@ -105,7 +105,9 @@ impl Core {
             let Some(cursor) = page.next_cursor else { break };
             page = self.links.list(cx, of_all().cursor(cursor)).await?;
         }
-        found.values_mut().for_each(|providers| providers.sort());
+        for providers in found.values_mut() {
+            providers.sort();
+        }
         Ok(found)
     }
 
