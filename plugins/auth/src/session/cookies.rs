@@ -74,17 +74,16 @@ impl Cookie {
     /// Its one value in a request.
     fn read<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         let mut found = Once::Absent;
-        for line in headers.get_all(COOKIE) {
-            let Ok(line) = line.to_str() else { return Once::Unusable };
-            for pair in line.split(';') {
-                let Some((name, value)) = pair.split_once('=') else { continue };
-                if name.trim() == self.name {
-                    if found != Once::Absent {
-                        return Once::Unusable;
-                    }
-                    found = Once::Text(value.trim());
-                }
+        // Byte by byte: what else the app keeps in the browser need not be text, and must not cost anybody their session.
+        for pair in headers.get_all(COOKIE).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
+            let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
+            if pair[..at].trim_ascii() != self.name.as_bytes() {
+                continue;
             }
+            if found != Once::Absent {
+                return Once::Unusable;
+            }
+            found = std::str::from_utf8(pair[at + 1..].trim_ascii()).map_or(Once::Unusable, Once::Text);
         }
         found
     }
@@ -210,5 +209,35 @@ impl Cookies {
             }
         }
         reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_not_looked_at() {
+        let cookies = Cookies::new(&AuthConfig::default());
+        let cases: [(&[&[u8]], Once<'_>); 11] = [
+            (&[], Once::Absent),
+            (&[b"a=b; token=c"], Once::Absent),
+            (&[b"\xff; \xff=\xff; __Host-token"], Once::Absent),
+            (&[b"a=\xff;__Host-token= abc ;\xff=b"], Once::Text("abc")),
+            (&[b"a=\xff", b"__Host-token=abc"], Once::Text("abc")),
+            (&[b"__Host-token=a=b"], Once::Text("a=b")),
+            (&[b"__Host-token=\xff"], Once::Unusable),
+            (&[b"__Host-token=abc; __Host-token=abc"], Once::Unusable),
+            (&[b"__Host-token=\xff; __Host-token=abc"], Once::Unusable),
+            (&[b"__Host-token=abc; __Host-token=\xff"], Once::Unusable),
+            (&[b"__Host-token=abc", b"a=\xff; __Host-token=abc"], Once::Unusable),
+        ];
+        for (lines, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(COOKIE, HeaderValue::from_bytes(line).expect("a value of a header"));
+            }
+            assert_eq!(cookies.token(&headers), expected, "{lines:?}");
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! AUTH-21 to AUTH-27: sessions, and what ends them.
 
+use http_body_util::Full;
+use linchpin::axum::body::Bytes;
+use linchpin::axum::http::{HeaderValue, Request};
 use serde_json::json;
+use tower_service::Service;
 
 use crate::cases;
 use crate::server::{GOOD, Store, claims};
 
-cases!(auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once);
+cases!(auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once, cookies_of_others);
 
 async fn auth_21(store: Store) {
     let app = store.app().await;
@@ -155,5 +159,37 @@ async fn sessions_end_at_once(store: Store) {
             reply.refused(401, "unauthorized");
         }
         app.me(&one.token).await.refused(401, "unauthorized");
+    }
+}
+
+/// What else a browser has for the app is no matter of ours, text or not; ours counts once, and as text.
+async fn cookies_of_others(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    let me = async |cookies: &[&[u8]]| {
+        let mut request = Request::builder().uri("/auth/me").header("host", app.host());
+        for line in cookies {
+            let token = ada.token.as_bytes();
+            let line = line.split(|b| *b == b'$').collect::<Vec<_>>().join(token);
+            request = request.header("cookie", HeaderValue::from_bytes(&line).unwrap());
+        }
+        app.service().call(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap().status().as_u16()
+    };
+    for good in [
+        &[&b"__Host-token=$"[..]][..],
+        &[b"theme=d\xc3\xa4mmerung; __Host-token=$"],
+        &[b"\xff\xfe=1; a; __Host-token=$; name=\xe9"],
+        &[b"__Host-token=$", b"name=\xe9"],
+    ] {
+        assert_eq!(me(good).await, 200, "{good:?}");
+    }
+    for bad in [
+        &[&b"__Host-token=$\xe9"[..]][..],
+        &[b"__Host-token=$; __Host-token=$"],
+        &[b"__Host-token=\xe9; __Host-token=$"],
+        &[b"__Host-token=$", b"__Host-token=$"],
+        &[b"\xe9__Host-token=$"],
+    ] {
+        assert_eq!(me(bad).await, 401, "{bad:?}");
     }
 }
