@@ -2,14 +2,17 @@
 
 use linchpin::Environment;
 
-use super::AuthConfig;
 use super::reader::Written;
+use super::{AuthConfig, AuthSection};
 use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
 /// What is asked of a link's page. The one in the hint is there where the plugin's own pages are.
 const PAGE: &str = "must be the address of a page, https or http://localhost in development, without a fragment: such as \
                     https://app.example.com/auth/ui/verify, or /reset or /enter (of magic links) of the plugin's own pages";
+
+/// What is asked of whoever names the page of a link that nobody would send.
+const UNSENT: &str = "the link to this page goes by mail, and there is no mailer: set auth.mailer in code, such as to an `SmtpMailer`";
 
 /// `emailVerification`
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ impl Default for VerificationSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResetSection {
-    /// Whether a forgotten password can be replaced; by itself when there are a mailer and an address of the page.
+    /// Whether a forgotten password can be replaced; by itself when there is an address of the page. It takes a mailer.
     pub enabled: Option<bool>,
     /// How long the link works.
     pub token_seconds: u64,
@@ -125,7 +128,15 @@ pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
     w.choice("auth.session.onPasswordChange", &changes, &mut auth.session.on_password_change);
 }
 
-/// Judges them. What is left to the environment is decided here: who sends mail, and whether passwords can be reset.
+impl AuthSection {
+    /// Whether a forgotten password can be replaced: for the routes, for the pages and for whoever judges these settings. A mailer is
+    /// not asked for, since there is no start without one where this is on.
+    pub(crate) fn resets(&self) -> bool {
+        self.password_reset.enabled.unwrap_or(self.password_reset.link_base_url.is_some() && self.password.enabled)
+    }
+}
+
+/// Judges them. What is left to the environment is decided here: who sends mail.
 pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
     let production = environment == Environment::Production;
     let auth = &mut config.auth;
@@ -136,9 +147,7 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     if production && auth.mailer.as_ref().is_some_and(|mailer| mailer.is_for_development()) {
         wrong("auth.mailer", "this mailer is for development: it shows mail to whoever runs the app");
     }
-    let reset = &mut auth.password_reset;
-    let resets = reset.enabled.unwrap_or(reset.link_base_url.is_some() && auth.mailer.is_some() && auth.password.enabled);
-    reset.enabled = Some(resets);
+    let (resets, by_its_page) = (auth.resets(), auth.password_reset.enabled.is_none());
     if resets && !auth.password.enabled {
         wrong("auth.passwordReset.enabled", "needs auth.password.enabled");
     }
@@ -159,8 +168,13 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         ("magicLink", auth.magic_link.enabled, &auth.magic_link.link_base_url, auth.magic_link.token_seconds),
     ];
     for (section, _, link, seconds) in mails.into_iter().filter(|(_, enabled, _, _)| *enabled) {
-        if auth.mailer.is_none() {
-            wrong("auth.mailer", &format!("is required by auth.{section}"));
+        match auth.mailer {
+            // Nothing but the page says that it is wanted.
+            None if section == "passwordReset" && by_its_page => {
+                wrong("auth.passwordReset.linkBaseUrl", &format!("{UNSENT}, or auth.passwordReset.enabled to `false`"));
+            }
+            None => wrong("auth.mailer", &format!("is required by auth.{section}")),
+            Some(_) => {}
         }
         if !link.as_deref().is_some_and(|link| is_page(link, production)) {
             wrong(&format!("auth.{section}.linkBaseUrl"), PAGE);
@@ -178,6 +192,10 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     }
     if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
         wrong("auth.accountDeletion.linkBaseUrl", PAGE);
+    }
+    let is_mailed = deletion.enabled && deletion.grace_seconds > 0 && deletion.link_base_url.is_some();
+    if is_mailed && auth.mailer.is_none() {
+        wrong("auth.accountDeletion.linkBaseUrl", &format!("{UNSENT}, or leave the page out"));
     }
     if auth.password.history_count > 24 {
         wrong("auth.password.historyCount", "must be between 0 and 24");

@@ -95,7 +95,7 @@ impl Core {
     /// account is like any account that has been signed in to, and as much is looked for.
     async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
         let auth = &self.config.auth;
-        let by_mail = auth.password_reset.enabled == Some(true) || auth.magic_link.enabled;
+        let by_mail = auth.resets() || auth.magic_link.enabled;
         if by_mail && auth.primary_field == PrimaryField::Email {
             return Ok(true);
         }

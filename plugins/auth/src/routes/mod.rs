@@ -270,7 +270,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if auth.password.enabled {
         out.push(SET_PASSWORD.bind(mount, at(place, password::set)));
     }
-    if auth.password_reset.enabled.unwrap_or(auth.password_reset.link_base_url.is_some() && auth.password.enabled) {
+    if auth.resets() {
         out.push(FORGOT.bind(mount, at(place, password::forgot)));
         out.push(RESET.bind(mount, at(place, password::reset)));
     }

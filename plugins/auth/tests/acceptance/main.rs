@@ -54,6 +54,7 @@ mod server;
 mod service;
 mod sessions;
 mod settings;
+mod settings_refused;
 mod smtp;
 mod standin;
 mod step_up;

@@ -1,13 +1,13 @@
 //! AUTH-20 and what else start-up says of settings; the hooks that may refuse (AUTH-77, as far as there are routes).
 
-use linchpin::{BoxFuture, Environment, Plugin};
+use linchpin::{BoxFuture, Plugin};
 use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp, TrustProxy};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::server::{GOOD, Store};
 
-cases!(auth_20, auth_77, production, described, second_factors_are_judged, second_factors_are_read);
+cases!(auth_20, auth_77, described, second_factors_are_judged, second_factors_are_read);
 
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
@@ -81,16 +81,6 @@ async fn auth_77(store: Store) {
     for email in ["no@example.test", "blocked@example.test"] {
         assert_eq!(app.post("/auth/register", json!({ "email": email, "password": GOOD })).await.status, 201, "{email}");
     }
-}
-
-async fn production(store: Store) {
-    let refused = async |change: fn(&mut AuthConfig)| {
-        let started = store.try_app_in(Environment::Production, |auth| auth.configure(change)).await;
-        started.err().map(|error| error.to_string()).unwrap_or_default()
-    };
-    let error = refused(|config| config.auth.cookies.secure = false).await;
-    assert!(error.contains("security.signing.issuer") && error.contains("auth.cookies.secure"), "{error}");
-    assert_eq!(refused(|config| config.security.issuer = Some("https://me.test".into())).await, "");
 }
 
 /// Every route is in the document, and what a policy names is known.

@@ -27,8 +27,8 @@ pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     let auth = &visit.core.config.auth;
-    let forgot = (auth.password_reset.enabled == Some(true))
-        .then(|| html!("<p class=\"hint\"><a href=\"" (visit.with_target("/forgot")) "\">Forgot your password?</a></p>"));
+    let forgot =
+        auth.resets().then(|| html!("<p class=\"hint\"><a href=\"" (visit.with_target("/forgot")) "\">Forgot your password?</a></p>"));
     let password = if auth.password.enabled {
         Some(visit.form(
             "/sign-in",

@@ -68,7 +68,7 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             .route("/register", get(shown(core, enter::register)).post(shown(core, enter::registering)))
             .route("/security/password", post(shown(core, account::set_password)));
     }
-    if auth.password_reset.enabled == Some(true) {
+    if auth.resets() {
         out = out
             .route("/forgot", get(shown(core, mailed::forgot)).post(shown(core, mailed::asking_for_reset)))
             .route("/reset", get(shown(core, mailed::reset)).post(shown(core, mailed::resetting)));

@@ -1,0 +1,61 @@
+//! What stops a start: settings that production does not take, and values that would mean something else than was meant.
+
+use linchpin::Environment;
+use linchpin_auth::AuthConfig;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{GOOD, Store};
+
+cases!(production, production_without_a_mailer);
+
+async fn production(store: Store) {
+    let refused = async |change: fn(&mut AuthConfig)| {
+        let started = store.try_app_in(Environment::Production, |auth| auth.configure(change)).await;
+        started.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let error = refused(|config| config.auth.cookies.secure = false).await;
+    assert!(error.contains("security.signing.issuer") && error.contains("auth.cookies.secure"), "{error}");
+    assert_eq!(refused(|config| config.security.issuer = Some("https://me.test".into())).await, "");
+}
+
+/// Whoever is to be mailed a link has somebody who mails it, or the app does not start; what is off is not there.
+async fn production_without_a_mailer(store: Store) {
+    let start = async |change: &dyn Fn(&mut AuthConfig)| {
+        let settings = |config: &mut AuthConfig| {
+            config.security.issuer = Some("https://me.test".into());
+            change(config);
+        };
+        store.try_app_in(Environment::Production, |auth| auth.configure(settings)).await
+    };
+    let page = || Some("https://me.test/page".to_owned());
+    let reset = |config: &mut AuthConfig| config.auth.password_reset.link_base_url = page();
+    let deletion = |config: &mut AuthConfig| config.auth.account_deletion.link_base_url = page();
+    for (key, change) in [("passwordReset", &reset as &dyn Fn(&mut AuthConfig)), ("accountDeletion", &deletion)] {
+        let error = start(change).await.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(&format!("auth.{key}.linkBaseUrl: ")) && error.contains("auth.mailer"), "{key}: {error}");
+    }
+    let forgot = async |change: &dyn Fn(&mut AuthConfig)| {
+        let app = start(change).await.unwrap();
+        let [forgot, reset] = [("forgot", json!({ "email": "a@x.test" })), ("reset", json!({ "token": "x", "password": GOOD }))];
+        let status = app.post(&format!("/auth/{}-password", forgot.0), forgot.1).await.status;
+        assert_eq!(app.post(&format!("/auth/{}-password", reset.0), reset.1).await.status == 404, status == 404);
+        app.stop().await;
+        status
+    };
+    assert_eq!(forgot(&|_| ()).await, 404);
+    let off = |config: &mut AuthConfig| {
+        reset(config);
+        config.auth.password_reset.enabled = Some(false);
+        // Nobody is mailed where the end is at once, or nobody may ask for it.
+        deletion(config);
+        config.auth.account_deletion.grace_seconds = 0;
+    };
+    assert_eq!(forgot(&off).await, 404);
+    let mailed = |config: &mut AuthConfig| {
+        reset(config);
+        deletion(config);
+        config.auth.mailer = Some(std::sync::Arc::new(crate::post::Post::default()));
+    };
+    assert_eq!(forgot(&mailed).await, 200);
+}
