@@ -1,7 +1,7 @@
 //! From a proof to a session. No route makes a session in another way.
 
 use linchpin::http::Reply;
-use linchpin::{Cx, PageArgs, Result, Timestamp};
+use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Reason, Tokens};
@@ -263,7 +263,11 @@ impl Core {
         Ok(token)
     }
 
-    /// Asks the app for claims, and keeps them with the session: a refresh signs them again.
+    /// Asks the app for claims, and keeps them with the session: a refresh signs them again. That they cannot be kept keeps nobody out,
+    /// as nothing does that becomes of `post_login` (contract 14).
+    ///
+    /// # Errors
+    /// 401 `invalid_credentials` when the session is over by now.
     async fn with_claims(&self, cx: &Cx, client: &Client, session: Session, method: &'static str) -> Result<Session> {
         let input = SignIn {
             identifier: None,
@@ -274,7 +278,17 @@ impl Core {
         };
         let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else { return Ok(session) };
         let patch = SessionPatch { custom_claims: Some(Some(Value::Object(claims))), ..SessionPatch::default() };
-        self.sessions.update(cx, session.handle, patch, None).await
+        match self.sessions.update(cx, session.handle.clone(), patch, None).await {
+            // It was ended meanwhile, by its user or by the hook: no session that is over mints a token (contract 7.4). The proof was
+            // right and opened nothing, which is what anybody else is told whose sign-in was overtaken.
+            Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CREDENTIALS)),
+            Err(error) => {
+                let request_id = client.request_id.as_str();
+                tracing::warn!(hook = "post_login", request_id, error = ?error, "claims were not kept; the login goes on without them");
+                Ok(session)
+            }
+            done => done,
+        }
     }
 
     /// Ends the oldest sessions of a user beyond the most there may be. Everybody who signs in does so after their own session is

@@ -56,8 +56,16 @@ pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
 /// What every route that asks for a session can refuse a caller with, whom it knows.
 const ACTIVE: &[Code] = &[DELETION_SCHEDULED, CSRF_FAILED, Code::NotFound];
 const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
-const SIGN_UP_REFUSED: &[Code] =
-    &[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::Conflict, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
+const SIGN_UP_REFUSED: &[Code] = &[
+    INVALID_CREDENTIALS,
+    PASSWORD_TOO_COMMON,
+    PASSWORD_BREACHED,
+    Code::Conflict,
+    Code::RateLimited,
+    CSRF_FAILED,
+    HOOK_REJECTED,
+    HOOK_TIMEOUT,
+];
 const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
     AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),

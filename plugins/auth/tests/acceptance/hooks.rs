@@ -1,17 +1,21 @@
 //! What hooks may do with the app they belong to: AUTH-78.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use linchpin::BoxFuture;
 use linchpin::prelude::*;
+use linchpin::store::memory::Memory;
+use linchpin::store::{Plan, Reply, Rows, Statement};
+use linchpin::{BoxFuture, Error, Value};
 use linchpin_auth::{AccountDeletion, AuthHooks, AuthService, HookCx, HookResult, SignIn, SignUp};
 use serde_json::{Value as Json, json};
 
+use crate::around::{Around, Watch};
 use crate::cases;
 use crate::server::{GOOD, Store, claims};
 use crate::testbed::{Note, NoteCreate};
 
-cases!(auth_78);
+cases!(auth_78, a_session_that_ends_while_claims_are_asked_for);
 
 /// Notes what it finds.
 #[derive(Clone, Default)]
@@ -88,4 +92,61 @@ async fn auth_78(store: Store) {
     let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next()).await.expect("told in time").unwrap().unwrap();
     assert_eq!(told.payload, json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") }));
     assert_eq!(hooks.0.lock().unwrap().last().unwrap(), "post_delete_account read kept");
+}
+
+/// Gives every session a plan; while it is on, it ends the session first.
+#[derive(Clone, Default)]
+struct Ending(Arc<AtomicBool>);
+
+impl AuthHooks for Ending {
+    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+        Box::pin(async {
+            if self.0.load(Ordering::SeqCst) {
+                let (user, session) = (input.user_id.as_deref().unwrap(), input.session_id.as_deref().unwrap());
+                cx.services.provided::<AuthService>()?.revoke_session(user, session).await?;
+            }
+            Ok(json!({ "customClaims": { "plan": "pro" } }))
+        })
+    }
+}
+
+/// Nobody is given the tokens of a session that is over; nor is it said that something was not found.
+async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
+    let hooks = Ending::default();
+    let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
+    let ada = app.register("a@x.test").await;
+    hooks.0.store(true, Ordering::SeqCst);
+    let refused = app.post("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    refused.refused(401, "invalid_credentials");
+    assert_eq!(refused.headers.get("set-cookie"), None);
+    app.post("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    hooks.0.store(false, Ordering::SeqCst);
+    assert_eq!(claims(&app.login("a@x.test").await.token)["plan"], "pro");
+    assert_eq!(app.get(&ada.token, "/auth/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(2));
+}
+
+/// Refuses to change sessions while it is on.
+impl Watch for Ending {
+    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let changes = to.entity.name == "Session" && !matches!(to.plan, Plan::Insert | Plan::Select { .. } | Plan::Delete { .. });
+        if changes && self.0.load(Ordering::SeqCst) {
+            return Reply::Ready(Err(Error::unavailable("told to")));
+        }
+        store.run(to, args, rows)
+    }
+}
+
+/// Claims that cannot be kept keep nobody out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_that_cannot_be_kept() {
+    let (broken, hooks) = (Ending::default(), Ending::default());
+    let around = Around::new(Arc::new(Memory::new()), broken.clone());
+    let app = Store::memory().on(around, |auth| auth.hooks(hooks)).await;
+    assert_eq!(claims(&app.register("a@x.test").await.token)["plan"], "pro");
+    broken.0.store(true, Ordering::SeqCst);
+    let login = app.raw_any("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    broken.0.store(false, Ordering::SeqCst);
+    assert_eq!(login.status, 200, "{login:?}");
+    assert_eq!(claims(&login.text("token")).get("plan"), None);
+    assert_eq!(app.me(&login.text("token")).await.status, 200);
 }
