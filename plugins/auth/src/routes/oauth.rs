@@ -151,8 +151,11 @@ pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, asked: Optio
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    if call.method != Method::POST {
-        core.csrf.is_own_navigation(&call.headers, &core.cookies)?;
+    // What is posted was judged before it came here.
+    if call.method != Method::POST
+        && let Err(refusal) = core.csrf.is_own_navigation(&call.headers, &core.cookies)
+    {
+        return Err(core.forged(&client, Some(&known), &format!("{}/{id}/link", core.config.auth.mount), refusal).await);
     }
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;

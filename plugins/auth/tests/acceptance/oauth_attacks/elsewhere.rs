@@ -73,6 +73,9 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     assert_eq!(app.raw("POST", "/auth/stand/link", &proved, "").await.status, 303);
     // Somebody sends a victim's browser to the end of a link of their own: it is not the browser that was sent away.
     let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
+    // It is written down, once for all of them.
+    let events = app.get(&token, "/auth/activity").await.json()["items"].as_array().cloned().unwrap();
+    assert_eq!(events.iter().filter(|event| event["event"] == "auth:csrf.failed").count(), 1, "{events:?}");
     let callback = Browser::new().sign_in(&own.url, "").await;
     let victim = Away::from(&app, "/auth/stand").await;
     victim.back(&app, &callback).await.refused(400, "invalid_state");
