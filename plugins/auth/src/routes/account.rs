@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::header::COOKIE;
 use linchpin::http::{Partial, PluginCall, Reply};
 use linchpin::{Code, Cx, Error, Problem, Result, axum};
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use crate::identity::normalise::{self, Identifier};
 use crate::limit::{Bucket, Hit};
 use crate::password::{Password, Verdict};
 use crate::secret::SecretText;
-use crate::session::credential::{self, Credential, Once, USER_TOKEN, once};
+use crate::session::credential::{self, Credential, Once};
 use crate::session::{Known, csrf, refresh, sid};
 
 /// Largest user metadata, in bytes.
@@ -135,7 +134,7 @@ async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Resul
 pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
     let cx = client.cx();
-    let by_header = presented(&core, &cx, &client, header_tokens(&call.headers)).await?;
+    let by_header = presented(&core, &cx, &client, credential::of_headers(&call.headers).collect()).await?;
     let by_cookie = match core.cookies.token(&call.headers) {
         Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
         _ => Vec::new(),
@@ -160,19 +159,6 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let done = Reply::json(200, &Done { ok: true })?;
     // A page of another origin brings no cookies, and takes none away.
     Ok(if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(done) } else { done })
-}
-
-/// The tokens that the client itself put into headers.
-fn header_tokens(headers: &HeaderMap) -> Vec<&str> {
-    let own = match once(headers, &USER_TOKEN) {
-        Once::Text(token) => Some(token.trim()),
-        _ => None,
-    };
-    let bearer = match once(headers, &AUTHORIZATION) {
-        Once::Text(text) => text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim()),
-        _ => None,
-    };
-    own.into_iter().chain(bearer).collect()
 }
 
 /// The sessions of tokens that are ours, expired or not.

@@ -7,7 +7,7 @@ use linchpin::axum;
 use super::cookies::Cookies;
 
 /// Goes before `Authorization`.
-pub(crate) const USER_TOKEN: HeaderName = HeaderName::from_static("x-user-token");
+const USER_TOKEN: HeaderName = HeaderName::from_static("x-user-token");
 
 /// What stands before a token in `Authorization`, in whatever case.
 const BEARER: &str = "Bearer ";
@@ -34,26 +34,36 @@ pub(crate) fn of<'a>(headers: &'a HeaderMap, cookies: &Cookies) -> Credential<'a
         Once::Unusable => return Credential::Unusable,
         Once::Text(token) => return Credential::Header(token.trim()),
     }
-    match once(headers, &AUTHORIZATION) {
+    match bearer(headers) {
         Once::Absent => {}
         Once::Unusable => return Credential::Unusable,
-        Once::Text(text) => {
-            if let Some((scheme, token)) = text.split_at_checked(BEARER.len())
-                && scheme.eq_ignore_ascii_case(BEARER)
-            {
-                return Credential::Bearer(token.trim());
-            }
-            // Another scheme is somebody else's; `Bearer` alone is ours, and empty.
-            if text.eq_ignore_ascii_case(BEARER.trim_end()) {
-                return Credential::Unusable;
-            }
-        }
+        Once::Text(token) => return Credential::Bearer(token),
     }
     match cookies.token(headers) {
         Once::Absent => Credential::None,
         Once::Unusable => Credential::Unusable,
         Once::Text(token) => Credential::Cookie(token),
     }
+}
+
+/// The token in `Authorization`. Another scheme is somebody else's; `Bearer` alone is ours, and empty.
+fn bearer(headers: &HeaderMap) -> Once<'_> {
+    match once(headers, &AUTHORIZATION) {
+        Once::Text(text) => match text.split_at_checked(BEARER.len()) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(BEARER) => Once::Text(token.trim()),
+            _ if text.eq_ignore_ascii_case(BEARER.trim_end()) => Once::Unusable,
+            _ => Once::Absent,
+        },
+        other => other,
+    }
+}
+
+/// Every token that the client itself put into headers, the first of which counts: whoever leaves, leaves with all of them.
+pub(crate) fn of_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    [once(headers, &USER_TOKEN), bearer(headers)].into_iter().filter_map(|found| match found {
+        Once::Text(token) => Some(token.trim()),
+        Once::Absent | Once::Unusable => None,
+    })
 }
 
 /// A value that may be there once.
@@ -111,6 +121,26 @@ mod tests {
                 headers.append(name, HeaderValue::from_bytes(value).expect("a value of a header"));
             }
             assert_eq!(of(&headers, &cookies), expected, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_leaves_with_all_that_the_headers_hold() {
+        type Sent<'a> = &'a [(HeaderName, &'a str)];
+        let cases: [(Sent<'_>, &[&str]); 6] = [
+            (&[], &[]),
+            (&[(USER_TOKEN, " abc "), (AUTHORIZATION, "bearer  def")], &["abc", "def"]),
+            (&[(USER_TOKEN, "abc"), (USER_TOKEN, "abc"), (AUTHORIZATION, "Bearer def")], &["def"]),
+            (&[(USER_TOKEN, "abc"), (AUTHORIZATION, "Bearer def"), (AUTHORIZATION, "Bearer def")], &["abc"]),
+            (&[(AUTHORIZATION, "Basic abc")], &[]),
+            (&[(AUTHORIZATION, "Bearer")], &[]),
+        ];
+        for (sent, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in sent {
+                headers.append(name, HeaderValue::from_str(value).expect("a value of a header"));
+            }
+            assert_eq!(of_headers(&headers).collect::<Vec<_>>(), expected, "{sent:?}");
         }
     }
 }
