@@ -199,12 +199,17 @@ impl Core {
     /// The account of somebody a provider knows: the one that is linked, or one that is linked now, or a new one.
     async fn known_by(&self, client: &Client, provider: &Provider, identity: &Identity) -> Result<User, Refused> {
         let cx = client.cx();
+        // Whose account the app has been asked about: once for each, however often this is overtaken.
+        let mut asked_of = None;
         for _ in 0..OVERTAKEN {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
                     // Whose account is gone is somebody new.
                     Some(user) if user.is_gone(client.now) => self.purge(&user).await?,
-                    Some(user) => return self.may_enter(client, user).await,
+                    Some(user) => {
+                        self.may_enter(client, &user, &mut asked_of).await?;
+                        return Ok(user);
+                    }
                     None => self.remove_link(&cx, &link).await?,
                 }
             }
@@ -219,8 +224,10 @@ impl Core {
                     self.warn_owner(client, &user).await?;
                     return Err(Refused("account_exists"));
                 }
+                // Before the link is there: whoever the app turns away has changed nothing.
+                self.may_enter(client, &user, &mut asked_of).await?;
                 match self.add_link(client, provider, identity, &user, None).await {
-                    Ok(user) => return self.may_enter(client, user).await,
+                    Ok(user) => return Ok(user),
                     // Somebody else has just done so, the account has another one of this provider, or it is not what it was.
                     Err(error) if matches!(error.code(), Code::Conflict | Code::PreconditionFailed) => continue,
                     Err(error) => return Err(error.into()),
@@ -240,16 +247,19 @@ impl Core {
         self.links.of_identity(cx, identity.issuer.clone(), identity.subject.clone()).await
     }
 
-    /// Lets somebody on whose account is there.
-    async fn may_enter(&self, client: &Client, user: User) -> Result<User, Refused> {
+    /// Lets somebody on whose account is there. `asked_of` is the account that the app has been asked about already.
+    async fn may_enter(&self, client: &Client, user: &User, asked_of: &mut Option<String>) -> Result<(), Refused> {
         if user.suspended_at.is_some() {
             return Err(Refused("account_suspended"));
         }
-        if self.must_verify(&user) {
+        if self.must_verify(user) {
             return Err(Refused("email_not_verified"));
         }
-        self.ask_before(client, METHOD, &user).await.map_err(asked)?;
-        Ok(user)
+        if asked_of.as_ref() != Some(&user.id) {
+            self.ask_before(client, METHOD, user).await.map_err(asked)?;
+            *asked_of = Some(user.id.clone());
+        }
+        Ok(())
     }
 
     /// Whether a provider's word is enough to enter an account that has the same address.

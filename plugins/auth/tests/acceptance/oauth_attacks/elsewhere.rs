@@ -1,9 +1,15 @@
 //! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that have been overtaken.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use linchpin::BoxFuture;
+use linchpin_auth::{AuthHooks, HookCx, HookError, HookResult, Linking, SignIn};
 use serde_json::json;
 
 use super::{app, app_with, arrive};
 use crate::issuer::{Away, Browser, landed};
+use crate::post::Post;
 use crate::server::{GOOD, Reply, Store};
 use crate::standin::{Bad, StandIn};
 
@@ -67,15 +73,15 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("sec-fetch-site", "same-origin")];
     app.raw("GET", "/auth/stand/link", &headers, "").await.refused(403, "csrf_failed");
+    // It is written down, once for all of them.
+    let events = app.get(&token, "/auth/activity").await.json()["items"].as_array().cloned().unwrap();
+    assert_eq!(events.iter().filter(|event| event["event"] == "auth:csrf.failed").count(), 1, "{events:?}");
     app.raw("GET", "/auth/stand/link", &[("sec-fetch-site", "same-origin")], "").await.refused(401, "unauthorized");
     app.raw("POST", "/auth/stand/link", &[("cookie", &session)], "").await.refused(403, "csrf_failed");
     let proved = [("cookie", session.as_str()), ("x-csrf-token", &csrf), ("origin", &origin)];
     assert_eq!(app.raw("POST", "/auth/stand/link", &proved, "").await.status, 303);
     // Somebody sends a victim's browser to the end of a link of their own: it is not the browser that was sent away.
     let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
-    // It is written down, once for all of them.
-    let events = app.get(&token, "/auth/activity").await.json()["items"].as_array().cloned().unwrap();
-    assert_eq!(events.iter().filter(|event| event["event"] == "auth:csrf.failed").count(), 1, "{events:?}");
     let callback = Browser::new().sign_in(&own.url, "").await;
     let victim = Away::from(&app, "/auth/stand").await;
     victim.back(&app, &callback).await.refused(400, "invalid_state");
@@ -157,4 +163,43 @@ pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     for any in [&[][..], &[cross], &[cross, evil]] {
         assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
     }
+}
+
+/// Counts how often it is asked whether somebody may sign in, and refuses while it is on.
+#[derive(Clone, Default)]
+struct Doorman(Arc<(AtomicUsize, AtomicBool)>);
+
+impl AuthHooks for Doorman {
+    fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
+        self.0.0.fetch_add(1, Ordering::SeqCst);
+        let refuses = self.0.1.load(Ordering::SeqCst);
+        Box::pin(async move { if refuses { Err(HookError::new("no")) } else { Ok(()) } })
+    }
+}
+
+/// Whoever the app turns away has nothing linked to their account by that, and is told of nothing.
+pub(super) async fn links_that_a_hook_refuses(store: Store) {
+    let (standin, post, doorman) = (StandIn::start().await, Post::default(), Doorman::default());
+    let app = app_with(&store, &standin, |auth| {
+        post.on(auth).hooks(doorman.clone()).configure(|config| {
+            config.auth.oauth.linking = Linking::Verified;
+            config.auth.oauth.providers.get_mut("stand").unwrap().trust_email = Some(true);
+        })
+    })
+    .await;
+    standin.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!("ada@standin.test"))));
+    let ada = app.register("ada@standin.test").await;
+    app.change(&ada.id, json!({ "emailVerified": true })).await;
+    doorman.0.1.store(true, Ordering::SeqCst);
+    assert_eq!(arrive(&app).await.1.header("location"), "/?error=hook_rejected");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
+    let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
+    assert!(!events.contains("auth:oauth.linked"), "{events}");
+    assert_eq!((post.count("provider_linked"), doorman.0.0.swap(0, Ordering::SeqCst)), (0, 1));
+    // Whoever is let in is asked about once.
+    doorman.0.1.store(false, Ordering::SeqCst);
+    let (away, back) = arrive(&app).await;
+    assert_eq!(away.exchange(&app, &landed(&back, "code")).await.text("userId"), ada.id);
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
+    assert_eq!((post.all("provider_linked", 1).await.len(), doorman.0.0.load(Ordering::SeqCst)), (1, 1));
 }
