@@ -135,6 +135,13 @@ impl Default for SmsSection {
     }
 }
 
+impl SmsSection {
+    /// The host that messages are bound to, where there is one and somebody who sends them. What is switched off may have either.
+    pub(crate) fn sends_for(&self) -> Option<&str> {
+        self.host.as_deref().filter(|_| self.provider.is_some())
+    }
+}
+
 impl std::fmt::Debug for SmsSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SmsSection").field("enabled", &self.enabled).field("host", &self.host).finish_non_exhaustive()

@@ -102,9 +102,7 @@ impl Core {
     /// Whether a code may go out with a challenge. When there were too many, it does not: the challenge can be answered by a recovery
     /// code, and who asks for another one is told how long to wait.
     async fn sends_by_itself(&self, client: &Client, user: &User, way: Way) -> Result<bool> {
-        let auth = &self.config.auth;
-        let can = if way == Way::Sms { auth.mfa.sms.provider.is_some() } else { auth.mailer.is_some() && user.email.is_some() };
-        if !can {
+        if !self.can_send(user, way) {
             return Ok(false);
         }
         match self.count_send(client, user, way).await {

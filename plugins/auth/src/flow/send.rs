@@ -15,6 +15,17 @@ use crate::sms::{self, E164};
 use crate::{otp, secret::SecretText};
 
 impl Core {
+    /// Whether there is somebody who sends codes of this kind, and somewhere to send them. A method that is set up stays one of its
+    /// account when that is gone, as when text messages are switched off: then it is answered by a recovery code.
+    pub(crate) fn can_send(&self, user: &User, way: Way) -> bool {
+        let auth = &self.config.auth;
+        match way {
+            Way::Sms => auth.mfa.sms.sends_for().is_some(),
+            Way::EmailOtp => auth.mailer.is_some() && user.email.is_some(),
+            _ => false,
+        }
+    }
+
     /// Makes a code for a challenge and leaves it to be sent, as part of the caller's transaction. What comes back is kept with the
     /// challenge, where it takes the place of the code before.
     ///
@@ -51,7 +62,7 @@ impl Core {
     /// `method_unavailable` when nobody sends text messages.
     pub(crate) async fn send_to_phone(&self, cx: &Cx, client: &Client, number: &E164, challenge: &str) -> Result<Sent> {
         let rules = &self.config.auth.mfa.sms;
-        let (Some(host), Some(_)) = (&rules.host, &rules.provider) else { return Err(refuse(METHOD_UNAVAILABLE)) };
+        let host = rules.sends_for().ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         let (code, sent) = self.code(client, Way::Sms, challenge, rules.digits, rules.seconds)?;
         let text = sms::text(&self.config.auth.app_name, host, &code);
         let task = Task::Sms { to: number.as_str().to_owned(), text: text.expose().to_owned() };

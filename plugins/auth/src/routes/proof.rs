@@ -63,8 +63,8 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     let chosen = match input.method {
         Some(method) if ways.contains(&method) => Some(method),
         Some(_) => return Err(refuse(METHOD_UNAVAILABLE)),
-        None if methods.len() == 1 => Some(methods[0]),
-        None => None,
+        // What cannot be sent is not asked for by itself; the other ways are there.
+        None => methods.first().copied().filter(|way| methods.len() == 1 && (!way.is_sent() || core.can_send(&user, *way))),
     };
     let mut view = ReauthView {
         available_methods: ways.iter().map(|way| way.name().to_owned()).collect(),

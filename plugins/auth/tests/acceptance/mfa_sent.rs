@@ -14,6 +14,7 @@ cases!(
     auth_54_not_to_who_just_read_a_mail,
     auth_55_text_messages,
     auth_55_text_messages_are_few,
+    auth_55_text_messages_are_switched_off,
     auth_56_required,
     auth_56_a_phone_alone_is_not_enough,
     auth_57_trusted_devices,
@@ -227,6 +228,33 @@ async fn auth_55_text_messages_are_few(store: Store) {
     app.advance(3600).await;
     app.challenged("a@x.test").await;
     phone.code(6).await;
+}
+
+/// Where no message can be sent any more, what is set up is still asked for, and a recovery code still answers.
+async fn auth_55_text_messages_are_switched_off(store: Store) {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = app_with(&store, &post, |auth| phone.on(auth)).await;
+    let me = app.register("a@x.test").await;
+    let recovery = texts(&with_phone(&app, &phone, &me).await.json()["recoveryCodes"]);
+    app.stop().await;
+    if !store.keeps() {
+        return;
+    }
+    // The provider is in the code of the app; the host was in its settings.
+    let off = |auth: linchpin_auth::Auth| {
+        phone.on(auth).configure(|config| (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None))
+    };
+    let app = app_with(&store, &post, off).await;
+    let asked = app.try_login("a@x.test").await;
+    assert_eq!((asked.status, &asked.json()["mfaMethods"]), (200, &json!(["sms"])), "{asked:?}");
+    let token = asked.text("mfaToken");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await.refused(400, "method_unavailable");
+    let signed_in = app.verify(&token, &recovery[0]).await;
+    assert_eq!(signed_in.status, 200, "{signed_in:?}");
+    // The same holds of a proof by somebody who is signed in.
+    let ways = app.send(&signed_in.signed_in(), "POST", "/auth/reauth/challenge", json!({})).await;
+    assert_eq!((ways.status, &ways.json()["reauthToken"]), (200, &json!(null)), "{ways:?}");
+    assert_eq!(phone.count(), 1);
 }
 
 async fn auth_56_required(store: Store) {
