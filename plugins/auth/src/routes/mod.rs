@@ -54,7 +54,7 @@ pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
 }
 
 /// What every route that asks for a session can refuse a caller with, whom it knows.
-const ACTIVE: &[Code] = &[DELETION_SCHEDULED, CSRF_FAILED, Code::NotFound];
+const ACTIVE: &[Code] = &[DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED, Code::NotFound];
 const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
 const SIGN_UP_REFUSED: &[Code] = &[
     INVALID_CREDENTIALS,
@@ -192,7 +192,8 @@ static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verificatio
     .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
     .public()
     .answers(SAID)
-    .errors(&[Code::RateLimited]);
+    // A caller with a session may leave the address out, so that a cookie counts here.
+    .errors(&[CSRF_FAILED, Code::RateLimited]);
 static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post("magic_link_request", "magic-link/request"))
     .doc("Mails a link that signs in.\n\nThe answer is the same whether there is an account or not.")
     .public()

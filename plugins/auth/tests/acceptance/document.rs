@@ -115,6 +115,11 @@ async fn what_sign_ins_answer(store: Store) {
         ("POST", "/auth/mfa/email-otp/verify-setup", 403, "email_not_verified"),
         ("DELETE", "/auth/mfa", 409, "last_credential"),
         ("POST", "/auth/login", 400, "hook_rejected"),
+        ("POST", "/auth/register", 401, "invalid_credentials"),
+        ("POST", "/auth/resend-verification", 403, "csrf_failed"),
+        ("DELETE", "/auth/sessions", 403, "mfa_setup_required"),
+        ("DELETE", "/auth/sessions/some", 403, "mfa_setup_required"),
+        ("POST", "/auth/sessions/revoke-others", 403, "mfa_setup_required"),
     ] {
         assert_eq!(document.check(operation(method, path), &refusal(status, code)), Ok(()), "{method} {path}");
         // What nobody says is a fault.
