@@ -96,12 +96,19 @@ impl AuthConfig {
             }
         }
 
+        // It stands in routes, and in the attributes of cookies.
         if !auth.mount.starts_with('/')
             || auth.mount.len() < 2
             || auth.mount.ends_with('/')
-            || auth.mount.contains(['{', '}', '?', '#', ' '])
+            || auth.mount.contains(['{', '}', '?', '#'])
+            || !is_attribute(&auth.mount)
         {
             wrong("auth.mount", "must be a path such as /auth");
+        }
+        for path in security.csrf_exempt.iter().filter(|path| !path.starts_with('/') || *path == "/*") {
+            let how =
+                "is neither a path such as /hook nor all below one, such as /hooks/*; for no check at all there is security.csrf.enabled";
+            wrong("security.csrf.exemptPaths", &format!("`{path}` {how}"));
         }
         if let Some(role) = auth.default_role.as_ref().filter(|role| !auth.roles.contains(role)) {
             wrong("auth.defaultRole", &format!("`{role}` is not in auth.roles"));

@@ -249,7 +249,7 @@ const BUCKETS: [&str; 29] = [
 ];
 
 /// A file with one value in it.
-fn file(key: &str, value: &Json) -> Json {
+pub fn file(key: &str, value: &Json) -> Json {
     key.rsplit('.').fold(value.clone(), |inner, name| json!({ name: inner }))
 }
 

@@ -1,11 +1,12 @@
 //! What stops a start: settings that production does not take, and values that would mean something else than was meant.
 
 use linchpin::Environment;
-use linchpin_auth::AuthConfig;
-use serde_json::json;
+use linchpin_auth::{Auth, AuthConfig};
+use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::server::{GOOD, Store};
+use crate::settings::file;
 
 cases!(production, production_without_a_mailer);
 
@@ -58,4 +59,25 @@ async fn production_without_a_mailer(store: Store) {
         config.auth.mailer = Some(std::sync::Arc::new(crate::post::Post::default()));
     };
     assert_eq!(forgot(&mailed).await, 200);
+}
+
+/// Paths that would be none, or all of them.
+#[tokio::test]
+async fn paths_are_held_to_their_form() {
+    let start = async |key: &str, value: Json| {
+        let started =
+            Store::memory().try_app(|_| Auth::from_config(AuthConfig::from_json(&file(key, &value))).roles(["admin", "member"])).await;
+        started.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for mount in ["", "/", "auth", "/auth/", "/a;b", "/a,b", "/a b", "/a\tb", "/a{b}", "/a?b", "/a#b", "/\u{e4}"] {
+        let error = start("auth.mount", json!(mount)).await;
+        assert!(error.contains("auth.mount: "), "{mount:?}: {error}");
+    }
+    for path in ["", "hook", "*", "/*", "https://me.test/hook"] {
+        let error = start("security.csrf.exemptPaths", json!(["/fine", path])).await;
+        assert!(error.contains("security.csrf.exemptPaths: ") && error.contains(&format!("`{path}`")), "{path:?}: {error}");
+    }
+    for (key, value) in [("auth.mount", json!("/accounts/v1")), ("security.csrf.exemptPaths", json!(["/hook", "/hooks/*"]))] {
+        assert_eq!(start(key, value).await, "");
+    }
 }
