@@ -98,7 +98,8 @@ mod tests {
         use Credential::{Bearer, Cookie, Header, None, Unusable};
 
         let cookies = Cookies::new(&AuthConfig::default());
-        let cases: [(&[(HeaderName, &[u8])], Credential<'_>); 14] = [
+        type Sent<'a> = &'a [(HeaderName, &'a [u8])];
+        let cases: [(Sent<'_>, Credential<'_>); 14] = [
             (&[], None),
             (&[(AUTHORIZATION, b"Bearer abc")], Bearer("abc")),
             (&[(AUTHORIZATION, b"bEARER   abc ")], Bearer("abc")),
