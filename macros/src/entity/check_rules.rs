@@ -179,7 +179,8 @@ fn text_literal(text: &LitStr, literal: Literal<'_>, rules: &RuleArgs, pattern: 
 fn list_default(at: &syn::Expr, texts: &[LitStr], rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
     let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
     if rules.items.as_ref().is_some_and(|items| outside(count, &items.value)) {
-        d.error(at, format!("default has {count} items, outside `items`")).help("change the default or the constraint");
+        let items = if count == 1 { "item" } else { "items" };
+        d.error(at, format!("default has {count} {items}, outside `items`")).help("change the default or the constraint");
     }
     for (i, text) in texts.iter().enumerate() {
         if rules.unique_items.is_some() && texts[..i].iter().any(|t| t.value() == text.value()) {

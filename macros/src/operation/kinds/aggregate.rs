@@ -141,7 +141,8 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
             }
         }
     } else if !of.kind.is_scalar() {
-        scope.d.error(at, format!("cannot group by `{name}` ({})", type_of(of)));
+        let text = format!("cannot group by `{name}` ({})", type_of(of));
+        scope.d.error(at, text).help("a field of plain values, or a period of a date: `week(created_at)`");
     } else if of.kind == Type::Other {
         scope.require(field, at, "SCALARS", &format!("cannot group by `{name}`: it is no scalar"));
     }

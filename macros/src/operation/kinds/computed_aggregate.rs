@@ -182,7 +182,8 @@ fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut
     let (source, target) = (of(source), of(target));
     let apart = !source.stores.is_empty() && !target.stores.is_empty() && !source.stores.iter().any(|store| target.stores.contains(store));
     if let (true, Some(opt)) = (apart, args.get("source")) {
-        scope.d.error(&opt.key, format!("`{}` and `{}` live in different stores", source.name, target.name));
+        let text = format!("`{}` and `{}` live in different stores", source.name, target.name);
+        scope.d.error(&opt.key, text).help("`stores(..)` of both name one that they have in common");
     }
 }
 

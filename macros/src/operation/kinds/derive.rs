@@ -255,9 +255,13 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let field = scope.field(&ident)?;
     let of = scope.at(field);
     if !of.readable() {
-        scope.d.error(&ident, format!("`{}` is hidden: clients may not read it", of.name));
-    } else if of.kind.is_opaque() {
-        scope.d.error(&ident, format!("`{}` ({}) cannot be selected", of.name, expr::type_of(of)));
+        scope.d.error(&ident, format!("`{}` is hidden: clients may not read it", of.name)).help("another field");
+        return None;
+    }
+    if of.kind.is_opaque() {
+        let text = format!("`{}` ({}) cannot be selected", of.name, expr::type_of(of));
+        scope.d.error(&ident, text).help("a field of plain values, or a list of strings");
+        return None;
     }
     Some((field, ident))
 }

@@ -1,0 +1,10 @@
+use linchpin::prelude::*;
+
+#[entity(scope(owner_id = ctx(actor.id)), scope(owner_id = ctx(actor.tenant_id)))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+}
+
+fn main() {}
