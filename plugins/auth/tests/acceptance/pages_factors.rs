@@ -11,7 +11,14 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 use crate::visitor::{Visitor, hidden, text};
 
-cases!(an_app_by_forms, mailed_codes_by_forms, passkeys_by_forms, nothing_without_a_fresh_proof, nothing_for_who_is_leaving);
+cases!(
+    an_app_by_forms,
+    mailed_codes_by_forms,
+    an_app_beside_mailed_codes,
+    passkeys_by_forms,
+    nothing_without_a_fresh_proof,
+    nothing_for_who_is_leaving
+);
 
 async fn app(store: &Store, post: &Post) -> Server {
     app_with(store, post, with_passkeys).await
@@ -109,6 +116,46 @@ async fn mailed_codes_by_forms(store: Store) {
         other.fill("/security", "/factors/remove", &[("method", "emailOtp")]).await.header("location"),
         "/auth/ui/security?done=removed"
     );
+}
+
+/// A number is of the app or of the message, as the form says: neither costs a try of the other.
+async fn an_app_beside_mailed_codes(store: Store) {
+    let post = Post::default();
+    let app = app(&store, &post).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let (secret, _) = set_up(&app, &mut ada).await;
+    let page = ada.fill("/security", "/factors/email", &[]).await;
+    let setup = hidden(&page, "setupToken").unwrap_or_else(|| panic!("{}", text(&page)));
+    let code = post.code(1).await;
+    let set = ada.fill("/security", "/factors/sent/verify", &[("setupToken", &setup), ("method", "emailOtp"), ("code", &code)]).await;
+    assert_eq!(set.status, 303, "{}", text(&set));
+    // While nothing was sent there is nothing to choose; once it was, there is.
+    let mut other = Visitor::new(&app);
+    other.sign_in("ada@example.test", GOOD).await;
+    assert_eq!(hidden(&other.get("/second").await, "from").as_deref(), Some("totp"));
+    other.fill("/second", "/second/send", &[("method", "emailOtp")]).await;
+    let mailed = post.code(2).await;
+    let page = other.get("/second").await;
+    assert!(hidden(&page, "from").is_none() && text(&page).contains("Where is the code from?"), "{}", text(&page));
+    app.advance(30).await;
+    let refused = other.fill("/second", "/second", &[("code", &mailed), ("from", "totp")]).await;
+    assert!(refused.status == 401 && text(&refused).contains("That code is not right."), "{}", text(&refused));
+    let done = other.fill("/second", "/second", &[("code", &code_at(&app, &secret, 0)), ("from", "totp")]).await;
+    assert_eq!(done.status, 303, "{}", text(&done));
+    let mut third = Visitor::new(&app);
+    third.sign_in("ada@example.test", GOOD).await;
+    third.fill("/second", "/second/send", &[("method", "emailOtp")]).await;
+    let done = third.fill("/second", "/second", &[("code", &post.code(3).await), ("from", "message")]).await;
+    assert_eq!(done.status, 303, "{}", text(&done));
+    // The same where it is confirmed who is there; what a sign-in left in the browser says nothing of a message.
+    app.advance(301).await;
+    assert_eq!(hidden(&third.get("/confirm").await, "from").as_deref(), Some("totp"));
+    third.fill("/confirm", "/confirm/send", &[("method", "emailOtp")]).await;
+    post.code(4).await;
+    assert!(text(&third.get("/confirm").await).contains("Where is the code from?"));
+    let done = third.fill("/confirm", "/confirm", &[("code", &code_at(&app, &secret, 0)), ("from", "totp")]).await;
+    assert_eq!(done.status, 303, "{}", text(&done));
 }
 
 async fn passkeys_by_forms(store: Store) {

@@ -29,6 +29,31 @@ fn code_field(ways: &[Way], error: Option<&Error>) -> Html {
     Field { name: "code", label: "Code", hint, autocomplete: "one-time-code", first: true, ..Field::TEXT }.show(error)
 }
 
+/// Where a number is from: an app's is no message's, and whoever asked for a message may go back to the app.
+fn origin(ways: &[Way], sent: bool) -> Option<Html> {
+    let app = Way::Totp.name();
+    let one = |value: &str, label: &str, checked: bool| {
+        let checked = checked.then(|| html!(" checked"));
+        html!(
+            "<div class=\"check\"><input id=\"from-" (value) "\" name=\"from\" type=\"radio\" value=\"" (value) "\"" (checked) ">"
+            "<label for=\"from-" (value) "\">" (label) "</label></div>"
+        )
+    };
+    match (ways.contains(&Way::Totp), sent) {
+        (false, _) => None,
+        (true, false) => Some(html!("<input type=\"hidden\" name=\"from\" value=\"" (app) "\">")),
+        (true, true) => Some(html!(
+            "<fieldset class=\"field\"><legend>Where is the code from?</legend>"
+            (one("message", "The message we sent", true)) (one(app, "My authenticator app", false)) "</fieldset>"
+        )),
+    }
+}
+
+/// Whether a form says that its number is an app's.
+fn is_of_app(visit: &Visit, code: &str) -> bool {
+    visit.form.get("from") == Way::Totp.name() && is_number(&SecretText::new(code.to_owned()))
+}
+
 /// A button for each way that a code can be sent.
 fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Html>> {
     let one = |way: &Way| {
@@ -62,7 +87,8 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
             "<label for=\"trust\">Do not ask again on this device</label></div>"
         )
     });
-    let form = visit.form("/second", html!((code_field(&ways, error)) (trust) "<button>Continue</button>"))?;
+    let from = origin(&ways, challenge.pending.sent.is_some());
+    let form = visit.form("/second", html!((code_field(&ways, error)) (from) (trust) "<button>Continue</button>"))?;
     let passkey = if ways.contains(&Way::Webauthn) {
         let step = html!("<input type=\"hidden\" name=\"challenge\" value=\"" (token) "\"><button class=\"plain\">Use a passkey</button>");
         Some(visit.passkey_form("second", "/second/passkey", step)?)
@@ -92,7 +118,8 @@ async fn answer(visit: Visit, webauthn_response: Option<serde_json::Value>) -> R
     let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
     let code = webauthn_response.is_none().then(|| visit.form.get("code").trim().to_owned());
     let trust_device = (visit.form.get("trust") == "yes").then_some(true);
-    let input = VerifyInput { mfa_token: token, method: None, code, webauthn_response, trust_device };
+    let method = code.as_deref().is_some_and(|code| is_of_app(&visit, code)).then_some(Way::Totp);
+    let input = VerifyInput { mfa_token: token, method, code, webauthn_response, trust_device };
     match mfa_login::verify(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => signed_in(&visit, reply).await.map(|gone| visit.forget_challenge(gone)),
         Err(error) if error.code() == INVALID_CHALLENGE => sign_in_page(&visit, Some(&error)).map(|page| visit.forget_challenge(page)),
@@ -127,7 +154,8 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
         let field = Field { first: true, ..Field::PASSWORD }.show(error);
         forms.push(visit.form("/confirm", html!((field) "<button>Continue</button>"))?);
     } else if ways.iter().any(|way| *way != Way::Webauthn) {
-        forms.push(visit.form("/confirm", html!((code_field(&ways, error)) "<button>Continue</button>"))?);
+        let from = origin(&ways, visit.sent_by().is_some());
+        forms.push(visit.form("/confirm", html!((code_field(&ways, error)) (from) "<button>Continue</button>"))?);
     }
     if ways.is_empty() {
         // Whoever can prove nothing signs in once more.
@@ -152,8 +180,8 @@ pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
     if input.method == Way::Password {
         input.password = visit.form.given("password");
     } else {
-        // A number is the code that was sent, once one was, else that of an app.
-        input.reauth_token = visit.challenge();
+        // A number is the app's where the form says so; else the code that was sent, once one was.
+        input.reauth_token = visit.challenge().filter(|_| !is_of_app(&visit, &code));
         input.method = match (is_number(&SecretText::new(code.clone())), &input.reauth_token) {
             (true, Some(_)) => Way::EmailOtp,
             (true, None) => Way::Totp,
