@@ -17,6 +17,7 @@ async fn production(store: Store) {
     };
     let error = refused(|config| config.auth.cookies.secure = false).await;
     assert!(error.contains("security.signing.issuer") && error.contains("auth.cookies.secure"), "{error}");
+    assert!(refused(|config| config.auth.rate_limit.enabled = false).await.contains("auth.rateLimit.enabled: "));
     assert_eq!(refused(|config| config.security.issuer = Some("https://me.test".into())).await, "");
 }
 
@@ -80,4 +81,45 @@ async fn paths_are_held_to_their_form() {
     for (key, value) in [("auth.mount", json!("/accounts/v1")), ("security.csrf.exemptPaths", json!(["/hook", "/hooks/*"]))] {
         assert_eq!(start(key, value).await, "");
     }
+}
+
+/// Numbers on both sides of each of their limits, and what a cookie cannot hold.
+#[tokio::test]
+async fn limits_are_where_they_are_said_to_be() {
+    let start = async |settings: &Json| {
+        let started = Store::memory().try_app(|_| Auth::from_config(AuthConfig::from_json(settings)).roles(["admin", "member"])).await;
+        started.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let numbers: [(&str, &[u64], &[u64]); 11] = [
+        ("auth.password.minLength", &[0, 7, 65], &[8, 64]),
+        ("auth.password.maxLength", &[0, 63, 129], &[64, 128]),
+        ("auth.password.historyCount", &[25], &[0, 24]),
+        ("auth.session.absoluteSeconds", &[0, 59, 31_536_001, u64::MAX], &[60, 31_536_000]),
+        ("auth.session.maxPerUser", &[0, 1001], &[1, 1000]),
+        ("auth.session.cacheSeconds", &[31], &[0, 30]),
+        ("auth.session.idleSeconds", &[31_536_001], &[0, 60]),
+        ("auth.refreshTokens.accessSeconds", &[0, 29, 86_401], &[30, 86_400]),
+        ("auth.refreshTokens.refreshSeconds", &[0, 30], &[86_400]),
+        ("auth.refreshTokens.graceSeconds", &[61], &[0, 60]),
+        ("auth.accountDeletion.graceSeconds", &[31_536_001, u64::MAX], &[0, 31_536_000]),
+    ];
+    for (key, beyond, within) in numbers {
+        for number in beyond {
+            let error = start(&file(key, &json!(number))).await;
+            assert!(error.contains(&format!("{key}: ")), "{key} = {number}: {error}");
+        }
+        for number in within {
+            assert_eq!(start(&file(key, &json!(number))).await, "", "{key} = {number}");
+        }
+    }
+    for (key, value) in [("domain", ""), ("domain", "a;b"), ("domain", "a\tb"), ("path", "app"), ("path", "/a;b")] {
+        let key = format!("auth.cookies.{key}");
+        let error = start(&file(&key, &json!(value))).await;
+        assert!(error.contains(&format!("{key}: ")), "{key} = {value:?}: {error}");
+    }
+    let sent_anywhere = |secure: bool| json!({ "auth": { "cookies": { "sameSite": "none", "secure": secure } } });
+    assert!(start(&sent_anywhere(false)).await.contains("auth.cookies.sameSite: "));
+    assert_eq!(start(&sent_anywhere(true)).await, "");
+    let no_passwords = json!({ "auth": { "password": { "enabled": false }, "passwordReset": { "enabled": true } } });
+    assert!(start(&no_passwords).await.contains("auth.passwordReset.enabled: "));
 }
