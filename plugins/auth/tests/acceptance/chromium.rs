@@ -96,12 +96,32 @@ impl Browser {
         }
     }
 
+    /// Waits until another page has come and is loaded. What was left behind may still tell of its own end of loading: that is not it.
+    async fn another(&mut self) {
+        loop {
+            let frame = self.event("Page.frameNavigated").await["frame"].take();
+            if frame["parentId"].is_null() {
+                break;
+            }
+        }
+        self.loaded().await;
+    }
+
+    /// Waits until the page that is there is loaded.
+    async fn loaded(&mut self) {
+        let started = std::time::Instant::now();
+        while self.look("document.readyState").await != json!("complete") {
+            assert!(started.elapsed() < PATIENCE, "the page is never loaded");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Opens a page, and waits until it is loaded.
     pub async fn open(&mut self, url: &str) {
         self.events.clear();
         let opened = self.call("Page.navigate", json!({ "url": url })).await;
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
-        self.event("Page.loadEventFired").await;
+        self.another().await;
     }
 
     /// Runs an expression in the page, and awaits what it promises.
@@ -114,13 +134,14 @@ impl Browser {
 
     /// Reads something of the page; one that goes on to another by itself just then is read again.
     async fn look(&mut self, expression: &str) -> Json {
-        for _ in 0..50 {
+        let started = std::time::Instant::now();
+        while started.elapsed() < PATIENCE {
             let params = json!({ "expression": expression, "returnByValue": true });
             match self.try_call("Runtime.evaluate", params).await {
                 Ok(mut done) if done["exceptionDetails"].is_null() => return done["result"]["value"].take(),
                 Ok(done) => panic!("{expression}\n{}", done["exceptionDetails"]),
                 Err(error) if error["message"].as_str().is_some_and(|text| text.contains("navigated")) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => panic!("{expression}: {error}"),
             }
@@ -199,7 +220,7 @@ impl Browser {
             fields = Json::Object(fields),
         ))
         .await;
-        self.event("Page.loadEventFired").await;
+        self.another().await;
     }
 
     /// Follows a link to an issuer, and goes through its pages as this person until they lead back to `origin`.
@@ -225,18 +246,17 @@ impl Browser {
     async fn click(&mut self, what: &str) {
         self.events.clear();
         self.run(&format!("{what}.click()")).await;
-        self.event("Page.loadEventFired").await;
+        self.another().await;
     }
 
     /// Until the page is this one: some go on to the next by themselves.
     pub async fn arrive(&mut self, path: &str) {
-        for _ in 0..10 {
-            if self.path().await == path {
-                return;
-            }
-            self.event("Page.loadEventFired").await;
+        let started = std::time::Instant::now();
+        while self.path().await != path {
+            assert!(started.elapsed() < PATIENCE, "at {} and not at {path}", self.path().await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("at {} and not at {path}", self.path().await);
+        self.loaded().await;
     }
 
     /// The path of the page, with its query.
