@@ -107,6 +107,13 @@ impl Cx {
         }
     }
 
+    /// The same call on behalf of another actor.
+    #[cfg(feature = "server")]
+    pub(crate) fn by(mut self, actor: Arc<Actor>) -> Self {
+        self.scope = Scope::Actor(actor);
+        self
+    }
+
     /// The same call from an address.
     #[cfg(feature = "server")]
     pub(crate) fn called_from(mut self, from: Option<IpAddr>) -> Self {

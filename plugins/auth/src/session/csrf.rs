@@ -16,7 +16,7 @@ use crate::keys::derive::{Purpose, Ring};
 use crate::secret::same;
 
 const HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const NONCE: usize = 16;
 
 /// The rules against forged requests.

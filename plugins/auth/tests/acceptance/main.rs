@@ -40,6 +40,7 @@ mod pages_email;
 mod pages_factors;
 mod pages_forged;
 mod pages_providers;
+mod pages_renewal;
 mod passkey_browser;
 mod passkey_factor;
 mod passkeys;

@@ -266,6 +266,35 @@ async fn with_a_provider(script: bool, strict: bool) {
     app.stop().await;
 }
 
+/// The page stays open until its session has to be renewed: by the script, where that asks first, and by the page where a form is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_who_was_away() {
+    let post = Post::default();
+    let renewing = |auth: Auth| auth.refresh_tokens().configure(|config| config.auth.email_verification.enabled = false);
+    let (app, origin, _store) = app(&post, renewing).await;
+    let mut browser = Browser::start().await;
+    browser.plug_in(true).await;
+    browser.open(&format!("{origin}/auth/ui/register")).await;
+    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    app.advance(960).await;
+    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
+    assert_eq!(browser.path().await, "/auth/ui/confirm", "{}", browser.seen().await);
+    app.advance(960).await;
+    browser.submit("main form", &[("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    // Another site sends them back: their strict cookie stays at home, until a page of ours asks.
+    app.advance(960).await;
+    browser.open(&format!("{}/auth/ui/assets/pages.css", origin.replace("localhost", "127.0.0.1"))).await;
+    browser.run(&format!("location.assign({})", json!(format!("{origin}/auth/ui/sessions")))).await;
+    browser.arrive("/auth/ui/sessions").await;
+    assert!(browser.seen().await.contains("This device"), "{}", browser.seen().await);
+    browser.stop().await;
+    app.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_without_a_script() {
     let post = Post::default();

@@ -1,6 +1,7 @@
 //! A call of a plugin's route, and its answer.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -13,7 +14,7 @@ use crate::entity::FieldType;
 use crate::http::serve::Denied;
 use crate::http::{RequestId, extract, response};
 use crate::resource::Adapters;
-use crate::{Cx, Error, Result, Value};
+use crate::{Actor, Cx, Error, Result, Value};
 
 /// A call that policy has let through and whose input has been judged.
 #[derive(Debug)]
@@ -57,6 +58,14 @@ impl PluginCall {
             params: params.iter().map(|&param| param.to_owned()).collect(),
             query: Vec::new(),
         })
+    }
+
+    /// The same call by an actor that a router of the plugin's own has found: where the credential of a request was renewed on the way,
+    /// say. Whoever calls this answers for the actor, as an [`ActorResolver`](crate::http::ActorResolver) does.
+    #[must_use]
+    pub fn by(mut self, actor: Arc<Actor>) -> Self {
+        self.cx = self.cx.by(actor);
+        self
     }
 
     /// A parameter of the path by its position, decoded.

@@ -22,6 +22,9 @@ pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
     }
+    if visit.may_be_renewable() {
+        return visit.once_more();
+    }
     sign_in_page(&visit, None)
 }
 

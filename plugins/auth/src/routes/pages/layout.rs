@@ -4,13 +4,15 @@ use axum::body::Body;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use linchpin::{Error, Result, axum};
 
 use super::html::{Html, html};
 use super::visit::{Visit, page};
 use super::words;
 use crate::core::Core;
+
+const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// Nothing but what we serve ourselves, in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
@@ -74,6 +76,20 @@ impl Visit {
         let mut response = sent(status, frame(&self.core, title, width, &nav, &content));
         wait(&mut response, error);
         Ok(self.bind(response))
+    }
+
+    /// A page that leads on by itself: what a browser asks for from here, it asks for with all of its cookies.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn show_on_the_way(&self, to: &str) -> Result<Response<Body>> {
+        let content = html!(
+            "<section class=\"card\"><h1>One moment</h1><p class=\"lead\">You are on your way.</p>"
+            "<a class=\"button\" href=\"" (to) "\">Continue</a></section>"
+        );
+        let mut page = self.show("One moment", Width::Narrow, content, None)?;
+        page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
+        Ok(page)
     }
 
     fn nav(&self) -> Result<Html> {

@@ -8,11 +8,13 @@ mod deletion;
 mod email;
 mod enter;
 mod factors;
+mod forms;
 mod html;
 mod layout;
 mod mailed;
 mod passkeys;
 mod providers;
+mod renewal;
 mod second;
 mod visit;
 mod words;
@@ -30,6 +32,8 @@ use linchpin::{Result, axum};
 
 use crate::config::PagesSection;
 use crate::core::Core;
+use forms::Form;
+use renewal::Kept;
 use visit::Visit;
 
 /// Where they are, below the mount.
@@ -130,13 +134,39 @@ where
     move |request| {
         let (core, run) = (Arc::clone(&core), run.clone());
         Box::pin(async move {
-            let done = match Visit::of(Arc::clone(&core), request).await {
-                Ok(visit) => run(visit).await,
+            let mut kept = Kept::default();
+            let done = match arrived(&core, request, &mut kept).await {
+                Ok(Arrived::Here(visit)) => run(*visit).await,
+                Ok(Arrived::Gone(response)) => Ok(response),
                 Err(error) => Err(error),
             };
-            done.unwrap_or_else(|error| layout::failed(&core, &error))
+            let mut response = done.unwrap_or_else(|error| layout::failed(&core, &error));
+            kept.give(&mut response);
+            response
         })
     }
+}
+
+/// Who is there, as far as it takes to show a page.
+enum Arrived {
+    Here(Box<Visit>),
+    /// Somebody whose form came too late: to where they go on.
+    Gone(Response<Body>),
+}
+
+/// Somebody at a page: their form is judged, and their session renewed where it has to be. A form that is not theirs renews nothing.
+async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<Arrived> {
+    let mut visit = Visit::of(Arc::clone(core), request).await?;
+    let renewable = visit.renewable();
+    let form = if visit.is_form() { Some(visit.judge(renewable.as_ref().map(|(_, handle)| handle.as_str())).await?) } else { None };
+    if let (None | Some(Form::Left), Some((token, _))) = (&form, &renewable) {
+        *kept = visit.renew(token).await?;
+    }
+    Ok(match form {
+        Some(Form::Overtaken) => Arrived::Gone(visit.overtaken()),
+        Some(Form::Left) if visit.known.is_none() => Arrived::Gone(visit.to_sign_in()),
+        _ => Arrived::Here(Box::new(visit)),
+    })
 }
 
 fn file(kind: &'static str, text: String) -> MethodRouter {

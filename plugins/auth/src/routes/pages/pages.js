@@ -12,11 +12,20 @@ const csrf = () => {
   return pair ? pair.slice("csrf_token=".length) : "";
 };
 
-const ask = async (path, body) => {
+const send = (path, body) => {
   const headers = { "x-csrf-token": csrf() };
   if (body) headers["content-type"] = "application/json";
-  const answer = await fetch(path, { method: "POST", headers, body: body && JSON.stringify(body), credentials: "same-origin" });
-  const said = await answer.json();
+  return fetch(path, { method: "POST", headers, body: body && JSON.stringify(body), credentials: "same-origin" });
+};
+
+// What was refused because the session is over is sent once more if the session can be renewed.
+const ask = async (path, body, api) => {
+  let answer = await send(path, body);
+  let said = await answer.json();
+  if (answer.status === 401 && said.code === "unauthorized" && (await send(`${api}/refresh`, {})).ok) {
+    answer = await send(path, body);
+    said = await answer.json();
+  }
   if (answer.ok) return said;
   const error = new Error(said.error);
   error.code = said.code;
@@ -42,22 +51,22 @@ const fill = (form, values) => {
 
 const steps = {
   async "sign-in"(form, api) {
-    const { options, passkeyToken } = await ask(`${api}/passkey/login-options`, {});
+    const { options, passkeyToken } = await ask(`${api}/passkey/login-options`, {}, api);
     const used = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
     fill(form, { token: passkeyToken, response: JSON.stringify(used.toJSON()) });
   },
   async second(form, api) {
-    const { webauthnOptions } = await ask(`${api}/mfa/resend`, { mfaToken: form.elements.challenge.value, method: "webauthn" });
+    const { webauthnOptions } = await ask(`${api}/mfa/resend`, { mfaToken: form.elements.challenge.value, method: "webauthn" }, api);
     const used = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(webauthnOptions) });
     fill(form, { response: JSON.stringify(used.toJSON()) });
   },
   async confirm(form, api) {
-    const { reauthToken, webauthnOptions } = await ask(`${api}/reauth/challenge`, { method: "webauthn" });
+    const { reauthToken, webauthnOptions } = await ask(`${api}/reauth/challenge`, { method: "webauthn" }, api);
     const used = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(webauthnOptions) });
     fill(form, { token: reauthToken, response: JSON.stringify(used.toJSON()) });
   },
   async add(form, api) {
-    const { options, registrationToken } = await ask(`${api}/mfa/webauthn/register-options`);
+    const { options, registrationToken } = await ask(`${api}/mfa/webauthn/register-options`, undefined, api);
     const made = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) });
     fill(form, { token: registrationToken, response: JSON.stringify(made.toJSON()) });
   },
@@ -74,7 +83,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
       await steps[form.dataset.passkey](form, form.dataset.api);
     } catch (error) {
       button.removeAttribute("aria-busy");
-      if (error.code === "step_up_required") location.assign(form.dataset.confirm);
+      if (error.code === "step_up_required" || error.code === "unauthorized") location.assign(form.dataset.confirm);
       else if (error.name === "NotAllowedError" || error.name === "AbortError") say("The passkey was not used. You can try again.");
       else if (error.name === "InvalidStateError") say("This device has a passkey for your account already.");
       else say(error.message || "The passkey could not be used.");

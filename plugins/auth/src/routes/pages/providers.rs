@@ -2,8 +2,8 @@
 //! says and browsers hold redirects to.
 
 use axum::body::Body;
-use axum::http::header::{HeaderName, LOCATION, SET_COOKIE};
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use linchpin::http::Reply;
 use linchpin::{Error, Result, axum};
@@ -30,8 +30,6 @@ pub(super) const BACK: &str = "/provider/back";
 pub(super) const LINK: &str = "/provider/link";
 pub(super) const LINKED: &str = "/provider/linked";
 pub(super) const UNLINK: &str = "/provider/unlink";
-
-const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// A way to each provider.
 pub(super) fn buttons(visit: &Visit) -> Vec<Html> {
@@ -90,12 +88,7 @@ pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
 fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
     let to = gone.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else { return Ok(gone) };
-    let content = html!(
-        "<section class=\"card\"><h1>One moment</h1><p class=\"lead\">You are back, and on your way.</p>"
-        "<a class=\"button\" href=\"" (to) "\">Continue</a></section>"
-    );
-    let mut page = visit.show("One moment", Width::Narrow, content, None)?;
-    page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
+    let mut page = visit.show_on_the_way(to)?;
     for cookie in gone.headers().get_all(SET_COOKIE) {
         page.headers_mut().append(SET_COOKIE, cookie.clone());
     }

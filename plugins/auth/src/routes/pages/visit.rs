@@ -1,4 +1,4 @@
-//! A request for a page: who is there, what the form says, and whether a page of ours sent it.
+//! A request for a page: who is there, and what the form says.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use linchpin::http::{PluginCall, Reply};
-use linchpin::{Code, Error, Result, axum};
+use linchpin::{Actor, Code, Error, Result, axum};
 use serde_json::Value;
 
 use super::BASE;
+use super::forms::Owner;
 use crate::core::{Client, Core};
-use crate::error::{CSRF_FAILED, refuse};
 use crate::guards::known;
 use crate::mfa::Way;
 use crate::return_target::ReturnTarget;
+use crate::session::Known;
 use crate::session::credential::Once;
-use crate::session::{Known, csrf};
 
 /// Largest form, in bytes.
 const MAX_FORM: usize = 64 << 10;
@@ -51,6 +51,8 @@ pub(super) struct Visit {
     pub(super) client: Client,
     /// Who is signed in.
     pub(super) known: Option<Known>,
+    /// The same as an actor, where that is not the one of the request.
+    renewed: Option<Arc<Actor>>,
     pub(super) form: Fields,
     pub(super) query: Fields,
     /// What forms for whoever is not signed in are bound to, and whether the browser has yet to be given it.
@@ -58,8 +60,10 @@ pub(super) struct Visit {
 }
 
 impl Visit {
+    /// A request that came to a page, and what its form says.
+    ///
     /// # Errors
-    /// 403 `csrf_failed` for a form that no page of ours holds; 413, 415.
+    /// 413, 415.
     pub(super) async fn of(core: Arc<Core>, request: Request) -> Result<Self> {
         let (parts, body) = request.into_parts();
         let call = PluginCall::of(&parts, &[])?;
@@ -70,16 +74,20 @@ impl Visit {
         };
         let query = Fields::of(parts.uri.query().unwrap_or_default().as_bytes());
         let client = core.client(&call);
-        let mut visit = Self { core, parts, client, known, form: Fields::default(), query, browser };
-        if visit.parts.method == Method::POST {
+        let mut visit = Self { core, parts, client, known, renewed: None, form: Fields::default(), query, browser };
+        if visit.is_form() {
             visit.form = visit.read(body).await?;
-            visit.judge().await?;
         }
         Ok(visit)
     }
 
+    /// Whether it is a form that was sent, and no page that is asked for.
+    pub(super) fn is_form(&self) -> bool {
+        self.parts.method == Method::POST
+    }
+
     async fn read(&self, body: Body) -> Result<Fields> {
-        let kind = self.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = self.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::new(Code::UnsupportedMediaType, "This is not a form"));
         }
@@ -87,19 +95,26 @@ impl Visit {
         Ok(Fields::of(&bytes))
     }
 
-    /// Whether a page of ours holds the form, for this session or this browser.
-    async fn judge(&self) -> Result<()> {
-        let held = !self.browser.1 || self.known.is_some();
-        let meant = held && csrf::is_of(self.form.get("csrf"), &self.subject(), &self.core.ring);
-        let judged = self.core.csrf.may_sign_in(&self.parts.headers);
-        match judged.and_then(|()| if meant { Ok(()) } else { Err(refuse(CSRF_FAILED)) }) {
-            Ok(()) => Ok(()),
-            Err(refusal) => Err(self.core.forged(&self.client, self.known.as_ref(), &self.page(self.parts.uri.path()), refusal).await),
-        }
+    /// Somebody is signed in after all: their session was renewed on the way.
+    pub(super) fn is_by(&mut self, actor: Arc<Actor>) -> Result<()> {
+        self.known = known(&actor).cloned();
+        self.renewed = Some(actor);
+        self.client = self.core.client(&self.call(&[])?);
+        Ok(())
     }
 
-    fn subject(&self) -> String {
-        self.known.as_ref().map_or_else(|| format!("browser {}", self.browser.0), |known| known.sid.clone())
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The path of the page, as it is asked for. A nested router sees it below its own.
+    pub(super) fn path(&self) -> &str {
+        self.parts.uri.path()
+    }
+
+    /// What forms of this browser hold for whoever is not signed in; `None` when it keeps no cookies, or has yet to be given one.
+    pub(super) fn browser(&self) -> Option<&str> {
+        (!self.browser.1).then_some(self.browser.0.as_str())
     }
 
     /// What every form holds.
@@ -107,7 +122,11 @@ impl Visit {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn csrf(&self) -> Result<String> {
-        csrf::make(&self.core.env, &self.core.ring, &self.subject())
+        match &self.known {
+            Some(known) => Owner::Session(&known.handle),
+            None => Owner::Browser(&self.browser.0),
+        }
+        .token(&self.core)
     }
 
     /// A call of a JSON route, with the parameters of its path.
@@ -115,7 +134,17 @@ impl Visit {
     /// # Errors
     /// When there is no actor.
     pub(super) fn call(&self, params: &[&str]) -> Result<PluginCall> {
-        PluginCall::of(&self.parts, params)
+        let call = PluginCall::of(&self.parts, params)?;
+        Ok(match &self.renewed {
+            Some(actor) => call.by(Arc::clone(actor)),
+            None => call,
+        })
+    }
+
+    /// The address of this page, with the query it was asked for with.
+    pub(super) fn page_as_asked(&self) -> String {
+        let page = self.page(self.path());
+        self.parts.uri.query().map_or_else(|| page.clone(), |query| format!("{page}?{query}"))
     }
 
     /// The address of a page.
@@ -150,9 +179,17 @@ impl Visit {
 
     /// To sign in first, and come back.
     pub(super) fn to_sign_in(&self) -> Response<Body> {
-        // A nested router sees the path below it.
-        let here = if self.parts.method == Method::GET { self.page(self.parts.uri.path()) } else { self.page("/security") };
+        let here = self.page(if self.is_form() { "/security" } else { self.path() });
         go(&with(&self.page("/sign-in"), "returnTo", &here))
+    }
+
+    /// On from a form that was opened before its sender signed in, in another window: to where signing in leads, or to what was meant,
+    /// from the beginning.
+    pub(super) fn overtaken(&self) -> Response<Body> {
+        match self.kept_target() {
+            Some(target) => go(&target),
+            None => go(&with(&self.page("/security"), "failed", "overtaken")),
+        }
     }
 
     /// Who is signed in, if the account is one that may do things.

@@ -83,7 +83,7 @@ pub(super) fn done(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Why nobody came back from a provider signed in, by the word that the redirect carries. Any other word says nothing.
+/// What did not work before this page: mostly why nobody came back from a provider signed in, by the word that the redirect carries. Any other word says nothing.
 pub(super) fn failed(word: &str) -> Option<&'static str> {
     Some(match word {
         "access_denied" => "You did not allow it there, so nothing was done.",
@@ -98,6 +98,7 @@ pub(super) fn failed(word: &str) -> Option<&'static str> {
         "hook_rejected" => "You cannot sign in with that account.",
         "provider_error" => "Nobody answered as they should there. Please try again, or sign in another way.",
         "server_error" => "Something went wrong on our side. Please try again.",
+        "overtaken" => "You have signed in since that form was opened, so nothing was done. Please start again.",
         "expired" => "That took too long or was done twice. Please start again.",
         _ => return None,
     })

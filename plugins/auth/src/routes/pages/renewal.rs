@@ -1,0 +1,86 @@
+//! Sessions that go on while people look at pages: where the access token of a browser is over and its refresh token is not, a page
+//! renews both, as the client of an app would by its own route.
+
+use axum::body::Body;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, Response};
+use axum::response::IntoResponse;
+use linchpin::http::Reply;
+use linchpin::{Result, axum};
+
+use super::visit::{Visit, with};
+use crate::session::credential::{self, Credential, Once, once};
+use crate::session::csrf::FETCH_SITE;
+use crate::session::refresh::Presented;
+
+/// Marks a page that is asked for once more, so that no browser is sent on for ever.
+const AGAIN: &str = "again";
+
+/// What a browser keeps from then on, beside what the page itself gives it.
+#[derive(Default)]
+pub(super) struct Kept(HeaderMap);
+
+impl Kept {
+    fn of(reply: Reply) -> Self {
+        Self(reply.into_response().into_parts().0.headers)
+    }
+
+    /// Gives it to the browser. What the page says of the same cookies stands behind it, and counts: the end of a session, say.
+    pub(super) fn give(self, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        let own: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
+        headers.remove(SET_COOKIE);
+        for cookie in self.0.get_all(SET_COOKIE).iter().chain(&own) {
+            headers.append(SET_COOKIE, cookie.clone());
+        }
+    }
+}
+
+impl Visit {
+    /// The token by which the browser may renew its session, and the handle of the session that it names: when nobody is signed in
+    /// and nothing but cookies was sent.
+    pub(super) fn renewable(&self) -> Option<(String, String)> {
+        if self.known.is_some() || !matches!(credential::of(self.headers(), &self.core.cookies), Credential::None | Credential::Cookie(_)) {
+            return None;
+        }
+        match self.core.cookies.refresh(self.headers()) {
+            Once::Text(token) if self.core.config.auth.refresh.enabled => Some((token.to_owned(), Presented::parse(token)?.handle())),
+            _ => None,
+        }
+    }
+
+    /// Whether another site has sent the browser here: it leaves the cookie that renews a session at home then, and brings it once it
+    /// comes from a page of ours.
+    pub(super) fn may_be_renewable(&self) -> bool {
+        let elsewhere = matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"));
+        let absent = matches!(self.core.cookies.refresh(self.headers()), Once::Absent);
+        self.core.config.auth.refresh.enabled && elsewhere && absent && self.query.get(AGAIN).is_empty()
+    }
+
+    /// To the same page once more, from a page of ours.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn once_more(&self) -> Result<Response<Body>> {
+        self.show_on_the_way(&with(&self.page_as_asked(), AGAIN, "yes"))
+    }
+
+    /// Renews the session of a browser. Nobody is signed in where that is refused, and what can never be right again is not kept.
+    ///
+    /// # Errors
+    /// When it cannot be told: 429, 503.
+    pub(super) async fn renew(&mut self, token: &str) -> Result<Kept> {
+        let core = self.core.clone();
+        let (_, sid, tokens) = match core.renew(&self.client, token).await {
+            Ok(renewed) => renewed,
+            Err(error) if error.code().status() == 401 => return Ok(Kept::of(core.cookies.clear(Reply::empty(204)?))),
+            Err(error) if error.code().status() == 403 => return Ok(Kept::default()),
+            Err(error) => return Err(error),
+        };
+        let kept = Kept::of(core.carry(Reply::empty(204)?, &tokens, &sid, self.client.now)?);
+        if let Some(actor) = core.checks.look(&tokens.access).await? {
+            self.is_by(actor)?;
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,192 @@
+//! Sessions that go on while people look at pages, and forms that were open meanwhile.
+
+use linchpin_auth::Auth;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::{GOOD, Server, Store};
+use crate::visitor::{UI, Visitor, form, hidden, text};
+
+cases!(
+    a_session_goes_on,
+    forms_that_stayed_open,
+    a_link_from_elsewhere,
+    no_session_to_go_on_with,
+    a_forged_form_renews_nothing,
+    two_windows,
+);
+
+const TOKEN: &str = "__Host-token";
+const REFRESH: &str = "__Secure-refresh_token";
+
+/// Sessions that are renewed every quarter of an hour, and an administrator who may read the audit.
+fn renewing(auth: Auth) -> Auth {
+    with_admin(auth.refresh_tokens())
+}
+
+fn with_admin(auth: Auth) -> Auth {
+    auth.configure(|config| config.auth.admin_role = Some("admin".into()))
+}
+
+/// How many requests were taken for forged ones.
+async fn forged(app: &Server) -> usize {
+    let root = app.admin("root@example.test").await;
+    let audit = app.get(&root.token, "/auth/admin/audit?event=auth:csrf.failed").await;
+    assert_eq!(audit.status, 200, "{audit:?}");
+    audit.json()["items"].as_array().unwrap().len()
+}
+
+async fn a_session_goes_on(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let (first, before) = (ada.cookies[TOKEN].clone(), ada.cookies[REFRESH].clone());
+    assert_eq!(ada.get("/security").await.status, 200);
+    assert_eq!(ada.cookies[REFRESH], before, "what is good still is not renewed");
+    app.advance(960).await;
+    app.me(&first).await.refused(401, "unauthorized");
+    let page = ada.get("/security").await;
+    assert!(page.status == 200 && text(&page).contains("ada@example.test"), "{}", text(&page));
+    assert!(ada.cookies[TOKEN] != first && ada.cookies[REFRESH] != before);
+    assert_eq!(app.me(&ada.cookies[TOKEN]).await.status, 200);
+    // A page of the app that sends people here to sign in has them back at once. The browser drops a token that is over by itself.
+    app.advance(960).await;
+    ada.cookies.remove(TOKEN);
+    let back = ada.get("/sign-in?returnTo=/app").await;
+    assert_eq!((back.status, back.header("location").as_str()), (303, "/app"));
+    assert_eq!(app.me(&ada.cookies[TOKEN]).await.status, 200);
+    // Whoever leaves has left: what was renewed on the way is taken away again.
+    let csrf = ada.csrf("/security").await;
+    app.advance(960).await;
+    let out = ada.post("/sign-out", &[("csrf", &csrf)]).await;
+    assert_eq!(out.header("location"), "/auth/ui/sign-in?done=signed-out");
+    assert!(!ada.cookies.contains_key(TOKEN) && !ada.cookies.contains_key(REFRESH), "{:?}", ada.cookies);
+    assert!(!ada.is_signed_in().await);
+}
+
+async fn forms_that_stayed_open(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    let of_nobody = ada.csrf("/sign-in").await;
+    ada.sign_up("ada@example.test").await;
+    let open = ada.csrf("/security").await;
+    app.advance(960).await;
+    let done = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
+    assert_eq!(done.header("location"), "/auth/ui/sessions?done=sessions", "{}", text(&done));
+    // Neither does it matter that its sender has proved once more who they are.
+    let proved = ada.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
+    assert_eq!(proved.status, 303, "{}", text(&proved));
+    let done = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
+    assert_eq!(done.header("location"), "/auth/ui/sessions?done=sessions", "{}", text(&done));
+    // One that was opened before they signed in leads on, and does nothing.
+    let typed = [("csrf", of_nobody.as_str()), ("identifier", "ada@example.test"), ("password", GOOD)];
+    let on = ada.post("/sign-in", &[typed[0], typed[1], typed[2], ("returnTo", "/app")]).await;
+    assert_eq!((on.status, on.header("location").as_str()), (303, "/app"));
+    let on = ada.post("/register", &typed).await;
+    assert_eq!((on.status, on.header("location").as_str()), (303, "/auth/ui/security?failed=overtaken"));
+    assert!(text(&ada.get("/security?failed=overtaken").await).contains("You have signed in since that form was opened"));
+    // And once there is no session any more, its sender is asked to sign in.
+    ada.fill("/security", "/sign-out", &[]).await;
+    let asked = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
+    assert_eq!((asked.status, asked.header("location").as_str()), (303, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity"));
+    assert_eq!(forged(&app).await, 0);
+}
+
+/// Strict cookies stay at home when another site sends the browser here.
+async fn a_link_from_elsewhere(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    app.advance(960).await;
+    let at_home = ada.cookies.remove(REFRESH).unwrap();
+    ada.cookies.remove(TOKEN);
+    let path = "/sign-in?returnTo=/app%3Fa=b";
+    let on = ada.sent_back(&format!("{UI}{path}")).await;
+    let to = format!("{UI}{path}&again=yes");
+    assert_eq!((on.status, on.header("refresh")), (200, format!("0; url={to}")), "{}", text(&on));
+    assert!(text(&on).contains("href=\"/auth/ui/sign-in?returnTo=/app%3Fa=b&amp;again=yes\""), "{}", text(&on));
+    // Nobody is sent on twice, whatever the browser says of itself.
+    let asked = ada.sent_back(&to).await;
+    assert!(asked.status == 200 && asked.header("refresh").is_empty() && hidden(&asked, "csrf").is_some(), "{}", text(&asked));
+    ada.cookies.insert(REFRESH.to_owned(), at_home);
+    let back = ada.follow(&format!("{path}&again=yes")).await;
+    assert_eq!((back.status, back.header("location").as_str()), (303, "/app?a=b"));
+    // Where nothing is renewed there is nothing to come back for.
+    app.stop().await;
+    let app = store.app().await;
+    let asked = Visitor::new(&app).sent_back(&format!("{UI}/sign-in")).await;
+    assert!(asked.header("refresh").is_empty(), "{asked:?}");
+}
+
+async fn no_session_to_go_on_with(store: Store) {
+    let app = store.app_with(renewing).await;
+    let asked = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
+    // A token that came twice ends its session, on a page as on its route.
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let copied = ada.cookies[REFRESH].clone();
+    for _ in 0..2 {
+        app.advance(960).await;
+        assert!(ada.is_signed_in().await);
+    }
+    let open = ada.csrf("/security").await;
+    ada.cookies.insert(REFRESH.to_owned(), copied);
+    ada.cookies.remove(TOKEN);
+    assert_eq!(ada.get("/security").await.header("location"), asked);
+    assert!(!ada.cookies.contains_key(REFRESH), "what can never be right again is not kept");
+    assert_eq!(ada.post("/sessions/end-others", &[("csrf", &open)]).await.header("location"), asked);
+    // Nor is there one for somebody who was suspended, or with a token that is none.
+    let mut bob = Visitor::new(&app);
+    bob.sign_up("bob@example.test").await;
+    let (root, me) = (app.admin("root2@example.test").await, app.me(&bob.cookies[TOKEN]).await.text("id"));
+    let suspended = app.with(&root.token, "POST", &format!("/auth/admin/users/{me}/suspend"), Some(json!({ "reason": "spam" }))).await;
+    assert_eq!(suspended.status, 200, "{suspended:?}");
+    assert_eq!(bob.get("/security").await.header("location"), asked);
+    for token in ["x", "v1.a.b", &"v".repeat(5000)] {
+        let mut eve = Visitor::new(&app);
+        eve.cookies.insert(REFRESH.to_owned(), token.to_owned());
+        assert_eq!(eve.get("/security").await.header("location"), asked, "{token}");
+    }
+    // Without refresh tokens a form that stayed open asks to sign in as well.
+    app.stop().await;
+    let app = store.app_with(with_admin).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("carol@example.test").await;
+    let open = ada.csrf("/security").await;
+    app.advance(604_801).await;
+    assert_eq!(ada.post("/security/password", &[("csrf", &open), ("password", "x")]).await.header("location"), asked);
+    assert_eq!(forged(&app).await, 0);
+}
+
+async fn a_forged_form_renews_nothing(store: Store) {
+    let app = store.app_with(renewing).await;
+    let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
+    ada.sign_up("ada@example.test").await;
+    eve.sign_up("eve@example.test").await;
+    let (own, of_eve, before) = (ada.csrf("/security").await, eve.csrf("/security").await, ada.cookies[REFRESH].clone());
+    app.advance(960).await;
+    for (origin, csrf) in [("https://evil.test", own.as_str()), ("", of_eve.as_str()), ("", "session.a.b"), ("", "")] {
+        let ours = format!("http://{}", app.host());
+        let reply = ada.post_from(if origin.is_empty() { &ours } else { origin }, "/sign-out", &[("csrf", csrf)]).await;
+        assert_eq!((reply.status, &ada.cookies[REFRESH]), (403, &before), "{origin} {csrf}");
+    }
+    // What a client puts into headers itself is what counts: the browser's own cookies are another's matter then.
+    let headers = [("authorization", "Bearer x"), ("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(ada.send("POST", &format!("{UI}/sessions/end-others"), &headers, &form(&[("csrf", &own)])).await.status, 303);
+    assert_eq!(ada.cookies[REFRESH], before);
+    assert_eq!(forged(&app).await, 1, "the same is written down once in a while");
+    assert!(ada.is_signed_in().await);
+}
+
+async fn two_windows(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    app.advance(960).await;
+    let mut other = Visitor::new(&app);
+    other.cookies = ada.cookies.clone();
+    let (one, two) = tokio::join!(ada.get("/security"), other.get("/sessions"));
+    assert_eq!((one.status, two.status), (200, 200));
+    assert_eq!(ada.cookies[REFRESH], other.cookies[REFRESH]);
+    assert!(ada.is_signed_in().await && other.is_signed_in().await);
+}
