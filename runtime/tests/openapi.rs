@@ -15,7 +15,7 @@ mod live;
 use faults::{against_meta_schema, against_routes, within_itself};
 
 fn text() -> String {
-    document(&Info::new("Blog", "1.2.3"), &fixture::endpoints())
+    document(&Info::new("Blog", "1.2.3"), &fixture::endpoints(), &[])
 }
 
 fn json() -> Json {

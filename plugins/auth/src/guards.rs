@@ -4,16 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use linchpin::http::{GuardArg, GuardCall, NamedCheck, RouteAuth};
+use linchpin::openapi::{Scheme, Security};
 use linchpin::{Actor, ActorKind, Error, Result};
 
-use crate::config::StepUpSection;
+use crate::config::{AuthConfig, StepUpSection};
 use crate::error::{DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
+use crate::session::cookies::Cookies;
 use crate::session::{Known, is_fresh};
 
 /// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a deletion back.
 pub(crate) const SESSION: &str = "userSession";
 /// A valid session of an active account, which may still have to set up its second factor: for doing just that.
 pub(crate) const ENROLLING: &str = "userEnrolling";
+
+/// An active account.
+const USER: &str = "userAuth";
+
+/// A program.
+const BEARER: &str = "bearer";
 
 /// An account with the role of `auth.admin.role`.
 pub(crate) const ADMIN: &str = "userAdmin";
@@ -96,6 +104,21 @@ fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
     if is_fresh(session(call.actor)?.auth_at, call.now, seconds) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
 }
 
+/// What proves who calls, for the API document: names that routes of the plugin alone ask for are no other way to do that.
+pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
+    let session = &config.auth.session.transport;
+    let mut users = Security::of([USER, SESSION, ENROLLING, ADMIN])
+        .by(Scheme::bearer_of(USER, "JWT", "The access token of a user."))
+        .by(Scheme::header("userToken", "x-user-token", "The access token of a user, beside an API credential; it goes before that."));
+    if session.cookies() {
+        let cookie = Scheme::cookie("sessionCookie", Cookies::new(config).token_name(), "The access token, as signing in has set it.");
+        let form = "What the cookie `csrf_token` holds: where a cookie says who calls, `Origin` and this say that it was meant.";
+        users =
+            if config.security.csrf { users.by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form)) } else { users.by(cookie) };
+    }
+    vec![users, Security::of([BEARER]).by(Scheme::bearer(BEARER, "A static API credential."))]
+}
+
 /// The registry of the app.
 pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
@@ -108,7 +131,7 @@ pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteA
         if admin_role.as_deref().is_some_and(|role| actor.has_any_role(&[role])) { Ok(()) } else { Err(Error::forbidden()) }
     };
     named.insert(ADMIN.to_owned(), NamedCheck::actor(admin));
-    named.insert("bearer".to_owned(), NamedCheck::actor(bearer));
+    named.insert(BEARER.to_owned(), NamedCheck::actor(bearer));
     named.insert("require_verified_email".to_owned(), NamedCheck::actor(verified_email));
     named.insert("require_mfa".to_owned(), NamedCheck::actor(mfa));
     let (step_up_seconds, recent_seconds) = (ages.max_age_seconds, ages.account_max_age_seconds);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use linchpin::http::{Cors, PluginRoute};
+use linchpin::openapi::Security;
 use linchpin::{BoxFuture, Command, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
 use parking_lot::Mutex;
 
@@ -180,6 +181,10 @@ impl Plugin for Auth {
 
     fn routes(&self) -> Vec<PluginRoute> {
         routes::all(&self.config, &self.core)
+    }
+
+    fn security(&self) -> Vec<Security> {
+        guards::security(&self.config)
     }
 
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {

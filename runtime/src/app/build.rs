@@ -184,6 +184,11 @@ impl App {
         crate::openapi::Info::new(title, version)
     }
 
+    /// What it says of how callers prove who they are.
+    pub(super) fn security(&self) -> Vec<crate::openapi::Security> {
+        self.plugins.iter().flat_map(|plugin| plugin.security()).collect()
+    }
+
     /// Replaces the clock that gives each call its `now`.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {

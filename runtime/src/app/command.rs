@@ -87,8 +87,8 @@ impl App {
             }
             "graph" => say(graph::of(&self.packages)),
             "openapi" => {
-                let info = self.info();
-                say(crate::openapi::document(&info, &self.checked_routes()?))
+                let (info, security) = (self.info(), self.security());
+                say(crate::openapi::document(&info, &self.checked_routes()?, &security))
             }
             "search" => say(self.search(args.get(1..).unwrap_or_default()).await?),
             "help" | "--help" | "-h" => say(help(&commands)),

@@ -52,7 +52,7 @@ pub(super) fn own_routes(
     routes: &mut RoutesCx,
     config: &Config,
     info: &crate::openapi::Info,
-    endpoints: &[Endpoint],
+    (endpoints, security): (&[Endpoint], &[crate::openapi::Security]),
     store: &Arc<dyn Store>,
 ) -> Vec<&'static str> {
     use axum::routing::get;
@@ -66,7 +66,7 @@ pub(super) fn own_routes(
     let mut own = Vec::new();
     if config.openapi {
         let [document, pages @ ..] = crate::openapi::PATHS;
-        routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints)));
+        routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints, security)));
         own.push(document);
         if config.docs_on() {
             routes.merge(crate::openapi::docs_router());

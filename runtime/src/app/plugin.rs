@@ -77,6 +77,12 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What proves who calls where `auth` has one of the names that it registers, for the API document. It is asked before anything is
+    /// set up.
+    fn security(&self) -> Vec<crate::openapi::Security> {
+        Vec::new()
+    }
+
     /// Installs what runs before routes: layers, the actor resolver, values of the context.
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;

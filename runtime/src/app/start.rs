@@ -41,7 +41,7 @@ impl App {
 
     /// Steps 1 to 13 of start-up.
     pub(crate) async fn build(self) -> Result<Built> {
-        let info = self.info();
+        let (info, security) = (self.info(), self.security());
         let Self {
             config,
             plugins,
@@ -164,7 +164,7 @@ impl App {
             if !middleware.context.is_empty() {
                 routes.router = http::behind_providers(routes.router);
             }
-            let own = own_routes(&mut routes, &config, &info, &endpoints, &store);
+            let own = own_routes(&mut routes, &config, &info, (&endpoints, &security), &store);
             routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
             routes.problems.extend(checks::idle(&guards, &endpoints, &routes));
             if !routes.problems.is_empty() {

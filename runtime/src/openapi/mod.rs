@@ -14,14 +14,16 @@ mod plugged;
 mod related;
 mod repeat;
 mod schema;
+mod security;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
 pub use docs::{PATHS, docs_router, openapi_router};
+pub use security::{Scheme, Security};
 
-use crate::http::{AuthDesc, Endpoint, PathGuard};
+use crate::http::Endpoint;
 use crate::operation::Method;
 use names::Names;
 
@@ -43,8 +45,9 @@ impl Info {
     }
 }
 
-/// The OpenAPI 3.1 document of these endpoints, as JSON text.
-pub fn document(info: &Info, endpoints: &[Endpoint]) -> String {
+/// The OpenAPI 3.1 document of these endpoints, as JSON text. `security` says what proves who calls where their `auth` has a name; a name
+/// that nobody speaks of is one for bearer tokens.
+pub fn document(info: &Info, endpoints: &[Endpoint], security: &[Security]) -> String {
     let mut names = Names::new(endpoints);
     let mut components = Components::default();
     let mut paths = Map::new();
@@ -57,16 +60,10 @@ pub fn document(info: &Info, endpoints: &[Endpoint]) -> String {
         let spelling = spellings.entry(names::shape(&endpoint.path)).or_insert_with(|| names::template(&endpoint.path));
         let wire_names = names::parameters(spelling);
         let item = paths.entry(spelling.clone()).or_insert_with(|| json!({}));
-        let parts = operation::Parts { endpoint, wire_names: &wire_names };
+        let parts = operation::Parts { endpoint, wire_names: &wire_names, security };
         item[endpoint.method.as_str().to_ascii_lowercase()] = operation::operation(&parts, false, &mut names, &mut components);
         if endpoint.method == Method::Get && operation::answers_head(endpoint) {
             item["head"] = operation::operation(&parts, true, &mut names, &mut components);
-        }
-        if endpoint.guards.iter().any(PathGuard::always) {
-            components.security.entry("userAuth".to_owned()).or_insert_with(|| security_scheme("userAuth"));
-        }
-        if let AuthDesc::Named(name) = endpoint.policy.auth {
-            components.security.entry(name.to_owned()).or_insert_with(|| security_scheme(name));
         }
     }
     let mut out = json!({
@@ -82,14 +79,6 @@ pub fn document(info: &Info, endpoints: &[Endpoint]) -> String {
     // Another crate of the build may switch on serde_json's insertion order.
     out.sort_all_objects();
     out.to_string()
-}
-
-fn security_scheme(name: &str) -> Json {
-    match name {
-        "userAuth" => json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The access token of a user." }),
-        "bearer" => json!({ "type": "http", "scheme": "bearer", "description": "A static API credential." }),
-        _ => json!({ "type": "http", "scheme": "bearer" }),
-    }
 }
 
 /// Everything that is said once and referred to.

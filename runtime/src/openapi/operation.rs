@@ -5,16 +5,17 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, errors, gates, narrowed, parameters, plugged, reference, related, repeat};
+use super::{Components, Security, errors, gates, narrowed, parameters, plugged, reference, related, repeat, security};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
-use crate::http::{Action, AuthDesc, Endpoint, PageKey, PathGuard};
+use crate::http::{Action, Endpoint, PageKey};
 use crate::operation::{Answer, Method, OpSpec, Place, Whole};
 
 /// A route, and how the document spells the parameters of its path.
 pub(super) struct Parts<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) wire_names: &'a [String],
+    pub(super) security: &'a [Security],
 }
 
 /// Whether a route's HEAD says something of its own.
@@ -30,7 +31,7 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
     let mut out = json!({
         "operationId": id,
         "responses": responses(endpoint, head, names, components),
-        "security": security(endpoint),
+        "security": security::security(endpoint, parts.security, &mut components.security),
         "x-linchpin-kind": kind(endpoint),
     });
     if let Action::Plugin(desc) = endpoint.action {
@@ -91,15 +92,6 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
         }
         // No declared filter holds one.
         Filter::Linked(_) | Filter::Given(_) => false,
-    }
-}
-
-fn security(endpoint: &Endpoint) -> Json {
-    match endpoint.policy.auth {
-        // Whom a guard of the app lets pass is known like the callers of other routes.
-        AuthDesc::None if endpoint.guards.iter().any(PathGuard::always) => json!([{ "userAuth": [] }]),
-        AuthDesc::None => json!([]),
-        AuthDesc::Named(name) => json!([{ name: [] }]),
     }
 }
 

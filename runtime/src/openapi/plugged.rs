@@ -66,12 +66,14 @@ fn body(answer: &AnswerDesc) -> Json {
     object.finish()
 }
 
-/// The parameters of its query.
-pub(super) fn query(desc: &RouteDesc) -> Vec<Json> {
+/// The parameters of its query, and the headers that it reads.
+pub(super) fn parameters(desc: &RouteDesc) -> Vec<Json> {
     let parameter = |field: &FieldDesc| {
         let mut out = json!({ "name": field.wire, "in": "query", "schema": schema::bare(field), "required": !field.optional });
         schema::describe(&mut out, field.doc);
         out
     };
-    if desc.form { Vec::new() } else { desc.query.iter().map(parameter).collect() }
+    let header = |(name, doc): &(&str, &str)| json!({ "name": name, "in": "header", "required": false, "description": doc, "schema": { "type": "string" } });
+    let query = if desc.form { &[] } else { desc.query };
+    query.iter().map(parameter).chain(desc.reads.iter().map(header)).collect()
 }

@@ -7,7 +7,7 @@ use linchpin::{Code, Result};
 
 use super::mfa_shapes::{ResendInput, Resent, VerifyInput};
 use super::shapes::Authenticated;
-use super::{Place, at, route};
+use super::{DEVICE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE};
@@ -17,6 +17,7 @@ use crate::secret::SecretText;
 static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"))
     .doc("Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.")
     .public()
+    .reads(DEVICE)
     .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
     .errors(&[INVALID_CODE, INVALID_CHALLENGE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
 static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))

@@ -70,6 +70,9 @@ const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
     AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
 ];
+/// What a client says that keeps its own cookies.
+const DEVICE: &[(&str, &str)] =
+    &[("x-device-token", "The `deviceToken` of an earlier sign-in: a device that is known. The cookie says the same.")];
 const SIGN_IN_REFUSED: &[Code] =
     &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
 const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
@@ -84,7 +87,7 @@ const fn register<I: RouteInput>() -> Route<I> {
 }
 
 const fn login<I: RouteInput>() -> Route<I> {
-    route(Route::post("login", "login")).doc("Signs in with a password.").public().answers(SIGNED_IN).errors(SIGN_IN_REFUSED)
+    route(Route::post("login", "login")).doc("Signs in with a password.").public().reads(DEVICE).answers(SIGNED_IN).errors(SIGN_IN_REFUSED)
 }
 
 static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
@@ -133,6 +136,7 @@ static REVOKE_OTHERS: Route<Nothing> = route(Route::post("revoke_others", "sessi
 static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .doc("Renews the tokens of a session.\n\nThe refresh token is that of the body, of the header `x-refresh-token`, or of the cookie.")
     .public()
+    .reads(&[("x-refresh-token", "The refresh token, where it is not in the body.")])
     .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
@@ -186,6 +190,7 @@ static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "veri
 static VERIFY_AND_LOGIN: Route<TokenInput> = route(Route::post("verify_and_login", "verify-and-login"))
     .doc("Proves the address of a sign-up with a mailed token, and signs in.")
     .public()
+    .reads(DEVICE)
     .answers(SIGNED_IN)
     .errors(LINK_REFUSED);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
@@ -202,6 +207,7 @@ static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post("magic_link_requ
 static MAGIC_VERIFY: Route<TokenInput> = route(Route::post("magic_link_verify", "magic-link/verify"))
     .doc("Signs in with a mailed token.")
     .public()
+    .reads(DEVICE)
     .answers(SIGNED_IN)
     .errors(LINK_REFUSED);
 

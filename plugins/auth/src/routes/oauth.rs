@@ -12,7 +12,7 @@ use super::account::caller;
 use super::mailed::by_ip;
 use super::mfa_shapes::{proof_input, proof_refused};
 use super::shapes::{ExchangeInput, Ok as Done, ProviderList, ProviderView, SendTo};
-use super::{DONE, Place, SIGNED_IN, at, route};
+use super::{DEVICE, DONE, Place, SIGNED_IN, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::error::{
@@ -59,7 +59,7 @@ static PROVIDERS: Route<Nothing> = route(Route::get("providers", "providers"))
 static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oauth/exchange"))
     .doc("Signs in with the code that somebody came back from a provider with.\n\nIt works once, within a minute: with the verifier of `codeChallenge`, or in the browser that was sent away.")
     .public()
-    .answers(SIGNED_IN)
+    .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
 /// A route at a provider's own path. Names and paths of routes live as long as the process; these are made once, when it starts.

@@ -16,7 +16,7 @@ use super::passkey_shapes::{
     LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView, RegisterInput, RegistrationOptions, RenameInput,
 };
 use super::shapes::Ok as Done;
-use super::{DONE, Place, SIGNED_IN, at, passkey_login, route};
+use super::{DEVICE, DONE, Place, SIGNED_IN, at, passkey_login, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
@@ -72,17 +72,19 @@ static LOGIN_OPTIONS: Route<LoginOptionsInput> = route(Route::post("passkey_logi
     .answers(&[AnswerDesc::of::<LoginOptions>(200, "Options, and the token to answer them with.")])
     .errors(&[Code::RateLimited]);
 static LOGIN: Route<LoginInput> =
-    route(Route::post("passkey_login", "passkey/login")).doc("Signs in with a passkey.").public().answers(SIGNED_IN).errors(&[
-        INVALID_CHALLENGE,
-        WEBAUTHN_FAILED,
-        INVALID_CREDENTIALS,
-        ACCOUNT_SUSPENDED,
-        EMAIL_NOT_VERIFIED,
-        CSRF_FAILED,
-        Code::RateLimited,
-        HOOK_REJECTED,
-        HOOK_TIMEOUT,
-    ]);
+    route(Route::post("passkey_login", "passkey/login")).doc("Signs in with a passkey.").public().reads(DEVICE).answers(SIGNED_IN).errors(
+        &[
+            INVALID_CHALLENGE,
+            WEBAUTHN_FAILED,
+            INVALID_CREDENTIALS,
+            ACCOUNT_SUSPENDED,
+            EMAIL_NOT_VERIFIED,
+            CSRF_FAILED,
+            Code::RateLimited,
+            HOOK_REJECTED,
+            HOOK_TIMEOUT,
+        ],
+    );
 
 /// Those that the settings ask for.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {

@@ -104,6 +104,11 @@ impl Cookies {
         }
     }
 
+    /// The name of the cookie that holds the access token.
+    pub(crate) fn token_name(&self) -> &str {
+        &self.token.name
+    }
+
     /// The access token of a request.
     pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         if self.enabled { self.token.read(headers) } else { Once::Absent }

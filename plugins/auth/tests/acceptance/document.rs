@@ -11,8 +11,9 @@ use crate::cases;
 use crate::fuzz::everything;
 use crate::post::Post;
 use crate::server::{Reply, Store};
+use linchpin_auth::{Auth, Transport};
 
-cases!(what_sign_ins_answer);
+cases!(what_sign_ins_answer, what_proves_who_calls);
 
 /// What hooks of cases refuse with beside `hook_rejected`: the app knows these codes and statuses, the plugin does not.
 const OF_HOOKS: [&str; 3] = ["banned", "blocked", "unpaid"];
@@ -126,4 +127,37 @@ async fn what_sign_ins_answer(store: Store) {
         assert!(document.check(operation(method, path), &refusal(status, "surprise")).is_err(), "{method} {path}");
         assert!(document.check(operation(method, path), &refusal(418, "surprise")).is_err(), "{method} {path}");
     }
+}
+
+/// Clients are made from the document: each way that there is stands in it, and no name that means something to the plugin alone.
+async fn what_proves_who_calls(store: Store) {
+    let ways = async |change: fn(Auth) -> Auth| {
+        let app = store.app_with(|auth| change(auth).configure(|config| config.auth.admin_role = Some("admin".into()))).await;
+        let document = app.raw("GET", "/openapi.json", &[], "").await.json();
+        app.stop().await;
+        document
+    };
+    let (token, header, cookie) = (json!({ "userAuth": [] }), json!({ "userToken": [] }), json!({ "sessionCookie": [] }));
+    let meant = json!({ "sessionCookie": [], "csrfToken": [] });
+    let both = ways(Auth::refresh_tokens).await;
+    let of = |document: &Json, method: &str, path: &str| document["paths"][path][method]["security"].clone();
+    assert_eq!(of(&both, "get", "/auth/me"), json!([token, header, cookie]));
+    assert_eq!(of(&both, "patch", "/auth/me"), json!([token, header, meant]));
+    assert_eq!(of(&both, "get", "/auth/sessions"), json!([token, header, cookie]));
+    assert_eq!(of(&both, "post", "/auth/admin/users/{id}/suspend"), json!([token, header, meant]));
+    assert_eq!(of(&both, "post", "/auth/login"), json!([]));
+    assert_eq!(of(&both, "delete", "/notes/{id}"), json!([{ "bearer": [] }]));
+    let schemes = both["components"]["securitySchemes"].as_object().unwrap();
+    let names: Vec<&str> = schemes.keys().map(String::as_str).collect();
+    assert_eq!(names, ["bearer", "csrfToken", "sessionCookie", "userAuth", "userToken"]);
+    assert_eq!((&schemes["sessionCookie"]["in"], &schemes["sessionCookie"]["name"]), (&json!("cookie"), &json!("__Host-token")));
+    assert_eq!((&schemes["csrfToken"]["in"], &schemes["csrfToken"]["name"]), (&json!("header"), &json!("x-csrf-token")));
+    assert_eq!((&schemes["userToken"]["in"], &schemes["userToken"]["name"]), (&json!("header"), &json!("x-user-token")));
+    let reads = |path: &str| both["paths"][path]["post"]["parameters"][0]["name"].clone();
+    assert_eq!((reads("/auth/login"), reads("/auth/refresh")), (json!("x-device-token"), json!("x-refresh-token")));
+    // What is not read is not offered.
+    let bearer = ways(|auth| auth.transport(Transport::Bearer)).await;
+    assert_eq!(of(&bearer, "patch", "/auth/me"), json!([token, header]));
+    let trusting = ways(|auth| auth.configure(|config| config.security.csrf = false)).await;
+    assert_eq!(of(&trusting, "patch", "/auth/me"), json!([token, header, cookie]));
 }

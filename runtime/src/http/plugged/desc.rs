@@ -37,6 +37,8 @@ pub struct RouteDesc {
     pub form: bool,
     /// Whether parameters that are not declared are passed over, and not refused.
     pub lenient: bool,
+    /// Headers that it reads beside those that say who calls, each with what it is for; all may be left out.
+    pub reads: &'static [(&'static str, &'static str)],
     /// What it answers when it succeeds.
     pub answers: &'static [AnswerDesc],
     /// What it can refuse a call with beside what every route can.
@@ -130,6 +132,7 @@ impl<I: RouteInput> Route<I> {
             query: &[],
             form: false,
             lenient: false,
+            reads: &[],
             answers: &[],
             errors: &[],
             headers: &[],
@@ -237,6 +240,13 @@ impl<I: RouteInput> Route<I> {
     #[must_use]
     pub const fn lenient(mut self) -> Self {
         self.desc.lenient = true;
+        self
+    }
+
+    /// Headers that it reads beside those that say who calls, each with what it is for; all may be left out.
+    #[must_use]
+    pub const fn reads(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        self.desc.reads = headers;
         self
     }
 
