@@ -215,6 +215,11 @@ impl Hooks {
         });
     }
 
+    /// Whether the app has none.
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Asks `post_login` for claims; nothing it does keeps anybody out.
     pub(crate) async fn claims(&self, cx: &HookCx, input: &SignIn) -> Option<Map<String, Value>> {
         let hooks = self.0.as_ref()?;

@@ -144,8 +144,8 @@ impl AuthConfig {
         if !(30..=86_400).contains(&refresh.access_seconds) {
             wrong("auth.refreshTokens.accessSeconds", "must be between 30 and 86400");
         }
-        if refresh.refresh_seconds < refresh.access_seconds {
-            wrong("auth.refreshTokens.refreshSeconds", "must not be less than accessSeconds");
+        if !(refresh.access_seconds..=31_536_000).contains(&refresh.refresh_seconds) {
+            wrong("auth.refreshTokens.refreshSeconds", "must be between accessSeconds and 31536000");
         }
         if refresh.grace_seconds > 60 {
             wrong("auth.refreshTokens.graceSeconds", "must be between 0 and 60");

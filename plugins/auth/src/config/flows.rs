@@ -190,6 +190,11 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     if deletion.grace_seconds > 31_536_000 {
         wrong("auth.accountDeletion.graceSeconds", "must be between 0 and 31536000");
     }
+    // Who asked for a deletion is read from the audit when it is done.
+    let least = if deletion.enabled { deletion.grace_seconds } else { 0 };
+    if !(least..=315_360_000).contains(&auth.audit_retention_seconds) {
+        wrong("auth.audit.retentionSeconds", "must be between accountDeletion.graceSeconds and 315360000");
+    }
     if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
         wrong("auth.accountDeletion.linkBaseUrl", PAGE);
     }

@@ -15,11 +15,21 @@ use crate::onetime::Purpose;
 use crate::service::{AccountQuery, AuditQuery};
 
 impl Core {
-    /// Shuts an account: nobody signs in to it, its sessions end, and nothing it was mailed or asked works any more.
+    /// Shuts an account: nobody signs in to it, its sessions end, and nothing it was mailed or asked works any more. One that is shut
+    /// stays so since then; another reason takes the place of its own.
     ///
     /// # Errors
     /// `not_found`.
     pub(crate) async fn suspend(&self, client: &Client, by: Option<&str>, id: &str, reason: Option<String>) -> Result<User> {
+        let user = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
+        if user.suspended_at.is_some() {
+            if reason.is_none() || reason == user.suspended_reason {
+                return Ok(user);
+            }
+            let patch = UserPatch { suspended_reason: Some(reason), ..UserPatch::default() };
+            let happened = Happened::to("auth:user.updated", id).details(json!({ "method": "suspension", "by": by }));
+            return self.change_account(client, id, (patch, None), happened, async |_, _| Ok(())).await;
+        }
         let patch = UserPatch { suspended_at: Some(Some(client.now)), suspended_reason: Some(reason), ..UserPatch::default() };
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, user| {
@@ -35,11 +45,15 @@ impl Core {
         .await
     }
 
-    /// Opens it again. What had ended stays ended.
+    /// Opens it again. What had ended stays ended; and nothing ends where it was open.
     ///
     /// # Errors
     /// `not_found`.
     pub(crate) async fn unsuspend(&self, client: &Client, by: Option<&str>, id: &str) -> Result<User> {
+        let user = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
+        if user.suspended_at.is_none() {
+            return Ok(user);
+        }
         let patch = UserPatch { suspended_at: Some(None), suspended_reason: Some(None), ..UserPatch::default() };
         let happened = Happened::to("auth:account.unsuspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, _| self.parts.tokens.void(cx, id, Purpose::ALL).await).await

@@ -58,7 +58,7 @@ impl Core {
                 // The owner of the mailbox, who never had it, is told that somebody signed up: see `tell_owner`.
                 self.dropped_password(cx, client, &user).await?;
                 self.drop_unproved(cx, client, &changed).await?;
-                let details = json!({ "reason": "signed_up_again" });
+                let details = json!({ "method": "signed_up_again" });
                 self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;
                 // Last: it is a change of the account like any other.
                 self.users.new_epoch(cx, user.id.as_str()).await

@@ -24,7 +24,7 @@ use crate::session::Known;
 
 /// How often somebody looks what is due.
 const LOOK: Duration = Duration::from_secs(10);
-/// Accounts that are removed one after another before the job looks again.
+/// Accounts that are looked up at a time.
 const AT_ONCE: u32 = 50;
 /// Rows of the audit that are changed at a time.
 const ROWS: u32 = 200;
@@ -111,22 +111,30 @@ impl Core {
         self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
     }
 
-    /// Removes accounts whose deletion is due; how many. What fails is left for the next time.
+    /// Removes accounts whose deletion is due; how many. What fails is left for the next time, and keeps nothing behind it waiting.
     ///
     /// # Errors
     /// When the store cannot say which are.
     pub(crate) async fn purge_due(&self) -> Result<usize> {
         let own = Client::own(self.now());
-        let due =
-            ListQuery::new().filter(user::deletion_due_at.lte(Some(own.now))).sort(user::deletion_due_at, Direction::Asc).limit(AT_ONCE);
-        let mut removed = 0;
-        for user in self.users.list(&own.cx(), due).await?.items {
-            match self.purge(&user).await {
-                Ok(()) => removed += 1,
-                Err(error) => tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again"),
+        let (mut removed, mut behind) = (0, None::<String>);
+        loop {
+            let due = ListQuery::new().filter(user::deletion_due_at.lte(Some(own.now))).sort(user::deletion_due_at, Direction::Asc);
+            let due = behind.take().map_or_else(|| due.clone(), |cursor| due.clone().cursor(cursor)).limit(AT_ONCE);
+            let page = self.users.list(&own.cx(), due).await?;
+            for user in page.items {
+                match self.purge(&user).await {
+                    Ok(()) => removed += 1,
+                    Err(error) => {
+                        tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again")
+                    }
+                }
+            }
+            match page.next_cursor {
+                Some(next) => behind = Some(next),
+                None => return Ok(removed),
             }
         }
-        Ok(removed)
     }
 
     /// Removes an account that is due, with every record of it. The audit stays, under a name that leads to nobody.

@@ -102,8 +102,14 @@ impl Core {
             ..UserPatch::default()
         };
         self.users.update(cx, holder.id.as_str(), patch, Some(holder.version)).await.map_err(overtaken)?;
-        let details = json!({ "reason": "address_restored" });
-        self.audit(cx, client, Happened::to("auth:user.updated", &holder.id).details(details)).await
+        let details = json!({ "method": "address_restored" });
+        self.audit(cx, client, Happened::to("auth:user.updated", &holder.id).details(details)).await?;
+        if known_by_it {
+            // Whoever removes the account learns from it which request that was.
+            let details = json!({ "scheduledFor": client.now });
+            self.audit(cx, client, Happened::to("auth:account.deletion.scheduled", &holder.id).details(details)).await?;
+        }
+        Ok(())
     }
 
     async fn move_to(&self, client: &Client, user: &User, found: &OneTime, to: Address) -> Result<()> {

@@ -276,12 +276,16 @@ impl Core {
             session_id: Some(session.handle.clone()),
             amr: session.amr.clone(),
         };
-        let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else { return Ok(session) };
+        // It was ended meanwhile, by its user or by the hook: no session that is over mints a token (contract 7.4). The proof was right
+        // and opened nothing, which is what anybody else is told whose sign-in was overtaken.
+        let over = || refuse(INVALID_CREDENTIALS);
+        let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else {
+            let there = self.hooks.are_none() || self.is_live(cx, client, &session.handle, &session.user_id).await?;
+            return if there { Ok(session) } else { Err(over()) };
+        };
         let patch = SessionPatch { custom_claims: Some(Some(Value::Object(claims))), ..SessionPatch::default() };
         match self.sessions.update(cx, session.handle.clone(), patch, None).await {
-            // It was ended meanwhile, by its user or by the hook: no session that is over mints a token (contract 7.4). The proof was
-            // right and opened nothing, which is what anybody else is told whose sign-in was overtaken.
-            Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CREDENTIALS)),
+            Err(error) if error.code() == Code::NotFound => Err(over()),
             Err(error) => {
                 let request_id = client.request_id.as_str();
                 tracing::warn!(hook = "post_login", request_id, error = ?error, "claims were not kept; the login goes on without them");

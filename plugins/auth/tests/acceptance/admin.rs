@@ -244,8 +244,26 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
     let enter = json!({ "token": post.token("magic_link", 1).await });
     assert_eq!(app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
     let link = post.token("password_reset", 1).await;
+    // Nothing ends where nothing was shut.
+    assert_eq!(send(&app, &root, "POST", &format!("/users/{}/unsuspend", ada.id), None).await.status, 200);
+    assert_eq!(app.me(&ada.token).await.status, 200);
+    let checked = json!({ "token": link, "password": "x" });
+    assert_ne!(app.post("/auth/reset-password", checked).await.json()["code"], "invalid_token");
     assert_eq!(send(&app, &root, "POST", &format!("/users/{}/suspend", ada.id), None).await.status, 200);
-    assert_eq!(post.all("account_suspended", 1).await[0].to, "ada@x.test");
+    let shut = async || pages(&app, &root, "/auth/admin/users?suspended=true").await.remove(0);
+    let since = shut().await["suspendedAt"].clone();
+    // Once more: it is shut since then, its owner knows, and another reason is another reason.
+    app.advance(60).await;
+    app.prove(&root).await;
+    for reason in [json!({ "reason": "spam" }), json!({})] {
+        assert_eq!(send(&app, &root, "POST", &format!("/users/{}/suspend", ada.id), Some(reason)).await.status, 200);
+        assert_eq!((&shut().await["suspendedAt"], &shut().await["suspendedReason"]), (&since, &json!("spam")));
+    }
+    let told = pages(&app, &root, &format!("/auth/admin/audit?userId={}", ada.id)).await;
+    let named = |event: &str| told.iter().filter(|row| row["event"] == event).count();
+    assert_eq!((named("auth:account.suspended"), named("auth:account.unsuspended")), (1, 0));
+    let notices = post.all("account_suspended", 1).await;
+    assert_eq!((notices.len(), notices[0].to.as_str()), (1, "ada@x.test"));
     let reset = json!({ "token": link, "password": "violet-otter-92-lamp" });
     app.post("/auth/reset-password", reset.clone()).await.refused(400, "invalid_token");
     app.post("/auth/magic-link/verify", enter.clone()).await.refused(403, "account_suspended");

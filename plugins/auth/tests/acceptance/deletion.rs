@@ -1,12 +1,16 @@
 //! The end of an account: AUTH-79, AUTH-80, and what of AUTH-77 is about it.
 
+use std::collections::HashSet;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use linchpin::BoxFuture;
+use linchpin::store::memory::Memory;
+use linchpin::store::{Reply as Answer, Rows, Statement};
+use linchpin::{BoxFuture, Error, Value};
 use linchpin_auth::{AccountDeletion, Auth, AuthHooks, HookCx, HookError, HookResult};
 use serde_json::json;
 
+use crate::around::{Around, Watch};
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
@@ -40,7 +44,7 @@ fn proof() -> serde_json::Value {
 
 /// What the hooks were told.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
+pub struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
 
 impl AuthHooks for Told {
     fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
@@ -59,7 +63,7 @@ impl Told {
         self.0.lock().unwrap().iter().filter(|(name, ..)| name == hook).map(|(_, input, cx)| (input.clone(), cx.clone())).collect()
     }
 
-    async fn posts(&self, least: usize) -> Vec<(AccountDeletion, HookCx)> {
+    pub async fn posts(&self, least: usize) -> Vec<(AccountDeletion, HookCx)> {
         for _ in 0..3000 {
             let told = self.of("post");
             if told.len() >= least {
@@ -301,6 +305,44 @@ async fn auth_80_while_nothing_runs(store: Store) {
     let app = store.app_with(|auth| auth.hooks(told.clone())).await;
     assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
+}
+
+/// Says nothing of what has happened to these accounts.
+#[derive(Clone, Default)]
+struct Unreadable(Arc<Mutex<HashSet<String>>>);
+
+impl Watch for Unreadable {
+    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+        let ids = self.0.lock().unwrap();
+        if to.entity.name == "Audit" && args.iter().any(|arg| matches!(arg, Value::Text(text) if ids.contains(text))) {
+            return Answer::Ready(Err(Error::unavailable("told to")));
+        }
+        drop(ids);
+        store.run(to, args, rows)
+    }
+}
+
+/// Accounts that cannot be removed do not keep others waiting behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_holds_nobody_up() {
+    let (unreadable, told) = (Unreadable::default(), Told::default());
+    let unlimited = |auth: Auth| auth.hooks(told.clone()).configure(|config| config.auth.rate_limit.enabled = false);
+    let app = Store::memory().on(Around::new(Arc::new(Memory::new()), unreadable.clone()), unlimited).await;
+    let mut last = String::new();
+    for n in 0..=50 {
+        let who = app.register(&format!("n{n}@x.test")).await;
+        assert_eq!(delete(&app, &who, proof()).await.status, 202);
+        last.clone_from(&who.id);
+        unreadable.0.lock().unwrap().insert(who.id);
+        app.advance(61).await;
+    }
+    unreadable.0.lock().unwrap().remove(&last);
+    app.advance(WEEK).await;
+    assert_eq!(told.posts(1).await[0].0.user_id, last);
+    // And what was in the way is removed once it can be.
+    unreadable.0.lock().unwrap().clear();
+    app.advance(11).await;
+    assert_eq!(told.posts(51).await.len(), 51);
 }
 
 async fn a_deletion_without_a_page(store: Store) {

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::authenticator::Authenticator;
 use crate::cases;
+use crate::deletion::Told;
 use crate::factor::{app_with, code_at, enrol, texts};
 use crate::issuer::{Away, Browser};
 use crate::oauth;
@@ -126,7 +127,8 @@ async fn auth_45_undone_after(store: Store) {
 async fn auth_45_undone_though_somebody_sits_there(store: Store) {
     for primary in [PrimaryField::Email, PrimaryField::Username] {
         let post = Post::default();
-        let app = store.app_with(|auth| changing(auth, &post).primary_field(primary)).await;
+        let told = Told::default();
+        let app = store.app_with(|auth| changing(auth, &post).primary_field(primary).hooks(told.clone())).await;
         let by_name = primary == PrimaryField::Username;
         let sign_up = async |name: &str, email: &str| {
             let mut body = json!({ "email": email, "password": GOOD });
@@ -144,7 +146,8 @@ async fn auth_45_undone_though_somebody_sits_there(store: Store) {
         let undo = post.token("email_changed", 1).await;
         done(&verify(&app, &post.token("verify_new_email", 1).await).await);
         let sits = sign_up("thief", &address).await;
-        done(&verify(&app, &undo).await);
+        let undone = verify(&app, &undo).await;
+        done(&undone);
         // The account is as it was; that of the other is gone, or has no address any more.
         let body = if by_name { json!({ "username": "ada", "password": GOOD }) } else { json!({ "email": address, "password": GOOD }) };
         let back = app.post("/auth/login", body).await;
@@ -154,6 +157,10 @@ async fn auth_45_undone_though_somebody_sits_there(store: Store) {
             assert_eq!(me.json()["email"], json!(null));
         } else {
             me.refused(401, "unauthorized");
+            // Its removal is told as one that was asked for: by whoever undid the change.
+            app.advance(11).await;
+            let (_, cx) = told.posts(1).await.remove(0);
+            assert_eq!((cx.request_id, cx.ip.map(|ip| ip.to_string())), (undone.header("x-request-id"), Some("127.0.0.1".to_owned())));
         }
         app.stop().await;
     }

@@ -94,9 +94,9 @@ async fn auth_78(store: Store) {
     assert_eq!(hooks.0.lock().unwrap().last().unwrap(), "post_delete_account read kept");
 }
 
-/// Gives every session a plan; while it is on, it ends the session first.
+/// Gives every session a plan, or nothing where it is `silent`; while it is on, it ends the session first.
 #[derive(Clone, Default)]
-struct Ending(Arc<AtomicBool>);
+struct Ending(Arc<AtomicBool>, bool);
 
 impl AuthHooks for Ending {
     fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
@@ -105,24 +105,33 @@ impl AuthHooks for Ending {
                 let (user, session) = (input.user_id.as_deref().unwrap(), input.session_id.as_deref().unwrap());
                 cx.services.provided::<AuthService>()?.revoke_session(user, session).await?;
             }
-            Ok(json!({ "customClaims": { "plan": "pro" } }))
+            Ok(if self.1 { json!(null) } else { json!({ "customClaims": { "plan": "pro" } }) })
         })
     }
 }
 
 /// Nobody is given the tokens of a session that is over; nor is it said that something was not found.
 async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
-    let hooks = Ending::default();
+    for silent in [false, true] {
+        ended_by_a_hook(&store, silent).await;
+    }
+}
+
+async fn ended_by_a_hook(store: &Store, silent: bool) {
+    let hooks = Ending(Arc::default(), silent);
     let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
-    let ada = app.register("a@x.test").await;
+    let (a, b) = if silent { ("c@x.test", "d@x.test") } else { ("a@x.test", "b@x.test") };
+    let ada = app.register(a).await;
     hooks.0.store(true, Ordering::SeqCst);
-    let refused = app.post("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let refused = app.post("/auth/login", json!({ "email": a, "password": GOOD })).await;
     refused.refused(401, "invalid_credentials");
     assert_eq!(refused.headers.get("set-cookie"), None);
-    app.post("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post("/auth/register", json!({ "email": b, "password": GOOD })).await.refused(401, "invalid_credentials");
     hooks.0.store(false, Ordering::SeqCst);
-    assert_eq!(claims(&app.login("a@x.test").await.token)["plan"], "pro");
+    let plan = claims(&app.login(a).await.token).get("plan").cloned();
+    assert_eq!(plan, (!silent).then(|| json!("pro")));
     assert_eq!(app.get(&ada.token, "/auth/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(2));
+    app.stop().await;
 }
 
 /// Refuses to change sessions while it is on.

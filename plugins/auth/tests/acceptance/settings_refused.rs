@@ -90,7 +90,7 @@ async fn limits_are_where_they_are_said_to_be() {
         let started = Store::memory().try_app(|_| Auth::from_config(AuthConfig::from_json(settings)).roles(["admin", "member"])).await;
         started.err().map(|error| error.to_string()).unwrap_or_default()
     };
-    let numbers: [(&str, &[u64], &[u64]); 11] = [
+    let numbers: [(&str, &[u64], &[u64]); 12] = [
         ("auth.password.minLength", &[0, 7, 65], &[8, 64]),
         ("auth.password.maxLength", &[0, 63, 129], &[64, 128]),
         ("auth.password.historyCount", &[25], &[0, 24]),
@@ -99,9 +99,10 @@ async fn limits_are_where_they_are_said_to_be() {
         ("auth.session.cacheSeconds", &[31], &[0, 30]),
         ("auth.session.idleSeconds", &[31_536_001], &[0, 60]),
         ("auth.refreshTokens.accessSeconds", &[0, 29, 86_401], &[30, 86_400]),
-        ("auth.refreshTokens.refreshSeconds", &[0, 30], &[86_400]),
+        ("auth.refreshTokens.refreshSeconds", &[0, 30, 31_536_001, u64::MAX], &[86_400, 31_536_000]),
         ("auth.refreshTokens.graceSeconds", &[61], &[0, 60]),
         ("auth.accountDeletion.graceSeconds", &[31_536_001, u64::MAX], &[0, 31_536_000]),
+        ("auth.audit.retentionSeconds", &[0, 604_799, 315_360_001, u64::MAX], &[604_800, 315_360_000]),
     ];
     for (key, beyond, within) in numbers {
         for number in beyond {
