@@ -126,7 +126,7 @@ impl Core {
                 match self.purge(&user).await {
                     Ok(()) => removed += 1,
                     Err(error) => {
-                        tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again")
+                        tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again");
                     }
                 }
             }
