@@ -70,7 +70,9 @@ fn auth() -> Auth {
         auth.email_verification.link_base_url.get_or_insert_with(|| format!("{here}/notices/welcome"));
         auth.passkeys.enabled = true;
         auth.passkeys.rp_id = "localhost".to_owned();
-        auth.passkeys.origins = vec![HERE.to_owned()];
+        if auth.passkeys.origins.is_empty() {
+            auth.passkeys.origins = vec![HERE.to_owned()];
+        }
         auth.oauth.post_redirect = "/notices/welcome".to_owned();
         let local = || ProviderSection::new("app").secret(CLIENT_SECRET.to_owned()).issuer(ISSUER);
         auth.oauth.providers.entry("local".to_owned()).or_insert_with(local);

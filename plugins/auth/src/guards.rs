@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use linchpin::http::{GuardArg, GuardCall, NamedCheck, RouteAuth};
 use linchpin::openapi::{Scheme, Security};
-use linchpin::{Actor, ActorKind, Error, Result};
+use linchpin::{Actor, ActorKind, Code, Error, Result};
 
 use crate::config::{AuthConfig, StepUpSection};
-use crate::error::{DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
+use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
 use crate::session::cookies::Cookies;
 use crate::session::{Known, is_fresh};
 
@@ -28,6 +28,13 @@ pub(crate) const ADMIN: &str = "userAdmin";
 
 /// A recent sign-in: what R asks for on a route that takes no proof in its body.
 pub(crate) const RECENT: &str = "require_recent";
+
+/// A proved address.
+const VERIFIED: &str = "require_verified_email";
+/// A second factor at sign-in, or since.
+const MFA: &str = "require_mfa";
+/// A proof of who is there, not long ago.
+const STEP_UP: &str = "require_step_up";
 
 /// What is known of an actor whose session this plugin has checked.
 pub(crate) fn known(actor: &Actor) -> Option<&Known> {
@@ -107,16 +114,28 @@ fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
 /// What proves who calls, for the API document: names that routes of the plugin alone ask for are no other way to do that.
 pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     let session = &config.auth.session.transport;
+    let refuses = |names: &[&str], codes: &[Code]| Security::of(names.iter().copied()).refuses(codes.iter().copied());
     let mut users = Security::of([USER, SESSION, ENROLLING, ADMIN])
         .by(Scheme::bearer_of(USER, "JWT", "The access token of a user."))
         .by(Scheme::header("userToken", "x-user-token", "The access token of a user, beside an API credential; it goes before that."));
     if session.cookies() {
         let cookie = Scheme::cookie("sessionCookie", Cookies::new(config).token_name(), "The access token, as signing in has set it.");
         let form = "What the cookie `csrf_token` holds: where a cookie says who calls, `Origin` and this say that it was meant.";
-        users =
-            if config.security.csrf { users.by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form)) } else { users.by(cookie) };
+        users = if config.security.csrf {
+            users.by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form)).refuses_changes([CSRF_FAILED])
+        } else {
+            users.by(cookie)
+        };
     }
-    vec![users, Security::of([BEARER]).by(Scheme::bearer(BEARER, "A static API credential."))]
+    vec![
+        users,
+        Security::of([BEARER]).by(Scheme::bearer(BEARER, "A static API credential.")),
+        refuses(&[USER, ENROLLING, ADMIN], &[DELETION_SCHEDULED]),
+        refuses(&[USER, ADMIN], &[MFA_SETUP_REQUIRED]),
+        refuses(&[VERIFIED], &[EMAIL_NOT_VERIFIED]),
+        refuses(&[MFA], &[MFA_REQUIRED]),
+        refuses(&[STEP_UP, RECENT], &[STEP_UP_REQUIRED]),
+    ]
 }
 
 /// The registry of the app.
@@ -132,10 +151,10 @@ pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteA
     };
     named.insert(ADMIN.to_owned(), NamedCheck::actor(admin));
     named.insert(BEARER.to_owned(), NamedCheck::actor(bearer));
-    named.insert("require_verified_email".to_owned(), NamedCheck::actor(verified_email));
-    named.insert("require_mfa".to_owned(), NamedCheck::actor(mfa));
+    named.insert(VERIFIED.to_owned(), NamedCheck::actor(verified_email));
+    named.insert(MFA.to_owned(), NamedCheck::actor(mfa));
     let (step_up_seconds, recent_seconds) = (ages.max_age_seconds, ages.account_max_age_seconds);
-    named.insert("require_step_up".to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)));
+    named.insert(STEP_UP.to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)));
     named.insert(RECENT.to_owned(), NamedCheck::guard(move |call| recent(call, recent_seconds)));
     RouteAuth { user_auth: Arc::new(user_auth), require_role: Arc::new(require_role), named }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Components, gates, names, reference};
+use super::{Components, Security, gates, names, reference, security};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
 use crate::http::{Action, Endpoint};
@@ -93,9 +93,14 @@ pub(super) fn header_map(more: &[(&str, &str)]) -> Json {
 }
 
 /// Adds the responses of every error a route can give. `bodiless` leaves their bodies out, for HEAD.
-pub(super) fn add(endpoint: &Endpoint, bodiless: bool, responses: &mut Map<String, Json>, components: &mut Components) {
+pub(super) fn add(
+    (endpoint, security): (&Endpoint, &[Security]),
+    bodiless: bool,
+    responses: &mut Map<String, Json>,
+    components: &mut Components,
+) {
     let mut by_status: BTreeMap<u16, BTreeSet<&'static str>> = BTreeMap::new();
-    for code in codes(endpoint) {
+    for code in codes(endpoint).into_iter().chain(security::refusals(endpoint, security)) {
         by_status.entry(code.status()).or_default().insert(code.as_str());
     }
     for (status, codes) in by_status {

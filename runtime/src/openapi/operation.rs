@@ -30,7 +30,7 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
     let id = names.operation(endpoint, &format!("{by_path}{}", if head { "_head" } else { "" }));
     let mut out = json!({
         "operationId": id,
-        "responses": responses(endpoint, head, names, components),
+        "responses": responses((endpoint, parts.security), head, names, components),
         "security": security::security(endpoint, parts.security, &mut components.security),
         "x-linchpin-kind": kind(endpoint),
     });
@@ -186,17 +186,17 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     Some((object.finish(), required))
 }
 
-fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Components) -> Json {
+fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: &Names, components: &mut Components) -> Json {
     let mut out = Map::new();
     if let Action::Extra(_) = endpoint.action {
         out.insert("default".to_owned(), json!({ "description": "As the function answers.", "headers": header_map(&[]) }));
-        errors::add(endpoint, head, &mut out, components);
+        errors::add((endpoint, security), head, &mut out, components);
         repeat::describe(endpoint, &mut out);
         return Json::Object(out);
     }
     if let Action::Plugin(desc) = endpoint.action {
         plugged::responses(desc, &mut out);
-        errors::add(endpoint, head, &mut out, components);
+        errors::add((endpoint, security), head, &mut out, components);
         return Json::Object(out);
     }
     let Some(table) = &endpoint.table else { return Json::Object(out) };
@@ -317,7 +317,7 @@ fn responses(endpoint: &Endpoint, head: bool, names: &Names, components: &mut Co
             json!({ "description": "The record still has the `ETag` of `If-None-Match`.", "headers": header_map(&[("ETag", "ETag")]) }),
         );
     }
-    errors::add(endpoint, head, &mut out, components);
+    errors::add((endpoint, security), head, &mut out, components);
     repeat::describe(endpoint, &mut out);
     Json::Object(out)
 }

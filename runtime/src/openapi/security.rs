@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::Code;
 use crate::http::{AuthDesc, Endpoint, PathGuard};
 use crate::operation::Method;
 
@@ -54,12 +55,15 @@ impl Scheme {
 pub struct Security {
     names: Vec<String>,
     ways: Vec<(Scheme, Option<Scheme>)>,
+    refuses: Vec<Code>,
+    refuses_changes: Vec<Code>,
 }
 
 impl Security {
-    /// Of these names of `auth`.
+    /// Of these names of `auth`, or of guards: a name may stand in several of them.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Self { names: names.into_iter().map(Into::into).collect(), ways: Vec::new() }
+        let names = names.into_iter().map(Into::into).collect();
+        Self { names, ways: Vec::new(), refuses: Vec::new(), refuses_changes: Vec::new() }
     }
 
     /// A request may carry this.
@@ -86,6 +90,34 @@ fn assumed(name: &str) -> Json {
     }
 }
 
+impl Security {
+    /// Codes that callers are refused with beside `unauthorized` and `forbidden`, where `auth` has one of these names or a guard is one.
+    #[must_use]
+    pub fn refuses(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
+        self.refuses.extend(codes);
+        self
+    }
+
+    /// The same, unless the method is GET, HEAD or OPTIONS.
+    #[must_use]
+    pub fn refuses_changes(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
+        self.refuses_changes.extend(codes);
+        self
+    }
+}
+
+/// Codes that an endpoint refuses callers with, by the names of its `auth` and its guards.
+pub(super) fn refusals(endpoint: &Endpoint, known: &[Security]) -> Vec<Code> {
+    let auth = match endpoint.policy.auth {
+        AuthDesc::Named(name) => Some(name),
+        AuthDesc::None => endpoint.guards.iter().any(PathGuard::always).then_some(USER),
+    };
+    let names: Vec<&str> = auth.into_iter().chain(endpoint.policy.guards.iter().map(|guard| guard.name)).collect();
+    let asked = known.iter().filter(|security| security.names.iter().any(|known| names.contains(&known.as_str())));
+    let changes = endpoint.method != Method::Get;
+    asked.flat_map(|security| security.refuses.iter().chain(security.refuses_changes.iter().filter(move |_| changes))).copied().collect()
+}
+
 /// What an endpoint asks for; the schemes it names are noted in `schemes`.
 pub(super) fn security(endpoint: &Endpoint, known: &[Security], schemes: &mut Map<String, Json>) -> Json {
     let name = match endpoint.policy.auth {
@@ -94,7 +126,9 @@ pub(super) fn security(endpoint: &Endpoint, known: &[Security], schemes: &mut Ma
         AuthDesc::None if endpoint.guards.iter().any(PathGuard::always) => USER,
         AuthDesc::None => return json!([]),
     };
-    let Some(security) = known.iter().find(|security| security.names.iter().any(|known| known == name)) else {
+    let Some(security) =
+        known.iter().filter(|security| !security.ways.is_empty()).find(|security| security.names.iter().any(|known| known == name))
+    else {
         schemes.entry(name.to_owned()).or_insert_with(|| assumed(name));
         return json!([{ name: [] }]);
     };

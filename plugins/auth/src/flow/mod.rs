@@ -59,6 +59,8 @@ pub(crate) struct Tokens {
     pub(crate) refresh: Option<String>,
     /// Until when the refresh token is good.
     refresh_until: Timestamp,
+    /// The handle of their session.
+    handle: String,
 }
 
 impl Core {
@@ -87,6 +89,7 @@ impl Core {
             // What the token says, to the second.
             expires_at: Timestamp::from_millis(seconds(expires_at) * 1000),
             refresh: refreshes.enabled.then(|| refresh::make(&self.ring, session, session.generation)).flatten(),
+            handle: session.handle.clone(),
             refresh_until: crate::core::later(session.rotated_at, millis(refreshes.refresh_seconds)).min(end),
         })
     }
@@ -99,7 +102,8 @@ impl Core {
         // As tokens count them: in whole seconds of the clock.
         let seconds = |at: Timestamp| at.millis().div_euclid(1000) - now.millis().div_euclid(1000);
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
-        let refresh = tokens.refresh.as_deref().map(|token| (token, seconds(tokens.refresh_until)));
+        let given = csrf::make(&self.env, &self.ring, &csrf::renewing(&tokens.handle))?;
+        let refresh = tokens.refresh.as_deref().map(|token| (token, given.as_str(), seconds(tokens.refresh_until)));
         Ok(self.cookies.set(reply, (&tokens.access, seconds(tokens.expires_at)), refresh, &csrf))
     }
 

@@ -30,7 +30,9 @@ pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInp
     // A page of another origin brings no cookies, and takes none away.
     let clear = |reply| if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(reply) } else { reply };
     let Some((token, by_cookie)) = presented(&core, &call, &input) else {
-        return Ok(clear(Reply::refused(refuse(REFRESH_REQUIRED))));
+        let refused = Reply::refused(refuse(REFRESH_REQUIRED));
+        // Two of them are no proof that its own is worth nothing: a sibling domain can plant one, and is to gain nothing by it.
+        return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable { refused } else { clear(refused) });
     };
     if by_cookie {
         core.judge_refresh(&client, &call.headers, token).await?;

@@ -22,6 +22,8 @@ pub(crate) struct Cookies {
     enabled: bool,
     token: Cookie,
     refresh: Cookie,
+    /// Says that the refresh token beside it was given to this browser, which a page of a sibling domain cannot make it say.
+    renews: Cookie,
     csrf: Cookie,
     /// What forms of pages are bound to for whoever is not signed in.
     browser: Cookie,
@@ -65,6 +67,13 @@ impl Cookie {
         Self { name, attributes }
     }
 
+    /// The same for this host alone, whatever domain the others are for: no sibling can set it.
+    fn of_host(self, config: &AuthConfig) -> Self {
+        let Some(domain) = &config.auth.cookies.domain else { return self };
+        let name = self.name.replace("__Secure-", "__Host-");
+        Self { name, attributes: self.attributes.replace(&format!("; Domain={domain}"), "") }
+    }
+
     /// `None` for a value that cannot stand in a header, which none of ours is.
     fn set(&self, value: &str, max_age: Option<i64>) -> Option<HeaderValue> {
         let age = max_age.map_or_else(String::new, |age| format!("; Max-Age={}", age.max(0)));
@@ -96,10 +105,11 @@ impl Cookies {
             enabled: config.auth.session.transport.cookies(),
             token: Cookie::new("token", config, &cookies.path, cookies.same_site, true, true),
             refresh: Cookie::new("refresh_token", config, mount, SameSite::Strict, true, true),
+            renews: Cookie::new("renews", config, "/", SameSite::Strict, true, true).of_host(config),
             device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
             flow: Cookie::new("oauth_flow", config, mount, SameSite::Lax, true, true),
-            browser: Cookie::new("browser", config, mount, SameSite::Lax, true, true),
+            browser: Cookie::new("browser", config, "/", SameSite::Lax, true, true).of_host(config),
             challenge: Cookie::new("challenge", config, mount, SameSite::Lax, true, true),
         }
     }
@@ -117,6 +127,11 @@ impl Cookies {
     /// The refresh token of a request.
     pub(crate) fn refresh<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         if self.enabled { self.refresh.read(headers) } else { Once::Absent }
+    }
+
+    /// What says that the refresh token of a request was given to its browser.
+    pub(crate) fn renews<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
+        if self.enabled { self.renews.read(headers) } else { Once::Absent }
     }
 
     /// The CSRF token of a request.
@@ -179,14 +194,15 @@ impl Cookies {
         self.browser.set(value, None)
     }
 
-    /// Sets the cookies of a session. Ages are in seconds.
-    pub(crate) fn set(&self, mut reply: Reply, token: (&str, i64), refresh: Option<(&str, i64)>, csrf: &str) -> Reply {
+    /// Sets the cookies of a session; beside a refresh token stands what says whom it was given to. Ages are in seconds.
+    pub(crate) fn set(&self, mut reply: Reply, token: (&str, i64), refresh: Option<(&str, &str, i64)>, csrf: &str) -> Reply {
         if !self.enabled {
             return reply;
         }
         let set = [
             self.token.set(token.0, Some(token.1)),
-            refresh.and_then(|(value, age)| self.refresh.set(value, Some(age))),
+            refresh.and_then(|(value, _, age)| self.refresh.set(value, Some(age))),
+            refresh.and_then(|(_, given, age)| self.renews.set(given, Some(age))),
             self.csrf.set(csrf, None),
         ];
         for value in set.into_iter().flatten() {
@@ -208,7 +224,7 @@ impl Cookies {
         if !self.enabled {
             return reply;
         }
-        for cookie in [&self.token, &self.refresh, &self.csrf] {
+        for cookie in [&self.token, &self.refresh, &self.renews, &self.csrf] {
             if let Some(value) = cookie.set("", Some(0)) {
                 reply = reply.and_header(SET_COOKIE, value);
             }

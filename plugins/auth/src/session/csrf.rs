@@ -180,6 +180,11 @@ pub(crate) fn make(env: &Env, ring: &Ring, sid: &str) -> Result<String> {
     Ok(format!("{nonce}.{mac}"))
 }
 
+/// What a browser holds a token for that may renew a session.
+pub(crate) fn renewing(handle: &str) -> String {
+    format!("renews {handle}")
+}
+
 pub(crate) fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
     let Some((nonce, mac)) = token.split_once('.') else { return false };
     URL_SAFE_NO_PAD.decode(mac).is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))

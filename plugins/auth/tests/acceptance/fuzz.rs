@@ -1,12 +1,13 @@
-//! What another program makes of `/openapi.json`: Schemathesis calls every route of the plugin with what fits its description and what
-//! does not, as nobody and as somebody. No answer may be a failure of the server, and each must be one that the document names.
+//! What another program makes of `/openapi.json`: Schemathesis calls every route, the app's own among them, with what fits its description
+//! and what does not, as nobody and as somebody. No answer may be a failure of the server, and each must be one that the document names.
 
 use std::process::Command;
 
-use linchpin_auth::{Auth, Limit, ProviderSection};
+use linchpin_auth::{Auth, Limit, PrimaryField, ProviderSection, Transport};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
+use crate::factor::Phone;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
@@ -83,11 +84,11 @@ struct Called {
     status: u64,
 }
 
-/// Runs it over the routes of the plugin, as an administrator or as nobody; `without` are left out. What it called, in order.
+/// Runs it over all routes but those of tests, as an administrator or as nobody; `without` are left out. What it called, in order.
 async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Called> {
     let (host, folder) = (app.host(), tempfile::tempdir().unwrap());
     let mut command = Command::new("python3");
-    command.args(["-m", "schemathesis.cli", "run", &format!("http://{host}/openapi.json"), "--include-path-regex", "^/auth/"]);
+    command.args(["-m", "schemathesis.cli", "run", &format!("http://{host}/openapi.json"), "--exclude-path-regex", "^/__test"]);
     command.args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"]);
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--generation-deterministic"]);
     command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
@@ -125,6 +126,27 @@ async fn schemathesis_as_nobody(store: Store) {
     let app = store.app_with(|auth| everything(auth, &post)).await;
     run(&app, None, &LEAVES).await;
     assert_eq!(app.raw("GET", "/openapi.json", &[], "").await.status, 200, "it still answers");
+}
+
+/// Routes and shapes that other settings bring: names in place of addresses, text messages, sessions in cookies alone, sign-ups that
+/// tell nobody anything, no grace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schemathesis_with_other_settings() {
+    let (post, phone) = (Post::default(), Phone::default());
+    let many = |auth: Auth| everything(auth, &post);
+    let named = |auth: Auth| {
+        let auth = phone.on(many(auth)).primary_field(PrimaryField::Username);
+        auth.transport(Transport::Cookie).configure(|config| {
+            config.auth.magic_link.allow_sign_up = false;
+            config.auth.mfa.required = true;
+            config.auth.account_deletion.grace_seconds = 0;
+        })
+    };
+    let app = Store::memory().app_with(named).await;
+    run(&app, None, &LEAVES).await;
+    app.stop().await;
+    let app = Store::memory().app_with(|auth| many(auth).configure(|config| config.auth.conceal_registration = true)).await;
+    run(&app, None, &LEAVES).await;
 }
 
 async fn schemathesis_as_an_administrator(store: Store) {

@@ -105,8 +105,16 @@ async fn what_goes_wrong_is_told(store: Store) {
     eve.follow("/provider?id=peer").await;
     assert_eq!(eve.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
     assert!(!eve.is_signed_in().await);
+    // Nor in one that a sibling domain has given what that browser was sent away with.
+    let mark = "__Secure-oauth_flow";
+    eve.cookies.insert(mark.to_owned(), ada.cookies[mark].clone());
+    assert_eq!(eve.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
+    assert!(!eve.is_signed_in().await);
+    assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/security");
+    assert!(ada.is_signed_in().await);
+    assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/security?failed=overtaken");
+    ada.fill("/security", "/sign-out", &[]).await;
     assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
-    assert!(!ada.is_signed_in().await);
     // What nobody asked for.
     assert_eq!(ada.follow("/provider?id=nobody").await.status, 404);
     assert_eq!(ada.follow("/provider").await.status, 404);

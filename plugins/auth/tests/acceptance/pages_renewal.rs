@@ -4,6 +4,7 @@ use linchpin_auth::Auth;
 use serde_json::json;
 
 use crate::cases;
+use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 use crate::visitor::{UI, Visitor, form, hidden, text};
 
@@ -14,9 +15,13 @@ cases!(
     no_session_to_go_on_with,
     a_forged_form_renews_nothing,
     two_windows,
+    a_planted_token,
+    leaving_without_a_renewal,
 );
 
 const TOKEN: &str = "__Host-token";
+/// Where somebody goes who is not signed in.
+const ASKED: &str = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
 const REFRESH: &str = "__Secure-refresh_token";
 
 /// Sessions that are renewed every quarter of an hour, and an administrator who may read the audit.
@@ -73,6 +78,8 @@ async fn forms_that_stayed_open(store: Store) {
     app.advance(960).await;
     let done = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
     assert_eq!(done.header("location"), "/auth/ui/sessions?done=sessions", "{}", text(&done));
+    let wrong = ada.fill("/confirm", "/confirm", &[("password", "wrong")]).await;
+    assert!(wrong.status == 401 && text(&wrong).contains("role=\"alert\">The password is not right."), "{}", text(&wrong));
     // Neither does it matter that its sender has proved once more who they are.
     let proved = ada.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
     assert_eq!(proved.status, 303, "{}", text(&proved));
@@ -80,10 +87,10 @@ async fn forms_that_stayed_open(store: Store) {
     assert_eq!(done.header("location"), "/auth/ui/sessions?done=sessions", "{}", text(&done));
     // One that was opened before they signed in leads on, and does nothing.
     let typed = [("csrf", of_nobody.as_str()), ("identifier", "ada@example.test"), ("password", GOOD)];
-    let on = ada.post("/sign-in", &[typed[0], typed[1], typed[2], ("returnTo", "/app")]).await;
-    assert_eq!((on.status, on.header("location").as_str()), (303, "/app"));
-    let on = ada.post("/register", &typed).await;
-    assert_eq!((on.status, on.header("location").as_str()), (303, "/auth/ui/security?failed=overtaken"));
+    for path in ["/sign-in", "/register"] {
+        let on = ada.post(path, &[typed[0], typed[1], typed[2], ("returnTo", "/app")]).await;
+        assert_eq!((on.status, on.header("location").as_str()), (303, "/auth/ui/security?failed=overtaken"));
+    }
     assert!(text(&ada.get("/security?failed=overtaken").await).contains("You have signed in since that form was opened"));
     // And once there is no session any more, its sender is asked to sign in.
     ada.fill("/security", "/sign-out", &[]).await;
@@ -120,7 +127,6 @@ async fn a_link_from_elsewhere(store: Store) {
 
 async fn no_session_to_go_on_with(store: Store) {
     let app = store.app_with(renewing).await;
-    let asked = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
     // A token that came twice ends its session, on a page as on its route.
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
@@ -132,20 +138,20 @@ async fn no_session_to_go_on_with(store: Store) {
     let open = ada.csrf("/security").await;
     ada.cookies.insert(REFRESH.to_owned(), copied);
     ada.cookies.remove(TOKEN);
-    assert_eq!(ada.get("/security").await.header("location"), asked);
+    assert_eq!(ada.get("/security").await.header("location"), ASKED);
     assert!(!ada.cookies.contains_key(REFRESH), "what can never be right again is not kept");
-    assert_eq!(ada.post("/sessions/end-others", &[("csrf", &open)]).await.header("location"), asked);
+    assert_eq!(ada.post("/sessions/end-others", &[("csrf", &open)]).await.header("location"), ASKED);
     // Nor is there one for somebody who was suspended, or with a token that is none.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
     let (root, me) = (app.admin("root2@example.test").await, app.me(&bob.cookies[TOKEN]).await.text("id"));
     let suspended = app.with(&root.token, "POST", &format!("/auth/admin/users/{me}/suspend"), Some(json!({ "reason": "spam" }))).await;
     assert_eq!(suspended.status, 200, "{suspended:?}");
-    assert_eq!(bob.get("/security").await.header("location"), asked);
+    assert_eq!(bob.get("/security").await.header("location"), ASKED);
     for token in ["x", "v1.a.b", &"v".repeat(5000)] {
         let mut eve = Visitor::new(&app);
         eve.cookies.insert(REFRESH.to_owned(), token.to_owned());
-        assert_eq!(eve.get("/security").await.header("location"), asked, "{token}");
+        assert_eq!(eve.get("/security").await.header("location"), ASKED, "{token}");
     }
     // Without refresh tokens a form that stayed open asks to sign in as well.
     app.stop().await;
@@ -154,7 +160,7 @@ async fn no_session_to_go_on_with(store: Store) {
     ada.sign_up("carol@example.test").await;
     let open = ada.csrf("/security").await;
     app.advance(604_801).await;
-    assert_eq!(ada.post("/security/password", &[("csrf", &open), ("password", "x")]).await.header("location"), asked);
+    assert_eq!(ada.post("/security/password", &[("csrf", &open), ("password", "x")]).await.header("location"), ASKED);
     assert_eq!(forged(&app).await, 0);
 }
 
@@ -176,6 +182,58 @@ async fn a_forged_form_renews_nothing(store: Store) {
     assert_eq!(ada.cookies[REFRESH], before);
     assert_eq!(forged(&app).await, 1, "the same is written down once in a while");
     assert!(ada.is_signed_in().await);
+}
+
+/// A sibling domain can set cookies, but none that are for this host alone.
+async fn a_planted_token(store: Store) {
+    let app = store.app_with(renewing).await;
+    let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
+    eve.sign_up("eve@example.test").await;
+    let planted = eve.cookies[REFRESH].clone();
+    ada.cookies.insert(REFRESH.to_owned(), planted.clone());
+    let asked = ada.get("/sign-in?returnTo=/app").await;
+    assert!(asked.status == 200 && !ada.cookies.contains_key(TOKEN), "{}", text(&asked));
+    // What says whom a token was given to is good for its own session alone.
+    ada.cookies.remove(REFRESH);
+    ada.sign_up("ada@example.test").await;
+    let own = ada.cookies.insert(REFRESH.to_owned(), planted).unwrap();
+    ada.cookies.remove(TOKEN);
+    assert_eq!(ada.get("/sign-in?returnTo=/app").await.status, 200);
+    assert!(!ada.cookies.contains_key(TOKEN));
+    // Two of them are as good as none, and nothing is taken away for it.
+    ada.cookies.insert(REFRESH.to_owned(), format!("{own}; {REFRESH}=x"));
+    let reply = ada.send("POST", "/auth/refresh", &[("content-type", "application/json")], "{}").await;
+    reply.refused(401, "refresh_required");
+    assert!(reply.headers.get("set-cookie").is_none(), "{reply:?}");
+    ada.cookies.insert(REFRESH.to_owned(), own);
+    assert_eq!(ada.get("/sign-in?returnTo=/app").await.header("location"), "/app");
+}
+
+/// Whoever leaves has left, also where their session could not be renewed any more.
+async fn leaving_without_a_renewal(store: Store) {
+    let post = Post::default();
+    let verified = |auth: Auth| {
+        renewing(post.on(auth)).configure(|config| {
+            config.auth.email_verification.enabled = true;
+            config.auth.email_verification.required = true;
+            config.auth.email_verification.link_base_url = Some("https://app.test/verify".into());
+        })
+    };
+    let app = store.app_with(verified).await;
+    let mut ada = Visitor::new(&app);
+    ada.fill("/register", "/register", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    let proof = json!({ "token": post.token("verify_email", 1).await });
+    assert_eq!(app.post("/auth/verify-email", proof).await.status, 200);
+    assert_eq!(ada.sign_in("ada@example.test", GOOD).await.status, 303);
+    let id = app.me(&ada.cookies[TOKEN]).await.text("id");
+    app.change(&id, json!({ "emailVerified": false })).await;
+    let (open, refresh) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
+    app.advance(960).await;
+    assert_eq!(ada.post("/sessions/end-others", &[("csrf", &open)]).await.header("location"), ASKED);
+    let out = ada.post("/sign-out", &[("csrf", &open)]).await;
+    assert_eq!(out.status, 303);
+    assert!(!ada.cookies.contains_key(REFRESH) && !ada.cookies.contains_key("__Host-renews"), "{:?}", ada.cookies);
+    app.post("/auth/refresh", json!({ "refreshToken": refresh })).await.refused(401, "refresh_invalid");
 }
 
 async fn two_windows(store: Store) {

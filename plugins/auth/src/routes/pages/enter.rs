@@ -20,7 +20,9 @@ pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        return Ok(go(&visit.target()));
+        // What was said on the way here is still to be said.
+        let said = ["done", "failed"].into_iter().find_map(|word| Some((word, visit.query.given(word)?)));
+        return Ok(go(&said.map_or_else(|| visit.target(), |(word, value)| with(&visit.page("/security"), word, &value))));
     }
     if visit.may_be_renewable() {
         return visit.once_more();
@@ -112,6 +114,9 @@ pub(super) async fn signed_in(visit: &Visit, reply: Reply) -> Result<Response<Bo
 pub(super) async fn register(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
+    }
+    if visit.may_be_renewable() {
+        return visit.once_more();
     }
     register_page(&visit, None)
 }

@@ -71,7 +71,7 @@ impl Visit {
         }
         let token = self.form.get("csrf");
         let is_of = |owner: Owner<'_>| owner.holds(token, &self.core);
-        let of_browser = self.browser().is_some_and(|browser| is_of(Owner::Browser(browser)));
+        let of_browser = self.is_of_browser(token);
         match (&self.known, renewable) {
             (Some(known), _) if is_of(Owner::Session(&known.handle)) => Ok(Form::Meant),
             (Some(_), _) if of_browser => Ok(Form::Overtaken),
@@ -82,6 +82,11 @@ impl Visit {
             (None, None) if token.split_once('.').is_some_and(|(kind, _)| kind == SESSION) => Ok(Form::Left),
             _ => Err(self.forged(refuse(CSRF_FAILED)).await),
         }
+    }
+
+    /// Whether a token was made for this browser while nobody was signed in.
+    pub(super) fn is_of_browser(&self, token: &str) -> bool {
+        self.browser().is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))
     }
 
     async fn forged(&self, refusal: Error) -> Error {

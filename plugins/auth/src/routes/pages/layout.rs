@@ -11,6 +11,7 @@ use super::html::{Html, html};
 use super::visit::{Visit, page};
 use super::words;
 use crate::core::Core;
+use crate::error::INVALID_CREDENTIALS;
 
 const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
@@ -133,6 +134,8 @@ impl Visit {
     pub(super) fn notice(&self, error: Option<&Error>) -> Html {
         let bad = |text: &str| html!("<div class=\"notice bad\" role=\"alert\">" (text) "</div>");
         match (error, words::failed(self.query.get("failed")), words::done(self.query.get("done"))) {
+            // Who it is that is signed in is not in doubt.
+            (Some(error), ..) if self.known.is_some() && error.code() == INVALID_CREDENTIALS => bad("The password is not right."),
             (Some(error), ..) => bad(&words::of(&self.core, error)),
             (None, Some(failed), _) => bad(failed),
             (None, None, Some(done)) => html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>"),

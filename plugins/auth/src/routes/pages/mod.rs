@@ -39,6 +39,9 @@ use visit::Visit;
 /// Where they are, below the mount.
 pub(crate) const BASE: &str = "/ui";
 
+/// Where one signs out.
+const SIGN_OUT: &str = "/sign-out";
+
 const STYLE: &str = include_str!("pages.css");
 const SCRIPT: &str = include_str!("pages.js");
 /// What changes with the version of the plugin alone may be kept; it is small, and asked for again within the hour.
@@ -54,7 +57,7 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
         .route("/assets/pages.js", file("text/javascript; charset=utf-8", SCRIPT.to_owned()))
         .route("/assets/theme.css", file("text/css; charset=utf-8", theme))
         .route("/sign-in", get(shown(core, enter::sign_in)).post(shown(core, enter::signing_in)))
-        .route("/sign-out", post(shown(core, enter::signing_out)))
+        .route(SIGN_OUT, post(shown(core, enter::signing_out)))
         .route("/confirm", get(shown(core, second::confirm)).post(shown(core, second::confirming)))
         .route("/confirm/send", post(shown(core, second::sending_to_confirm)))
         .route("/confirm/passkey", post(shown(core, second::confirming_by_passkey)))
@@ -159,8 +162,11 @@ async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<
     let mut visit = Visit::of(Arc::clone(core), request).await?;
     let renewable = visit.renewable();
     let form = if visit.is_form() { Some(visit.judge(renewable.as_ref().map(|(_, handle)| handle.as_str())).await?) } else { None };
-    if let (None | Some(Form::Left), Some((token, _))) = (&form, &renewable) {
-        *kept = visit.renew(token).await?;
+    if let (None | Some(Form::Left), Some((token, handle))) = (&form, &renewable) {
+        visit.renew(token, kept).await?;
+        if form.is_some() && visit.known.is_none() && visit.path() == SIGN_OUT {
+            visit.leave(handle, kept).await?;
+        }
     }
     Ok(match form {
         Some(Form::Overtaken) => Arrived::Gone(visit.overtaken()),

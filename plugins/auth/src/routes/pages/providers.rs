@@ -29,6 +29,8 @@ pub(super) const BACK: &str = "/provider/back";
 /// Leads to a provider to link it, and back.
 pub(super) const LINK: &str = "/provider/link";
 pub(super) const LINKED: &str = "/provider/linked";
+/// Says which browser was sent away.
+const MARK: &str = "browser";
 pub(super) const UNLINK: &str = "/provider/unlink";
 
 /// A way to each provider.
@@ -65,15 +67,25 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
         return Ok(go(&visit.target()));
     }
     // What is too long to come back with is left behind.
-    let back = Some(visit.with_target(BACK)).filter(|back| ReturnTarget::parse(back, &[]).is_ok()).unwrap_or_else(|| visit.page(BACK));
+    let token = visit.csrf()?;
+    let marked = |page: String| with(&page, MARK, &token);
+    let back = Some(marked(visit.with_target(BACK))).filter(|back| ReturnTarget::parse(back, &[]).is_ok());
+    let back = back.unwrap_or_else(|| marked(visit.page(BACK)));
     match oauth::begin(&visit.core, &visit.call(&[])?, visit.query.get("id"), Some(back), None).await {
-        Ok(reply) => Ok(onward(reply)),
+        Ok(reply) => Ok(visit.bind(onward(reply))),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }
 }
 
-/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a page that leads here gains nothing.
+/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a page that leads here gains nothing, nor
+/// does a sibling domain that plants what it was sent away with, since the address says which browser that was.
 pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
+    if visit.known.is_some() {
+        return from_here(&visit, visit.overtaken());
+    }
+    if !visit.is_of_browser(visit.query.get(MARK)) {
+        return from_here(&visit, go(&with(&visit.with_target("/sign-in"), "failed", "expired")));
+    }
     let failed = |word: &str| go(&with(&visit.with_target("/sign-in"), "failed", word));
     let Some(code) = visit.query.given("code") else { return from_here(&visit, failed(visit.query.get("error"))) };
     match oauth::redeem(&visit.core, &visit.call(&[])?, ExchangeInput { code, code_verifier: None }).await {

@@ -9,8 +9,9 @@ use linchpin::http::Reply;
 use linchpin::{Result, axum};
 
 use super::visit::{Visit, with};
+use crate::flow::Reason;
 use crate::session::credential::{self, Credential, Once, once};
-use crate::session::csrf::FETCH_SITE;
+use crate::session::csrf::{self, FETCH_SITE};
 use crate::session::refresh::Presented;
 
 /// Marks a page that is asked for once more, so that no browser is sent on for ever.
@@ -43,10 +44,12 @@ impl Visit {
         if self.known.is_some() || !matches!(credential::of(self.headers(), &self.core.cookies), Credential::None | Credential::Cookie(_)) {
             return None;
         }
-        match self.core.cookies.refresh(self.headers()) {
-            Once::Text(token) if self.core.config.auth.refresh.enabled => Some((token.to_owned(), Presented::parse(token)?.handle())),
-            _ => None,
-        }
+        let (cookies, headers) = (&self.core.cookies, self.headers());
+        let (Once::Text(token), Once::Text(given)) = (cookies.refresh(headers), cookies.renews(headers)) else { return None };
+        let handle = Presented::parse(token)?.handle();
+        // A sibling domain can plant a refresh token of its own: nobody is to be signed in as somebody else by looking at a page.
+        let is_theirs = csrf::is_of(given, &csrf::renewing(&handle), &self.core.ring);
+        (is_theirs && self.core.config.auth.refresh.enabled).then(|| (token.to_owned(), handle))
     }
 
     /// Whether another site has sent the browser here: it leaves the cookie that renews a session at home then, and brings it once it
@@ -65,22 +68,43 @@ impl Visit {
         self.show_on_the_way(&with(&self.page_as_asked(), AGAIN, "yes"))
     }
 
-    /// Renews the session of a browser. Nobody is signed in where that is refused, and what can never be right again is not kept.
+    /// Renews the session of a browser; what it is given goes into `kept` whatever comes after. Nobody is signed in where that is
+    /// refused, and what can never be right again is not kept.
     ///
     /// # Errors
-    /// When it cannot be told: 429, 503.
-    pub(super) async fn renew(&mut self, token: &str) -> Result<Kept> {
+    /// When it cannot be told: 503, and 429 for a form.
+    pub(super) async fn renew(&mut self, token: &str, kept: &mut Kept) -> Result<()> {
         let core = self.core.clone();
         let (_, sid, tokens) = match core.renew(&self.client, token).await {
             Ok(renewed) => renewed,
-            Err(error) if error.code().status() == 401 => return Ok(Kept::of(core.cookies.clear(Reply::empty(204)?))),
-            Err(error) if error.code().status() == 403 => return Ok(Kept::default()),
-            Err(error) => return Err(error),
+            Err(error) => {
+                match error.code().status() {
+                    401 => *kept = Kept::of(core.cookies.clear(Reply::empty(204)?)),
+                    403 => {}
+                    // Whoever shares an address with somebody who tries tokens can sign in and read all pages for strangers.
+                    429 if !self.is_form() => {}
+                    _ => return Err(error),
+                }
+                return Ok(());
+            }
         };
-        let kept = Kept::of(core.carry(Reply::empty(204)?, &tokens, &sid, self.client.now)?);
+        *kept = Kept::of(core.carry(Reply::empty(204)?, &tokens, &sid, self.client.now)?);
         if let Some(actor) = core.checks.look(&tokens.access).await? {
             self.is_by(actor)?;
         }
-        Ok(kept)
+        Ok(())
+    }
+
+    /// Ends a session that somebody leaves and that could not be renewed. Their form has been judged: it is of this session.
+    ///
+    /// # Errors
+    /// When the store cannot say that it has ended.
+    pub(super) async fn leave(&self, handle: &str, kept: &mut Kept) -> Result<()> {
+        let cx = self.client.cx();
+        if let Some(session) = self.core.sessions.get(&cx, handle).await? {
+            self.core.end(&cx, &self.client, &session, Reason::Logout).await?;
+        }
+        *kept = Kept::of(self.core.cookies.clear(Reply::empty(204)?));
+        Ok(())
     }
 }

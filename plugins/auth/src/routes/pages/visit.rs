@@ -179,17 +179,13 @@ impl Visit {
 
     /// To sign in first, and come back.
     pub(super) fn to_sign_in(&self) -> Response<Body> {
-        let here = self.page(if self.is_form() { "/security" } else { self.path() });
+        let here = if self.is_form() { self.page("/security") } else { self.page_as_asked() };
         go(&with(&self.page("/sign-in"), "returnTo", &here))
     }
 
-    /// On from a form that was opened before its sender signed in, in another window: to where signing in leads, or to what was meant,
-    /// from the beginning.
+    /// On from a form that was opened before its sender signed in, in another window: they are told that nothing was done.
     pub(super) fn overtaken(&self) -> Response<Body> {
-        match self.kept_target() {
-            Some(target) => go(&target),
-            None => go(&with(&self.page("/security"), "failed", "overtaken")),
-        }
+        go(&with(&self.page("/security"), "failed", "overtaken"))
     }
 
     /// Who is signed in, if the account is one that may do things.
