@@ -171,3 +171,23 @@ fn the_table_of_rules_is_whole() {
         assert!(aside.contains(&name.as_str()) || named.contains(&format!("flow/{name}")), "flow/{name} stands for no rule of the table");
     }
 }
+
+/// Clients go by codes: the README has each of them.
+#[test]
+fn the_table_of_errors_is_whole() {
+    let source = include_str!("../src/error.rs");
+    let (_, errors) = include_str!("../README.md").split_once("\n## Errors\n").expect("a section of errors");
+    let errors = errors.split_once("\n## ").expect("another section").0;
+    let codes: Vec<(&str, &str)> = source
+        .lines()
+        .filter_map(|line| line.trim().split_once(" = ")?.1.split_once(", \""))
+        .filter_map(|(status, rest)| Some((status.rsplit('(').next()?, rest.split_once('"')?.0)))
+        .filter(|(status, _)| status.parse::<u16>().is_ok())
+        .collect();
+    assert!(codes.len() >= 30, "{codes:?}");
+    for (status, code) in codes {
+        let row =
+            errors.lines().find(|line| line.contains(&format!("`{code}`"))).unwrap_or_else(|| panic!("the README leaves out `{code}`"));
+        assert!(row.starts_with(&format!("| {status} |")), "{code}: {row}");
+    }
+}

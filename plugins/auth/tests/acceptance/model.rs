@@ -255,7 +255,10 @@ impl Model {
             Move::Suspend | Move::Unsuspend => {
                 let suspended = matches!(step, Move::Suspend);
                 app.change(&self.id, json!({ "suspended": suspended })).await;
-                self.suspended = suspended;
+                // What is so already changes nothing.
+                if std::mem::replace(&mut self.suspended, suspended) == suspended {
+                    return Ok(());
+                }
                 for challenge in &mut self.challenges {
                     challenge.over = true;
                 }
