@@ -10,6 +10,7 @@ use crate::around::Around;
 use crate::computed::PAPERS;
 use crate::fixture::BLOG;
 use crate::server::Server;
+use crate::writes::WRITES;
 
 async fn budgets(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
@@ -68,6 +69,44 @@ async fn budgets(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The other kinds that write by id, by a key or by what consumes: 1 where a record matched, and where none did 1 more by id.
+async fn writes(store: Arc<dyn Store>) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counting = Around::new(store, Arc::clone(&statements));
+    let s = Server::memory_with(&WRITES, |app| app.store(Arc::new(counting))).await;
+    let made = s.post("/articles", json!({"slug": "a", "title": "T", "tags": ["x"]})).await.json();
+    let a = format!("/articles/{}", made["id"].as_str().unwrap());
+    let voucher = s.post("/vouchers", json!({"code": "k"})).await.json();
+    let mut wrong = Vec::new();
+    for (method, path, body, status, statements_of_it) in [
+        ("PATCH", format!("{a}/retitle"), json!({"title": "U"}), 200, 1),
+        ("PATCH", format!("{a}/decide"), json!({"status": "published"}), 200, 1),
+        ("PATCH", "/articles/nobody/retitle".to_owned(), json!({"title": "U"}), 404, 2),
+        ("POST", format!("{a}/add-tag"), json!({"tag": "y"}), 200, 1),
+        ("POST", format!("{a}/append-tag"), json!({"tag": "y"}), 200, 1),
+        ("POST", format!("{a}/add-few"), json!({"tag": "y"}), 200, 1),
+        ("POST", "/articles/nobody/add-tag".to_owned(), json!({"tag": "y"}), 404, 2),
+        ("DELETE", format!("{a}/drop-tag?tag=y"), Json::Null, 200, 1),
+        // What may not become shorter than it must be is read first.
+        ("DELETE", format!("{a}/drop-some?tag=a"), Json::Null, 200, 2),
+        ("PUT", format!("{a}/set-tags"), json!({"tags": ["z"]}), 200, 1),
+        ("POST", "/articles/ensure".to_owned(), json!({"slug": "a", "title": "V", "category": null}), 200, 1),
+        ("POST", "/articles/ensure".to_owned(), json!({"slug": "b", "title": "V", "category": null}), 201, 1),
+        ("POST", "/articles/publish-all".to_owned(), json!({"category": "k"}), 200, 1),
+        ("POST", "/vouchers/redeem".to_owned(), json!({"code": "k"}), 200, 1),
+        ("POST", "/vouchers/redeem".to_owned(), json!({"code": "k"}), 200, 1),
+        ("POST", "/vouchers/take".to_owned(), json!({"id": voucher["id"]}), 200, 1),
+    ] {
+        let before = statements.load(Ordering::SeqCst);
+        let reply = if body.is_null() { s.raw(method, &path, &[], "").await } else { s.raw_json(method, &path, body).await };
+        let took = statements.load(Ordering::SeqCst) - before;
+        if reply.status != status || took != statements_of_it {
+            wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Computing and writing is one statement; in memory a transaction, which is not counted here.
 async fn computed(store: Arc<dyn Store>, expected: usize) {
     let statements = Arc::new(AtomicUsize::new(0));
@@ -83,6 +122,11 @@ async fn computed(store: Arc<dyn Store>, expected: usize) {
 
 mod memory {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn writes() {
+        super::writes(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn budgets() {
         super::budgets(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
     }
@@ -95,6 +139,13 @@ mod memory {
 
 mod sqlite {
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::writes(std::sync::Arc::new(store)).await;
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn budgets() {
@@ -114,6 +165,12 @@ mod sqlite {
 #[cfg(feature = "postgres")]
 mod postgres {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn writes() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::writes(std::sync::Arc::new(store)).await;
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn budgets() {

@@ -29,10 +29,11 @@ use crate::visibility_fixture::SEEN;
 
 cases!(&crate::visibility_fixture::SEEN => 
     other_tenants_do_not_exist, other_owners_do_not_exist, records_of_tenants_do_not_exist_for_the_public,
-    records_behind_gates_do_not_exist);
+    records_behind_gates_do_not_exist, other_numbered_tenants_do_not_exist);
 
 /// The paths of each sweep.
 const OF_TENANTS: &[&str] = &["/accounts", "/sheets"];
+const OF_NUMBERED_TENANTS: &[&str] = &["/ledgers"];
 const OF_OWNERS: &[&str] = &["/tasks"];
 const OF_THE_PUBLIC: &[&str] = &["/sheets"];
 const BEHIND_GATES: &[&str] = &["/slips"];
@@ -76,6 +77,11 @@ async fn other_tenants_do_not_exist(s: &Server) {
     // With a role, so that what needs one is more than refused.
     let (asking, victim) = (s.token_of("eve", "t1", &["admin"]), s.token_of("bob", "t2", &["admin"]));
     run(s, &Sweep { asking, victim, paths: OF_TENANTS }, 2).await;
+}
+
+/// Whose tenant is a number, which nobody sees.
+async fn other_numbered_tenants_do_not_exist(s: &Server) {
+    run(s, &Sweep { asking: s.token_in("eve", "1"), victim: s.token_in("bob", "2"), paths: OF_NUMBERED_TENANTS }, 1).await;
 }
 
 async fn other_owners_do_not_exist(s: &Server) {
@@ -142,7 +148,8 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     }
     // Of those that declare it there is at least one, so that this says something.
     let related = swept.iter().any(|e| e.includes() && !sweep.asking.is_empty());
-    assert!(replayed >= entities && (!related || (included >= 2 && derived >= 1)), "{replayed} {included} {derived}");
+    let repeats = swept.iter().any(|e| e.policy.idempotency.is_some());
+    assert!((!repeats || replayed >= entities) && (!related || (included >= 2 && derived >= 1)), "{replayed} {included} {derived}");
     let all: BTreeSet<String> = swept.iter().map(|e| format!("{} {}", e.method.as_str(), e.path)).collect();
     assert_eq!(reached, all, "every route was probed");
 }
