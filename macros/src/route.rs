@@ -3,11 +3,13 @@
 //! The function becomes a const of its name, an `ExtraRoute` of the entity, which `package!` lists.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{ItemFn, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
+use crate::operation;
 use crate::operation::path::{Method, RouteArgs, Segment};
 use crate::options;
 use crate::policy;
@@ -18,6 +20,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let parsed = syn::parse2::<ItemFn>(item.clone()).map_err(|e| syn::Error::new(e.span(), format!("#[route] needs a function: {e}")));
     let Some(function) = d.take(parsed) else {
         let errors = d.finish();
+        let item = operation::poisoned(item);
         return quote!(#item #errors);
     };
     let args = Args::parse(args, &function, &mut d);
@@ -27,21 +30,22 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
     let sound = d.is_empty();
     let errors = d.finish();
-    match args {
-        Some(args) if sound => expand(&args, function),
-        // The function stays as it is: what it says is checked all the same. Unused it is only because of the errors beside it.
-        _ => quote!(#errors #[allow(dead_code)] #function),
+    if sound && let Args { entity: Some(entity), .. } = &args {
+        return expand(&args, entity, function);
     }
+    let item = poisoned(&args, function);
+    quote!(#errors #item)
 }
 
 struct Args {
-    entity: Path,
+    /// `None` is an error that has been reported.
+    entity: Option<Path>,
     route: RouteArgs,
     krate: TokenStream,
 }
 
 impl Args {
-    fn parse(tokens: TokenStream, function: &ItemFn, d: &mut Diagnostics) -> Option<Self> {
+    fn parse(tokens: TokenStream, function: &ItemFn, d: &mut Diagnostics) -> Self {
         let options = options::parse(tokens, d);
         options::repeated(&options, &[], d);
         let (mut entity, mut route, mut krate) = (None, RouteArgs::default(), quote!(::linchpin));
@@ -68,12 +72,12 @@ impl Args {
                 d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));
             }
         }
-        Some(Self { entity: entity?, route, krate })
+        Self { entity, route, krate }
     }
 }
 
 fn check(function: &ItemFn, d: &mut Diagnostics) {
-    if let Some(again) = function.attrs.iter().find(|attr| attr.path().segments.last().is_some_and(|last| last.ident == "route")) {
+    if let Some(again) = function.attrs.iter().find(|attr| is_route(attr)) {
         d.error(again, "`#[route]` is given twice").help("a function of its own for each route");
     }
     let sig = &function.sig;
@@ -86,13 +90,44 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
     if let Some(receiver) = sig.inputs.first().filter(|input| matches!(input, syn::FnArg::Receiver(_))) {
         d.error(receiver, "a route is a free function");
     }
-    if sig.ident.to_string().chars().any(char::is_uppercase) {
+    if is_upper(&sig.ident) {
         d.error(&sig.ident, "the function of a route is named in lower case: `package!` tells routes from operations by that");
     }
 }
 
-fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
-    let Args { entity, route, krate } = args;
+/// A const that does nothing: the declaration is wrong and says so itself, packages that list it must not fail as well. The function
+/// is in it: what it says is checked all the same.
+fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
+    let krate = &args.krate;
+    if !crate::SERVER {
+        return quote!(#[allow(dead_code)] #function);
+    }
+    let (name, vis) = (&function.sig.ident.clone(), std::mem::replace(&mut function.vis, syn::Visibility::Inherited));
+    let entity = args.entity.as_ref().map_or_else(|| quote!(#krate::__private::Unnamed), |entity| quote!(#entity));
+    function.attrs.retain(|attr| !is_route(attr));
+    // Outside of an impl, rustc would complain about `self` once more.
+    let function = function.sig.receiver().is_none().then_some(function);
+    // `package!` tells by its name what it takes the const for.
+    let ty = if is_upper(name) { quote!(#krate::Operation) } else { quote!(#krate::http::ExtraRoute) };
+    quote! {
+        #[allow(non_upper_case_globals, dead_code, clippy::unused_async)]
+        #vis const #name: #ty<#entity> = {
+            #function
+            <#ty<_>>::poisoned()
+        };
+    }
+}
+
+fn is_route(attr: &syn::Attribute) -> bool {
+    attr.path().segments.last().is_some_and(|last| last.ident == "route")
+}
+
+fn is_upper(name: &syn::Ident) -> bool {
+    name.to_string().chars().any(char::is_uppercase)
+}
+
+fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
+    let Args { route, krate, .. } = args;
     let (name, doc) = (function.sig.ident.clone(), doc_of(&function.attrs));
     let text = quote::ToTokens::to_token_stream(&name).to_string();
     let text = text.trim_start_matches("r#");
@@ -106,17 +141,7 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
     // Both are there: their absence has been reported.
     let method = route.moved.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
-    let serve = format_ident!("__serve");
-    let types: Vec<&syn::Type> = function
-        .sig
-        .inputs
-        .iter()
-        .filter_map(|input| match input {
-            syn::FnArg::Typed(typed) => Some(&*typed.ty),
-            syn::FnArg::Receiver(_) => None,
-        })
-        .collect();
-    let arguments: Vec<syn::Ident> = (0..types.len()).map(|n| format_ident!("__a{n}")).collect();
+    let serve = serve(&function);
     quote! {
         #(#docs)*
         // The const has the name of the function, which is async whether or not it waits for anything.
@@ -124,17 +149,52 @@ fn expand(args: &Args, mut function: ItemFn) -> TokenStream {
         #vis #first #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
             #function
-            fn #serve(request: __lp::Request) -> __lp::ResponseFuture {
-                __lp::call_handler(|#(#arguments: #types),*| async move { __lp::answered(#name(#(#arguments),*).await) }, request)
-            }
+            #serve
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
                 name: #text,
                 route: #method(&[#(#segments),*]),
                 policy: #policy,
-                handler: #serve,
+                handler: __serve,
                 doc: #doc,
                 at: __lp::at(::core::file!(), ::core::line!()),
             })
         } #last
+    }
+}
+
+/// The function in the form that the runtime calls: it takes its arguments one by one, so that rustc says of each whether it can.
+fn serve(function: &ItemFn) -> TokenStream {
+    let typed = function.sig.inputs.iter().filter_map(|input| match input {
+        syn::FnArg::Typed(typed) => Some(&*typed.ty),
+        syn::FnArg::Receiver(_) => None,
+    });
+    let types: Vec<&syn::Type> = typed.collect();
+    let arguments: Vec<syn::Ident> = (0..types.len()).map(|n| format_ident!("__a{n}")).collect();
+    let last = types.len().saturating_sub(1);
+    let takes = types.iter().zip(&arguments).enumerate().map(|(n, (ty, argument))| {
+        let take = if n == last { quote!(last::<#ty, _>) } else { quote!(take::<#ty>) };
+        quote!(let #argument = __arguments.#take().await?;)
+    });
+    let all = match types.len() {
+        0 => TokenStream::new(),
+        1 => quote!(let __arguments = __lp::Arguments::of(__request);),
+        _ => quote!(let mut __arguments = __lp::Arguments::of(__request);),
+    };
+    let request = if types.is_empty() { quote!(_) } else { quote!(__request) };
+    let mut name = function.sig.ident.clone();
+    // At its type: rustc says there that it is no answer.
+    if let syn::ReturnType::Type(_, ty) = &function.sig.output {
+        name.set_span(ty.span());
+    }
+    let at = name.span();
+    let answer = quote_spanned!(at=> __lp::answered(#name(#(#arguments),*).await));
+    quote! {
+        fn __serve(#request: __lp::Request) -> __lp::ResponseFuture {
+            __lp::serve_route(async move {
+                #all
+                #(#takes)*
+                #answer
+            })
+        }
     }
 }

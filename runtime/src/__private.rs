@@ -8,9 +8,9 @@ pub use crate::entity::{
     Rules, Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
-pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
-pub use crate::http::{ExtraRoute, ExtraRouteSpec, ResponseFuture, answered, call_handler};
+pub use crate::http::{Arguments, ExtraRoute, ExtraRouteSpec, ResponseFuture, answered, serve_route};
+pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 /// A request, as extra routes get it.
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
@@ -58,7 +58,7 @@ pub use checks::{
     expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
     expect_relation,
 };
-pub use items::{Holds, Itself, Members, NoPatch, Shown, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
+pub use items::{Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
 pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
@@ -249,7 +249,7 @@ pub const fn op<E: Entity, F: Entity + Itself<E>>(operation: &Operation<F>) -> &
 
 /// An extra route listed with its entity: rustc judges that it belongs there.
 #[cfg(feature = "server")]
-pub const fn extra<E: Entity, F: Entity + Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
+pub const fn extra<E: Entity, F: Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
     route.spec()
 }
 

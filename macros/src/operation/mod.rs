@@ -40,6 +40,14 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
+/// What stands for a const without a value under a macro that is not for it; any other item stays as it is.
+pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
+    match syn::parse2::<Declared>(item.clone()) {
+        Ok(declared) => expand::poisoned(&declared),
+        Err(_) => item,
+    }
+}
+
 /// The second step.
 pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();

@@ -6,7 +6,7 @@ use serde::Serializer;
 use serde::de::value::UnitDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
-use crate::entity::{Field, FieldEnum};
+use crate::entity::{Entity, Field, FieldEnum};
 use crate::{DecodeError, Value, ValueRef};
 
 /// An entity that is another one, which none is: so what is listed with an entity is said to be of the other in words of ours.
@@ -18,6 +18,12 @@ use crate::{DecodeError, Value, ValueRef};
 pub trait Itself<E> {}
 
 impl<E> Itself<E> for E {}
+
+/// Stands for the entity of a declaration that names none, and says so itself: it may be listed anywhere.
+#[derive(Debug)]
+pub enum Unnamed {}
+
+impl<E: Entity> Itself<E> for Unnamed {}
 
 /// The same of what a route answers.
 #[diagnostic::on_unimplemented(

@@ -87,10 +87,10 @@ pub(crate) use endpoint::plugin_endpoints;
 #[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Policy, endpoints};
 #[cfg(feature = "server")]
-pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
-#[cfg(feature = "server")]
 #[doc(hidden)]
-pub use extra::{answered, call_handler};
+pub use extra::{Arguments, answered, serve_route};
+#[cfg(feature = "server")]
+pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 #[cfg(feature = "server")]
 pub use gates::Registry;
 #[cfg(feature = "server")]

@@ -1,6 +1,10 @@
 //! Nearly wrong packages and routes: neighbours of the cases in `fail/package`.
 #![deny(warnings)]
 
+use linchpin::axum::Json;
+use linchpin::axum::extract::{Path, Request};
+use linchpin::axum::http::{HeaderMap, StatusCode};
+use linchpin::axum::response::IntoResponse;
 use linchpin::prelude::*;
 
 #[entity(routes(auth = none))]
@@ -48,6 +52,24 @@ async fn all(comments: CommentAdapter) -> Result<()> {
     Ok(())
 }
 
+// Extractors of all sorts, the body last; a pattern, a lifetime and an answer of several parts.
+#[route(entity = Post, method = "POST", path = "{year}/wishes")]
+async fn wishes(
+    mut posts: Option<Path<u16>>,
+    cx: Cx,
+    headers: HeaderMap,
+    Json(wish): Json<serde_json::Value>,
+) -> std::result::Result<(StatusCode, [(&'static str, String); 1], Json<usize>), Error> {
+    let _ = (posts.take(), cx);
+    Ok((StatusCode::CREATED, [("x-from", wish.to_string())], Json(headers.len())))
+}
+
+// What the expansion calls its own variables is nobody's name.
+#[route(entity = Post, method = "GET", path = "whole")]
+async fn request(request: Request) -> impl IntoResponse {
+    request.uri().to_string()
+}
+
 /// Stands around every route of a package.
 async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<linchpin::axum::response::Response> {
     let _ = call;
@@ -74,7 +96,7 @@ pub static BLOG: Package = package!(
     name = "blog",
     mount = "/api/v1/",
     entities = [
-        entity(Post, [TAKEN, newest, set_newest, r#by]),
+        entity(Post, [TAKEN, newest, set_newest, r#by, wishes, request]),
         entity(crate::Comment, [comments::TAKEN, all]),
     ],
     middleware = [stamped, "counted"],
@@ -85,5 +107,5 @@ fn main() {
     assert!(EMPTY.entities.is_empty() && EMPTY.middleware.is_empty());
     assert_eq!(BLOG.middleware.len(), 2);
     assert_eq!(SHORT.entities[0].operations.len(), 0);
-    assert_eq!((BLOG.entities[0].operations.len(), BLOG.entities[0].routes.len()), (1, 3));
+    assert_eq!((BLOG.entities[0].operations.len(), BLOG.entities[0].routes.len()), (1, 5));
 }
