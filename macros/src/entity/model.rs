@@ -73,6 +73,11 @@ pub(crate) struct EntityModel {
     pub(crate) search: Option<Search>,
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
+    /// Whether something but the routes could not be read or resolved: what is missing here may well be meant. What would only say so
+    /// again, and advise what nobody needs, is not said.
+    pub(crate) unsure: bool,
+    /// The same of the routes.
+    pub(crate) routes_unsure: bool,
     /// Whether the declaration is wrong, see [`Self::make_inert`].
     pub(crate) inert: bool,
 }
@@ -156,6 +161,7 @@ impl EntityModel {
             }
         };
         let args = EntityArgs::parse(args, d);
+        let before = d.len();
         if !matches!(item.fields, syn::Fields::Named(_)) {
             d.error(&item.ident, format!("entity `{}` needs named fields", item.ident)).help(format!("`struct {} {{ .. }}`", item.ident));
             return None;
@@ -235,6 +241,8 @@ impl EntityModel {
             summaries,
             search,
             generated,
+            unsure: args.unread || d.len() > before,
+            routes_unsure: args.routes_unread,
             inert: false,
             vis: item.vis.clone(),
             name,
@@ -301,7 +309,8 @@ impl EntityModel {
             let turned = index.first().zip(wanted.first()).is_some_and(|(a, b)| a.1 != b.1);
             index.iter().map(|(field, desc)| (*field, *desc != turned)).eq(wanted.iter().copied())
         };
-        wanted.len() == 1
+        self.unsure
+            || wanted.len() == 1
             || self.indexes.iter().any(|index| {
                 let index = whole(&index.places.iter().map(|place| (place.field, place.desc)).collect::<Vec<_>>());
                 let before = index.len().checked_sub(wanted.len());
@@ -311,7 +320,8 @@ impl EntityModel {
 
     /// Whether these fields pin one record: they cover the primary key or a whole unique.
     pub(crate) fn pins_one(&self, fields: &[usize]) -> bool {
-        self.primary.is_some_and(|p| fields.contains(&p))
+        self.unsure
+            || self.primary.is_some_and(|p| fields.contains(&p))
             || self.uniques.iter().any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
     }
 

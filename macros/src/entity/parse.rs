@@ -75,6 +75,10 @@ pub(crate) struct EntityArgs {
     pub(crate) summaries: Vec<SummaryArgs>,
     pub(crate) search: Option<Opt>,
     pub(crate) gates: GatesArgs,
+    /// Whether anything but `routes(..)` could not be read.
+    pub(crate) unread: bool,
+    /// Whether `routes(..)` could not be read.
+    pub(crate) routes_unread: bool,
 }
 
 /// `index(a, desc(b))`.
@@ -154,6 +158,7 @@ struct EntityKeys {
 impl EntityArgs {
     /// Reads the arguments of the attribute.
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
+        let before = d.len();
         let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATED, d);
         keys.visibility.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
         let one = keys.belongs_to.iter().filter_map(|opt| RelationArgs::belongs_to(opt, d)).collect::<Vec<_>>();
@@ -179,9 +184,12 @@ impl EntityArgs {
             search: keys.search,
             ..Self::default()
         };
+        args.unread = d.len() > before;
+        let before = d.len();
         if let Some(list) = keys.routes.and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d)) {
             args.routes(list, d);
         }
+        args.routes_unread = d.len() > before;
         args
     }
 

@@ -175,7 +175,7 @@ impl Fields {
             let given = f.server_owned() || f.optional || f.has_default() || f.has(Flag::Private) || f.kind == Kind::Other;
             !given && !self.names(f)
         };
-        for field in model.fields.iter().filter(lacks) {
+        for field in model.fields.iter().filter(lacks).filter(|_| !model.unsure) {
             d.error(&self.key, format!("create would lack `{}`", field.name))
                 .help(format!("add `{}` to input, or give the field a default", field.name));
         }

@@ -55,13 +55,13 @@ impl Kind for Restore {
 
 /// What an operation needs that meets deleted records: there are such, and not everybody may see them.
 pub(super) fn reach_deleted(args: &Args, what: &str, at: &proc_macro2::TokenStream, scope: &mut Scope<'_>) {
-    if scope.model.visibility.soft_delete.is_none() {
+    if scope.model.visibility.soft_delete.is_none() && !scope.model.unsure {
         let text = format!("{what} needs `soft_delete`: records of `{}` are removed when they are deleted", scope.model.ident);
         scope.d.error(at, text).help("`soft_delete(deleted_at)` in `#[entity]`");
     }
     let policies = [&args.route.policy, &scope.model.defaults];
     let limited = policies.iter().any(|policy| policy.chooses_callers());
-    if !limited && !args.route.policy.disabled {
+    if !limited && !args.route.policy.disabled && !scope.model.routes_unsure {
         let text = format!("{what} needs `roles` or a `permission`: it shows what was deleted");
         scope.d.error(at, text).help("`route(roles = [\"admin\"])`");
     }

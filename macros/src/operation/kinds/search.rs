@@ -98,6 +98,7 @@ fn provider(args: &Args, fields: &[(usize, Ident)], scope: &mut Scope<'_>) -> bo
     let wanted = opt.and_then(|opt| opt.boolean(scope.d));
     let model = scope.model;
     match (&model.search, opt) {
+        _ if model.unsure => {}
         (None, Some(opt)) if wanted == Some(true) => {
             scope
                 .d

@@ -79,7 +79,7 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
         let places = &unique.places;
         places.len() == fields.len() && places.iter().all(|place| fields.contains(&place.field))
     });
-    if !fields.is_empty() && !is_key && !is_unique {
+    if !fields.is_empty() && !is_key && !is_unique && !scope.model.unsure {
         let names: Vec<&str> = fields.iter().map(|f| scope.at(*f).name.as_str()).collect();
         let names = names.join(", ");
         let text = format!("upsert `{name}` needs a unique on ({names})");
@@ -106,6 +106,9 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
 fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("set") else { return };
     let model = scope.model;
+    if model.unsure || model.routes_unsure {
+        return;
+    }
     let Some(permission) = args.route.policy.permission.as_ref().or(model.defaults.permission.as_ref()) else { return };
     for index in permission.of_record().filter_map(|name| model.index_of(name)) {
         let field = &model.fields[index];
@@ -119,7 +122,7 @@ fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'
 
 /// Every required field has a value when the record is created.
 fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
-    let Some(opt) = args.get("set") else { return };
+    let Some(opt) = args.get("set").filter(|_| !scope.model.unsure) else { return };
     let given = |index: usize| lists.iter().any(|list| list.iter().any(|a| a.field == index));
     let lacking = |(index, field): &(usize, &crate::entity::Field)| {
         let filled = field.optional || field.has_default() || field.generated || field.owned.is_some() || field.options.on_update.is_some();
