@@ -218,12 +218,27 @@ fn flatten(at: &str, value: &Value, out: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// `; did you mean ..?`, when there is a key that differs little.
+/// `; did you mean ..?`, when there is a key that differs little: in some letters, in words that it has besides, or in where it stands.
 fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    let mut known: Vec<&str> = known.filter(|known| last(known) == last(key)).collect();
-    known.sort_by_key(|known| known.len().abs_diff(key.len()));
-    known.first().map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
+    let words = |key: &str| key.split(['.', '_']).map(str::to_ascii_lowercase).collect::<Vec<_>>();
+    let within = |known: &str| {
+        let (wrong, mut known) = (words(key), words(known).into_iter());
+        wrong.len() > 2 && wrong.iter().all(|word| known.any(|other| other == *word))
+    };
+    // Keys are long, and begin alike.
+    let most = (key.chars().count() / 8).max(2);
+    let mut near: Vec<(usize, &str)> = Vec::new();
+    for known in known {
+        let letters = strsim::osa_distance(key, known);
+        if letters <= most {
+            near.push((letters, known));
+        } else if within(known) || last(known) == last(key) {
+            near.push((most + known.len().abs_diff(key.len()), known));
+        }
+    }
+    near.sort_unstable();
+    near.first().map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
 }
 
 #[cfg(test)]
@@ -253,6 +268,36 @@ mod tests {
         assert_eq!(written.list("auth.roles"), Some(vec!["a".to_owned(), "b".to_owned()]));
         let problems = written.finish();
         assert_eq!((problems.len(), problems[0].path.as_str()), (1, "LINCHPIN_AUTH_ROLL"));
+    }
+
+    #[test]
+    fn what_was_meant_is_told_of_keys_and_of_variables() {
+        let asked = ["auth.session.idleSeconds", "auth.signup.open", "auth.mail.from", "auth.roles"];
+        let told = |problems: Vec<Problem>| problems.into_iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>();
+        let names = ["AUTH_SESION_IDLE_SECONDS", "AUTH_IDLE_SECONDS", "AUTH_SIGNUP_OPNE", "SECURITY_NOWHERE"];
+        let mut environment = Written::environment(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())));
+        let mut file = Written::file(&json!({ "auth": { "session": { "idleSecond": 1 }, "idleSeconds": 1, "nothing": 1 } }));
+        for key in asked {
+            let _ = (environment.text(key), file.text(key));
+        }
+        let meant = |name: &str, meant: &str| format!("{name} is no setting; did you mean `{meant}`?");
+        assert_eq!(
+            told(environment.finish()),
+            [
+                meant("LINCHPIN_AUTH_IDLE_SECONDS", "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"),
+                meant("LINCHPIN_AUTH_SESION_IDLE_SECONDS", "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"),
+                meant("LINCHPIN_AUTH_SIGNUP_OPNE", "LINCHPIN_AUTH_SIGNUP_OPEN"),
+                "LINCHPIN_SECURITY_NOWHERE is no setting".to_owned(),
+            ]
+        );
+        assert_eq!(
+            told(file.finish()),
+            [
+                meant("auth.idleSeconds", "auth.session.idleSeconds"),
+                "auth.nothing is no setting".to_owned(),
+                meant("auth.session.idleSecond", "auth.session.idleSeconds"),
+            ]
+        );
     }
 
     #[test]
