@@ -204,7 +204,7 @@ pub trait FieldEnum: Sized + Copy + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an item of an entity field",
     label = "not an item struct",
-    note = "put #[derive(Embedded)] on it"
+    note = "put #[derive(Embedded)] on it if it is a struct of yours; plain values that are no texts are a `Json<Vec<{Self}>>`"
 )]
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
     /// Its fields.

@@ -299,18 +299,18 @@ fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
 /// The functions, each in the form that the runtime calls.
 fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut Scope<'_>) -> TokenStream {
     let entity = scope.entity;
-    let made = match output {
-        Output::Nothing => quote!(made_nothing),
-        Output::Value(ty) => quote!(made_value::<#ty, _>),
-        Output::Record => quote!(made_record::<#entity, _>),
-        Output::Optional => quote!(made_optional::<#entity, _>),
-        Output::Records => quote!(made_records::<#entity, _>),
-    };
     let mutable = (!parameters.is_empty()).then(|| quote!(mut));
     let functions = written_handlers(args, scope.d).into_iter().map(|(store, path)| {
         let method = format_ident!("{store}");
-        // Keys that do not fit are the function's fault, not the entity's.
-        let made = if matches!(output, Output::Records) { respanned(&made, path.span()) } else { made.clone() };
+        // What does not fit is the function's fault, not the entity's.
+        let made = match output {
+            Output::Nothing => quote!(made_nothing),
+            // That its type is no answer is said there.
+            Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
+            Output::Record => respanned(&quote!(made_record::<#entity, _>), path.span()),
+            Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
+            Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
+        };
         let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
         // Each has its declared type before it is passed on, so that rustc says which of the function's does not fit. Their names mean
         // nothing of the user's, not even a constant of a field that is in scope.

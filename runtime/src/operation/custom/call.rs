@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::Output;
-use super::records::{Choice, Named, Records};
+use super::records::{Answers, Choice, MayName, Named, NamesOne, Records};
 use crate::entity::{Embedded, Entity, FieldType, Kind};
 use crate::filter::Filter;
 use crate::operation::OpSpec;
@@ -82,8 +82,8 @@ fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, 
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_value<T: Output, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<Made> {
-    serde_json::to_vec(&ours(result)?).map(Made::Json).map_err(Error::internal)
+pub fn made_value<T: Output, V: Answers<T>>(result: Result<V, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+    serde_json::to_vec(&ours(result)?.answer()).map(Made::Json).map_err(Error::internal)
 }
 
 /// Takes no answer.
@@ -100,8 +100,8 @@ pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_record<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T::Id, E>) -> Result<Made> {
-    Ok(Made::One(Some(ours(result)?.into_value())))
+pub fn made_record<T: Entity, N: NamesOne<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+    Ok(Made::One(Some(ours(result)?.key().into_value())))
 }
 
 /// Takes the key of a record, or nothing.
@@ -109,8 +109,8 @@ pub fn made_record<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_optional<T: Entity, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<Option<T::Id>, E>) -> Result<Made> {
-    Ok(Made::One(ours(result)?.map(FieldType::into_value)))
+pub fn made_optional<T: Entity, N: MayName<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+    Ok(Made::One(ours(result)?.key().map(FieldType::into_value)))
 }
 
 /// Takes the keys of records, or a condition that names them.

@@ -89,21 +89,87 @@ impl Choice {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no records of `{E}`",
-    label = "not the keys of records",
-    note = "answer a `Vec` of their keys, or `call.records(\"..\")`"
+    label = "the function answers `{Self}`",
+    note = "it answers a `Vec` of their keys, or `call.records(\"..\")`: the records are read under the guard, which shows the caller's own alone"
 )]
 pub trait Named<E> {
     fn made(self) -> Made;
 }
 
-impl<E: Entity> Named<E> for Vec<E::Id> {
+#[diagnostic::do_not_recommend]
+impl<E: Entity, K: Same<E::Id>> Named<E> for Vec<K> {
     fn made(self) -> Made {
-        Made::Many(self.into_iter().map(FieldType::into_value).collect())
+        Made::Many(self.into_iter().map(|key| key.same().into_value()).collect())
     }
 }
 
 impl<E: Entity> Named<E> for Records<E> {
     fn made(self) -> Made {
         Made::Chosen(self.choice)
+    }
+}
+
+/// What names a record of `E`: its key.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key of `{E}`",
+    label = "the function answers `{Self}`",
+    note = "it answers the key of a record, as in `Ok(id)`: the record is read under the guard, which shows the caller's own alone"
+)]
+pub trait NamesOne<E: Entity> {
+    fn key(self) -> E::Id;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Entity, K: Same<E::Id>> NamesOne<E> for K {
+    fn key(self) -> E::Id {
+        self.same()
+    }
+}
+
+/// What names a record of `E`, or none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an `Option` of a key of `{E}`",
+    label = "the function answers `{Self}`",
+    note = "it answers `Some` key of a record, or `None`: the record is read under the guard, which shows the caller's own alone"
+)]
+pub trait MayName<E: Entity> {
+    fn key(self) -> Option<E::Id>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Entity, K: Same<E::Id>> MayName<E> for Option<K> {
+    fn key(self) -> Option<E::Id> {
+        self.map(Same::same)
+    }
+}
+
+/// What the function answers is what the operation declares.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the operation answers `{T}`, and its function `{Self}`",
+    label = "the function answers `{Self}`",
+    note = "answer `{T}` in the function, or declare `output = {Self}`"
+)]
+pub trait Answers<T> {
+    fn answer(self) -> T;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, V: Same<T>> Answers<T> for V {
+    fn answer(self) -> T {
+        self.same()
+    }
+}
+
+/// A type that is another one, which none is: where rustc would speak of a mismatch of its own, the traits above have the word.
+pub trait Same<T> {
+    fn same(self) -> T;
+}
+
+impl<T> Same<T> for T {
+    fn same(self) -> T {
+        self
     }
 }
