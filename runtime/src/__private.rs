@@ -59,7 +59,7 @@ pub use checks::{
     expect_relation,
 };
 pub use items::{Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
-pub use literals::{cuid, date, item_literal, literal, no_items, text, texts, uuid};
+pub use literals::{cuid, date, item_literal, literal, no_items, some_literal, text, texts, uuid};
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
     on_get, on_patch, on_post, on_put, seg, whole,
@@ -157,6 +157,16 @@ pub fn read<F: Field>(row: &dyn Row) -> std::result::Result<F::Ty, DecodeError> 
 /// A required argument of an adapter method.
 pub fn arg<F: Field>(value: impl Into<<F::Ty as FieldType>::Inner>) -> Option<Value> {
     Some(value.into().into_value())
+}
+
+/// The same of a field whose type says itself what it holds. Nothing here asks whether it is a field's type: its entity does.
+pub fn own_arg<F: Field>(value: impl Into<F::Ty>) -> Option<Value> {
+    Some(value.into().into_value())
+}
+
+/// An argument of such a field that may be left out.
+pub fn optional_own_arg<F: Field>(value: impl Into<Param<F::Ty>>) -> Option<Value> {
+    value.into().into_arg()
 }
 
 /// An argument that may be left out.

@@ -12,6 +12,7 @@ mod expand;
 mod field;
 mod field_enum;
 mod field_tokens;
+mod foreign_types;
 mod gates;
 mod model;
 mod mounts;

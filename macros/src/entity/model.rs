@@ -8,6 +8,7 @@ use syn::ext::IdentExt;
 use syn::{Ident, ItemStruct, LitStr, Path, Visibility};
 
 use super::field::{Default, Field, Flag, Kind, doc_of};
+use super::foreign_types;
 use super::gates::Gates;
 use super::parse::{EntityArgs, IndexArgs, Member, PaginationArgs, UniqueArgs};
 use super::relations::Relation;
@@ -179,7 +180,13 @@ impl EntityModel {
             !again
         });
 
-        let mut fields: Vec<Field> = item.fields.iter_mut().map(|field| Field::parse(field, d)).collect();
+        let krate = args.krate.as_ref().map_or_else(|| quote!(::linchpin), |path| quote!(#path));
+        let mut fields: Vec<Field> = Vec::with_capacity(item.fields.len());
+        for field in &mut item.fields {
+            let name = field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
+            foreign_types::replace(&name, &mut field.ty, &krate, d);
+            fields.push(Field::parse(field, d));
+        }
         let version = args.version.as_ref().map(|version| {
             let ident = version.field.clone().unwrap_or_else(|| Ident::new("version", version.key.span()));
             // A collision is rule 14; the struct keeps the user's field then.
@@ -213,7 +220,7 @@ impl EntityModel {
         let uniques = uniques.collect();
         let sort = resolve(&args.sort, "sort", d);
         Some(Self {
-            krate: args.krate.map_or_else(|| quote!(::linchpin), |path| quote!(#path)),
+            krate,
             path: args.path.as_ref().map_or_else(|| names::segment(&name), LitStr::value),
             storage_name: args
                 .storage_name

@@ -3,6 +3,8 @@
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 
+use crate::entity::Field;
+
 use super::scope::{Assign, Cond, Resolved, Scope, Value};
 use super::source::CtxPath;
 
@@ -44,10 +46,18 @@ pub(crate) fn beside(entity: &syn::Path, name: &TokenStream) -> TokenStream {
     quote!(#leading #(#before::)* #name)
 }
 
+/// `__lp::literal::<post::status>`.
+pub(crate) fn literal_of(field: &Field, marker: &TokenStream) -> TokenStream {
+    let literal = if field.optional { quote!(some_literal) } else { quote!(literal) };
+    quote!(__lp::#literal::<#marker>)
+}
+
 /// `|| __lp::literal::<post::status>(value)`.
 pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: &TokenStream) -> TokenStream {
     let marker = marker(scope, field, to);
-    quote!(|| __lp::literal::<#marker>(#value))
+    // The call stands there as well: rustc labels it beside a value that does not fit.
+    let literal = at(literal_of(scope.at(field), &marker), to);
+    quote!(|| #literal(#value))
 }
 
 /// `&[AssignSpec { .. }, ..]`.

@@ -16,7 +16,7 @@ mod tests;
 
 pub(crate) use filter::{Filter, Op, Operand};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
-pub(crate) use lower::{assigns, at, beside, index, marker, unless_empty};
+pub(crate) use lower::{assigns, at, beside, index, literal_of, marker, unless_empty};
 pub(crate) use params::{Param, Via};
 pub(crate) use rules::type_of;
 pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};

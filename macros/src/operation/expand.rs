@@ -205,6 +205,9 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
     for (param, marker) in model.scope.params.iter().zip(&model.scope.markers) {
         let name = argument_ident(&param.name, param.ident.span());
+        let owner = param.owner.and_then(|owner| model.siblings.get(owner)).map_or(model.entity, |sibling| &sibling.model);
+        // Of a type of the user's nothing is asked here: that it is none of a field, its entity says.
+        let own = param.kind == Kind::Other && !param.list && !param.element && !owner.fields[param.field].optional;
         let value = match param.kind {
             _ if param.element => quote!(::std::string::String),
             Kind::String => quote!(::std::string::String),
@@ -212,6 +215,7 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
             Kind::Integer => quote!(i64),
             Kind::Number => quote!(f64),
             // The declared type may not be in scope here; the marker knows it.
+            _ if own => quote!(<#marker as #krate::Field>::Ty),
             _ => quote!(#krate::entity::ValueOf<#marker>),
         };
         let optional = !param.required || param.nullable;
@@ -226,9 +230,13 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
             ),
             (_, true, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::text_arg(#name))),
             (_, true, true) => (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::optional_text_arg(#name))),
-            (_, _, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::arg::<#marker>(#name))),
+            (_, _, false) => {
+                let arg = if own { quote!(own_arg) } else { quote!(arg) };
+                (quote!(impl ::core::convert::Into<#value>), quote!(__lp::#arg::<#marker>(#name)))
+            }
             (_, _, true) => {
-                (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::optional_arg::<#marker>(#name)))
+                let arg = if own { quote!(optional_own_arg) } else { quote!(optional_arg) };
+                (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::#arg::<#marker>(#name)))
             }
         };
         names.push(name);

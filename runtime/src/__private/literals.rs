@@ -3,9 +3,63 @@
 use crate::entity::{Field, FieldType};
 use crate::{Timestamp, Value};
 
-/// A literal of a field: rustc judges its type.
-pub fn literal<F: Field>(value: <F::Ty as FieldType>::Inner) -> Value {
-    value.into_value()
+/// A value of a field, which is of its type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
+    label = "`{F}` holds `{T}`",
+    note = "a filter, a default and a binding name a value of the field's own type"
+)]
+pub trait Fits<T, F> {
+    /// Whether it is the type itself, and not what an `Option` holds.
+    const WHOLE: bool;
+    /// As the field holds it.
+    fn fitting(self) -> T;
+}
+
+impl<T, F> Fits<T, F> for T {
+    const WHOLE: bool = true;
+    fn fitting(self) -> T {
+        self
+    }
+}
+
+impl<T, F> Fits<Option<T>, F> for T {
+    const WHOLE: bool = false;
+    fn fitting(self) -> Option<T> {
+        Some(self)
+    }
+}
+
+/// The same of a field that is written as an `Option`: a value that is there.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
+    label = "`{F}` holds `{T}`",
+    note = "a filter, a default and a binding name a value that is there, without `Some`"
+)]
+pub trait FitsSome<T, F> {
+    /// As the field holds it.
+    fn some(self) -> T;
+}
+
+impl<T, F> FitsSome<Option<T>, F> for T {
+    fn some(self) -> Option<T> {
+        Some(self)
+    }
+}
+
+/// A literal of a field that is written as an `Option`.
+pub fn some_literal<F: Field>(value: impl FitsSome<F::Ty, F>) -> Value {
+    value.some().into_value()
+}
+
+/// A literal of a field: rustc judges its type. Whether that is one of a field is asked of the entity alone.
+pub fn literal<F: Field>(value: impl Fits<F::Ty, F>) -> Value {
+    fixed::<F, _>(value)
+}
+
+fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {
+    const { assert!(!(V::WHOLE && <F::Ty as FieldType>::OPTIONAL), "linchpin: a value that a declaration names is there: no `Option`") };
+    value.fitting().into_value()
 }
 
 /// A literal of an item's field.

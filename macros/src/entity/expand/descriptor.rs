@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 use crate::entity::field::Field;
 use crate::entity::model::{EntityModel, Place};
 use crate::entity::{field_tokens, gates, mounts, relations, search, summaries, visibility};
+use crate::expr::literal_of;
 
 pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
@@ -94,7 +95,7 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
         (false, true) => flags.push(quote!(SORTABLE)),
         (false, false) => {}
     }
-    let options = field_tokens::options(field, &flags, &quote!(__lp::literal::<#module::#ident>));
+    let options = field_tokens::options(field, &flags, &literal_of(field, &quote!(#module::#ident)));
     let computed = computed(model, field);
     quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
 }

@@ -6,17 +6,21 @@ use syn::ext::IdentExt;
 
 use super::model::{From, Scope, SoftDelete, Ttl, Visibility};
 use crate::entity::EntityModel;
-use crate::expr::index;
+use crate::expr::{index, literal_of};
 use crate::names;
 
 /// `soft_delete: .., ttl: .., tenant: .., scope: .., parent_path: ..`, as far as they are declared.
 pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
     let visibility = &model.visibility;
     let soft_delete = visibility.soft_delete.as_ref().filter(|_| !model.inert).map(|SoftDelete { field, value, .. }| {
-        let (module, ident, field) = (&model.generated.module, &model.fields[*field].ident, index(*field));
+        let (of, module) = (&model.fields[*field], &model.generated.module);
+        let (ident, field) = (&of.ident, index(*field));
         match value {
             None => quote!(soft_delete: __lp::Some(__lp::SoftDelete::At(#field)),),
-            Some(value) => quote!(soft_delete: __lp::Some(__lp::SoftDelete::Is(#field, || __lp::literal::<#module::#ident>(#value))),),
+            Some(value) => {
+                let literal = literal_of(of, &quote!(#module::#ident));
+                quote!(soft_delete: __lp::Some(__lp::SoftDelete::Is(#field, || #literal(#value))),)
+            }
         }
     });
     let ttl = visibility.ttl.as_ref().map(|ttl| match ttl {
