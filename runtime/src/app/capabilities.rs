@@ -109,7 +109,7 @@ fn fits(entry: &EntityEntry, missing: &[Gap], store: &str) -> bool {
 
 fn reason(capability: &str, store: &str) -> String {
     match (store, capability) {
-        (_, FACTORY) => format!("no {store} factory is registered"),
+        (_, FACTORY) => format!("its `handler(..)` names no function for {store}"),
         ("redis", "unique.reservation") => "key-value wiring cannot reserve a value atomically".to_owned(),
         ("redis", _) => "standard key-value wiring reads, changes and writes in separate steps".to_owned(),
         _ => format!("the store `{store}` does not grant it"),
@@ -130,7 +130,11 @@ fn text(gaps: &[EntityGap]) -> String {
         let mut last = "";
         for missing in &gap.missing {
             if missing.capability != last {
-                let _ = writeln!(out, "  missing `{}`", missing.capability);
+                let _ = match missing.capability {
+                    // A custom operation runs on the stores that it has a function for, and no store makes up for one.
+                    FACTORY => writeln!(out, "  no function for {} (`{FACTORY}`)", gap.store),
+                    capability => writeln!(out, "  missing `{capability}`"),
+                };
                 last = missing.capability;
             }
             let _ = writeln!(out, "    required by {}", missing.required_by);
@@ -141,8 +145,8 @@ fn text(gaps: &[EntityGap]) -> String {
         // A factory helps where nothing else is missing.
         let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && STORES.contains(&store.as_str());
         let _ = match (brought, fits.is_empty()) {
-            (true, true) => writeln!(out, "  help: register a {store} factory"),
-            (true, false) => writeln!(out, "  help: register a {store} factory or use one of: {}", gap.fits.join(", ")),
+            (true, true) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`"),
+            (true, false) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`; or use {fits}"),
             (false, false) => writeln!(out, "  help: use {fits}"),
             (false, true) => Ok(()),
         };

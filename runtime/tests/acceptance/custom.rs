@@ -411,8 +411,12 @@ mod start {
         assert_eq!((gaps.len(), gaps[0].entity, gaps[0].missing[0].capability), (1, "Ledger", "custom.factory"));
         let text = error.message();
         for wanted in [
-            format!("entity `Ledger` on store `{store}`:\n  missing `custom.factory`\n    required by operation `export` (custom) at "),
-            format!("\n    reason: no {store} factory is registered\n  help: register a {store} factory or use one of: sqlite\n"),
+            format!(
+                "entity `Ledger` on store `{store}`:\n  no function for {store} (`custom.factory`)\n    required by operation `export` (custom) at "
+            ),
+            format!(
+                "\n    reason: its `handler(..)` names no function for {store}\n  help: write one, and name it: `handler({store} = ..)`; or use sqlite\n"
+            ),
         ] {
             assert!(text.contains(&wanted), "{text}");
         }

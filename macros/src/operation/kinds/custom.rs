@@ -157,7 +157,7 @@ pub(super) fn check_stores(args: &Args, at: &Ident, name: &str, entity: &EntityM
     let named: Vec<String> = written_handlers(args, &mut ignored).into_iter().map(|(store, _)| store).collect();
     ignored.ignore();
     for store in entity.stores.iter().map(ToString::to_string).filter(|store| !named.contains(store)) {
-        let problem = d.error(at, format!("no {store} factory for `{name}`"));
+        let problem = d.error(at, format!("`{name}` has no function for {store}"));
         if STORES.contains(&store.as_str()) {
             problem.help(format!("`handler({store} = {name}_{store})`"));
         } else {
