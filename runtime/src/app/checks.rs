@@ -250,12 +250,12 @@ pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &Routes
 
 /// Every name of a policy must mean something; roles need somebody who checks them.
 pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoints: &[Endpoint], guards: &[PathGuard]) -> Result<RouteAuth> {
-    let mut missing = Vec::new();
+    let mut missing = Lacking::default();
     let registered = auth.is_some();
     let mut auth = auth.unwrap_or_default();
     for (name, check) in &registry.named {
         if auth.named.insert(name.clone(), check.clone()).is_some() {
-            missing.push(format!("two plugins register `{name}`; keep one"));
+            missing.twice.push(format!("two plugins register `{name}`; keep one"));
         }
     }
     for endpoint in endpoints {
@@ -263,35 +263,103 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
         let route = format!("route `{name}` of `{entity}` ({at})");
         match endpoint.policy.auth {
             AuthDesc::Named("userAuth") if !registered => {
-                missing.push(format!("{route} needs auth `userAuth`, but no plugin registers it"));
+                missing.add(&route, "needs auth `userAuth`, but no plugin registers it".to_owned());
             }
-            AuthDesc::Named(wanted) if auth.check(wanted).is_none() => missing.push(match auth.named.get(wanted) {
-                Some(_) => format!("{route} needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),
-                None => {
-                    let checks = auth.named.iter().filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
-                    let known = checks.map(|(name, _)| name.as_str()).chain(registered.then_some("userAuth"));
-                    format!("{route} needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known))
-                }
-            }),
+            AuthDesc::Named(wanted) if auth.check(wanted).is_none() => {
+                let what = match auth.named.get(wanted) {
+                    Some(_) => format!("needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),
+                    None => {
+                        let checks = auth.named.iter().filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
+                        let known = checks.map(|(name, _)| name.as_str()).chain(registered.then_some("userAuth"));
+                        format!("needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known))
+                    }
+                };
+                missing.add(&route, what);
+            }
             _ if !registered && !endpoint.policy.roles.is_empty() => {
-                missing.push(format!("{route} needs roles {}, but no plugin registers who holds them", endpoint.policy.roles.join(", ")));
+                let roles = endpoint.policy.roles.join(", ");
+                missing.add(&route, format!("needs roles {roles}, but no plugin registers who holds them"));
             }
             _ => {}
         }
-        missing.extend(crate::http::missing(endpoint, &auth, registry).into_iter().map(|what| format!("{route} {what}")));
+        for what in crate::http::missing(endpoint, &auth, registry) {
+            missing.add(&route, what);
+        }
     }
     for guard in guards {
+        let place = format!("guard of `{}`", guard.pattern());
         if guard.asks_for_roles() && !registered {
-            missing.push(format!("guard of `{}` needs roles, but no plugin registers who holds them", guard.pattern()));
+            missing.add(&place, "needs roles, but no plugin registers who holds them".to_owned());
         }
-        missing.extend(guard.missing(&auth, registry).into_iter().map(|what| format!("guard of `{}` {what}", guard.pattern())));
+        for what in guard.missing(&auth, registry) {
+            missing.add(&place, what);
+        }
     }
-    missing.dedup();
-    if missing.is_empty() {
-        return Ok(auth);
+    missing.told().map_or(Ok(auth), |text| Err(startup(text)))
+}
+
+/// What policies name and nobody registers, each with the places that name it.
+#[derive(Default)]
+struct Lacking {
+    twice: Vec<String>,
+    named: Vec<(String, Vec<String>)>,
+}
+
+impl Lacking {
+    /// Most places of one name that are told.
+    const MOST: usize = 8;
+
+    fn add(&mut self, place: &str, what: String) {
+        match self.named.iter_mut().find(|(other, _)| *other == what) {
+            Some((_, places)) if places.iter().any(|other| other == place) => {}
+            Some((_, places)) => places.push(place.to_owned()),
+            None => self.named.push((what, vec![place.to_owned()])),
+        }
     }
-    let help = "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, `JwtAuth` for \
-                tokens of others; a route that everybody may call has `auth = none`";
-    missing.push(help.to_owned());
-    Err(startup(missing.join("\n")))
+
+    fn told(self) -> Option<String> {
+        let mut lines = self.twice;
+        // A role that nobody declares says itself where it belongs.
+        let plugin = self.named.iter().any(|(what, _)| !what.contains(crate::http::UNDECLARED));
+        lines.extend(self.named.iter().map(|(what, places)| match places.split_at_checked(Self::MOST) {
+            _ if places.len() == 1 => format!("{} {what}", places[0]),
+            Some((first, rest)) if !rest.is_empty() => format!("{} and {} more: {what}", first.join(", "), rest.len()),
+            _ => format!("{}: {what}", places.join(", ")),
+        }));
+        if lines.is_empty() {
+            return None;
+        }
+        if plugin {
+            let help = "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth` for accounts and sessions, \
+                        `JwtAuth` for tokens of others; a route that everybody may call has `auth = none`";
+            lines.push(help.to_owned());
+        }
+        Some(lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_routes_lack_is_said_once() {
+        let mut lacking = Lacking::default();
+        let role = format!("needs role `admin`, {}", crate::http::UNDECLARED);
+        for n in [1, 2, 2, 3] {
+            lacking.add(&format!("route `{n}`"), role.clone());
+        }
+        assert_eq!(lacking.told().as_deref(), Some("route `1`, route `2`, route `3`: needs role `admin`, which no plugin declares"));
+        let mut lacking = Lacking::default();
+        for n in 0..10 {
+            lacking.add(&format!("r{n}"), "needs auth `userAuth`, but no plugin registers it".to_owned());
+        }
+        lacking.add("r0", role.clone());
+        let told = lacking.told().unwrap_or_default();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more: needs auth `userAuth`, but no plugin registers it");
+        assert_eq!(lines[1], format!("r0 {role}"));
+        assert!(lines[2].starts_with("help: ") && lines.len() == 3, "{told}");
+        assert_eq!(Lacking::default().told(), None);
+    }
 }

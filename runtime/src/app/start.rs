@@ -136,17 +136,17 @@ impl App {
             let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
             for plugin in plugins {
                 let plugin = teardown.add(plugin);
-                plugin.setup_middleware(&mut middleware).await.map_err(|e| failed(plugin, "setup_middleware", &e))?;
+                plugin.setup_middleware(&mut middleware).await.map_err(|e| failed(plugin, &e))?;
             }
             for plugin in teardown.plugins() {
-                plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, "setup_routes", &e))?;
+                plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, &e))?;
             }
             let mut endpoints = mounted(&packages, &adapters);
             endpoints.extend(http::plugin_endpoints(teardown.plugins().flat_map(Plugin::routes).collect()));
             apply(&overrides, &mut endpoints);
             http::guard(&guards, &mut endpoints);
             for plugin in teardown.plugins() {
-                plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, "setup_post", &e))?;
+                plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, &e))?;
             }
             events.adopt(std::mem::take(&mut post.registrar.consumers));
             searches.extend(std::mem::take(&mut post.registrar.searches));
@@ -219,8 +219,8 @@ pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec
     packages.iter().flat_map(|p| http::endpoints(p, p.mount, adapters)).collect()
 }
 
-fn failed(plugin: &dyn Plugin, step: &str, error: &Error) -> Error {
-    startup(format!("plugin `{}` failed in {step}: {}", plugin.name(), checks::chain(error)))
+fn failed(plugin: &dyn Plugin, error: &Error) -> Error {
+    startup(format!("plugin `{}` cannot start: {}", plugin.name(), checks::chain(error)))
 }
 
 /// Puts each override in its place.

@@ -2,9 +2,14 @@
 
 /// `; did you mean `x`?`, or nothing when no name is near.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
+}
+
+/// The nearest name, when it is near enough to be meant.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(2);
-    let nearest = known.into_iter().map(|k| (strsim::osa_distance(name, k), k)).filter(|(d, _)| *d <= limit).min_by_key(|(d, _)| *d);
-    nearest.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
+    let near = known.into_iter().map(|k| (strsim::osa_distance(name, k), k)).filter(|(d, _)| *d <= limit);
+    near.min_by_key(|(d, _)| *d).map(|(_, known)| known)
 }
 
 #[cfg(test)]

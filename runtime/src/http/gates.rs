@@ -160,13 +160,16 @@ impl Gates {
     }
 }
 
+/// What is said of a role that is in no list.
+pub(crate) const UNDECLARED: &str = "which no plugin declares";
+
 impl Registry {
     /// Roles that nobody declares, once somebody has said which there are; in words that follow what names them.
     pub(super) fn unknown_roles<'a>(&'a self, roles: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
         let known = || self.roles.iter().flatten().map(String::as_str);
         let unknown = roles.filter(|role| self.roles.as_ref().is_some_and(|all| !all.contains(*role)));
         let add = self.roles_at.as_ref().map_or_else(String::new, |at| format!(": list it in `{at}`"));
-        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{add}{}", did_you_mean(role, known())))
+        unknown.map(move |role| format!("needs role `{role}`, {UNDECLARED}{add}{}", did_you_mean(role, known())))
     }
 
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {

@@ -94,7 +94,7 @@ pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 #[cfg(feature = "server")]
 pub use gates::Registry;
 #[cfg(feature = "server")]
-pub(crate) use gates::missing;
+pub(crate) use gates::{UNDECLARED, missing};
 #[cfg(feature = "server")]
 pub(crate) use host::refused as refused_host;
 #[cfg(feature = "server")]

@@ -268,6 +268,7 @@ async fn what_is_missing(s: &Server) {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     assert!(!text.contains("require_mfa") && !text.contains("require_plan"), "{text}");
+    assert_eq!(text.matches("needs role `admin`").count(), 1, "{text}");
     // Somebody who knows of no role at all, and where one would be listed.
     struct Roleless;
     impl Plugin for Roleless {

@@ -32,7 +32,7 @@ async fn a_failing_step_undoes_the_earlier_ones() {
     ] {
         let diary = Diary::default();
         let text = refused(app(&diary, ("a", step)).start().await);
-        assert_eq!(text, format!("plugin `a` failed in setup_{step}: it would not"));
+        assert_eq!(text, "plugin `a` cannot start: it would not");
         assert_eq!(diary.read(), seen);
     }
 }

@@ -202,7 +202,7 @@ async fn plugins_name_further_origins() {
     running.stop().await.unwrap();
     for origin in ["*", "https://spa.example/", "spa.example"] {
         let error = app().plugin(Pages(Box::leak(Box::new([origin])), true)).start().await.unwrap_err().to_string();
-        assert!(error.contains("plugin `pages` failed in setup_middleware: an allowed origin must"), "{error}");
+        assert!(error.contains("plugin `pages` cannot start: an allowed origin must"), "{error}");
     }
 }
 

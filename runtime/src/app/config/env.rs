@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::database::{count, database};
 use super::{Config, Durability, Environment};
-use crate::app::suggest::did_you_mean;
+use crate::app::suggest::nearest;
 use crate::{Problem, Result};
 
+/// How all variables begin.
+const ALL: &str = "LINCHPIN_";
 /// The variable of the signing secrets.
 pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
 
@@ -58,7 +60,7 @@ impl Config {
         let mut config = Self::new();
         let mut seen_host = false;
         for (name, value) in vars {
-            if !name.starts_with("LINCHPIN_") {
+            if !name.starts_with(ALL) {
                 continue;
             }
             seen_host |= name == "LINCHPIN_HOST";
@@ -73,6 +75,18 @@ impl Config {
     /// Leaves variables that begin like this to a plugin.
     pub(in crate::app) fn leave(&mut self, prefixes: &[&str]) {
         self.problems.retain(|problem| problem.code != "unknown" || !prefixes.iter().any(|prefix| problem.path.starts_with(prefix)));
+        for problem in self.problems.iter_mut().filter(|problem| problem.code == "unknown" && !problem.message.contains("did you mean")) {
+            // Of a plugin's variables only the beginning is known here.
+            let meant = prefixes.iter().find_map(|prefix| {
+                let begin = problem.path.match_indices('_').map(|(at, _)| problem.path.split_at(at + 1));
+                let most = (prefix.len().saturating_sub(ALL.len()) / 4).max(1);
+                let mut near = begin.filter(|(begin, _)| strsim::osa_distance(begin, prefix) <= most);
+                near.next().map(|(_, rest)| format!("{prefix}{rest}"))
+            });
+            if let Some(meant) = meant {
+                problem.message.push_str(&format!("; did you mean `{meant}`?"));
+            }
+        }
     }
 
     fn variable(&mut self, name: &str, value: &str) {
@@ -162,7 +176,9 @@ impl Config {
                 _ => Some(wrong("must be `text` or `json`")),
             },
             _ => {
-                let hint = did_you_mean(name, VARIABLES.iter().copied());
+                // What all have in common says nothing about which was meant.
+                let near = nearest(name.trim_start_matches(ALL), VARIABLES.iter().map(|known| known.trim_start_matches(ALL)));
+                let hint = near.map_or_else(String::new, |known| format!("; did you mean `{ALL}{known}`?"));
                 Some(Problem::new(name, "unknown", format!("is read by nothing in this app{hint}")))
             }
         };

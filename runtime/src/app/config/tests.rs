@@ -46,6 +46,25 @@ fn reports_every_mistake_at_once_and_no_secret() {
 }
 
 #[test]
+fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
+    let names = ["AUTH_SESSION_IDLE_SECONDS", "ATUH_SESSION_IDLE_SECONDS", "SECURTY_CSRF", "MAIL_FROM", "DOKS"];
+    let mut config = Config::from_vars(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned()))).expect("a configuration");
+    config.leave(&["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"]);
+    let error = config.checked().err();
+    let told: Vec<String> = error.iter().flat_map(crate::Error::details).map(|p| format!("{} {}", p.path, p.message)).collect();
+    let nothing = "is read by nothing in this app";
+    assert_eq!(
+        told,
+        [
+            format!("LINCHPIN_ATUH_SESSION_IDLE_SECONDS {nothing}; did you mean `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`?"),
+            format!("LINCHPIN_SECURTY_CSRF {nothing}; did you mean `LINCHPIN_SECURITY_CSRF`?"),
+            format!("LINCHPIN_MAIL_FROM {nothing}"),
+            format!("LINCHPIN_DOKS {nothing}; did you mean `LINCHPIN_DOCS`?"),
+        ]
+    );
+}
+
+#[test]
 fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
     let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_PORT", "x")]).err();
     let paths: Vec<_> = error.iter().flat_map(crate::Error::details).map(|p| p.path.clone()).collect();
