@@ -174,7 +174,7 @@ impl Core {
             breaches: Breaches { checker: password.breach_checker.clone(), on_error: password.breach_on_error },
             hooks: Hooks(config.auth.hooks.clone()),
             cookies: Cookies::new(&config),
-            csrf: Csrf::new(&config, own_csrf),
+            csrf: Csrf::new(&config, own_csrf, production),
             services: config.security.api_credentials.iter().map(service).collect(),
             audits: adapters.get::<Audit>()?,
             devices: Devices::new(adapters.get::<Device>()?, Arc::clone(&ring), env.clone()),

@@ -1,7 +1,7 @@
 //! The signing secret: kept out of logs, code and repositories.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A secret of at least 32 bytes. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,17 +53,17 @@ impl SigningSecret {
         self.0.as_bytes()
     }
 
-    /// The secret of this folder's development app: made on first use, kept in a file that only its owner can read.
-    pub(crate) fn development(folder: &Path) -> Result<Self, String> {
+    /// The secret of a folder's development app, and the file that it is kept in: made on first use, for its owner alone to read.
+    pub(crate) fn development(folder: &Path) -> Result<(Self, PathBuf), String> {
         let file = folder.join(".linchpin").join("development-secret");
         match std::fs::read_to_string(&file) {
-            Ok(text) => return Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display())),
+            Ok(text) => return Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display())).map(|secret| (secret, file)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(format!("{}: {e}", file.display())),
         }
         let fresh = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         write_private(&file, &fresh).map_err(|e| format!("{}: {e}", file.display()))?;
-        Self::new(fresh)
+        Ok((Self::new(fresh)?, file))
     }
 }
 

@@ -7,6 +7,7 @@ use linchpin::Environment;
 use super::reader::Written;
 use super::{AuthConfig, Transport};
 use crate::return_target::ReturnTarget;
+use crate::routes::pages::BASE;
 
 /// What a theme can set, as it is named in the style sheet.
 const NAMES: [&str; 13] = [
@@ -58,11 +59,15 @@ fn capital(word: &str) -> String {
 /// Judges them, and says whether there are any.
 pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
     let cookies = config.auth.session.transport != Transport::Bearer;
+    let base = format!("{}{BASE}", config.auth.mount);
+    let reached = holds(&config.auth.cookies.path, &base);
     let pages = &mut config.auth.pages;
     if pages.enabled == Some(true) && !cookies {
         wrong("auth.pages.enabled", "needs sessions in cookies: auth.session.transport `both` or `cookie`");
+    } else if pages.enabled == Some(true) && !reached {
+        wrong("auth.cookies.path", &format!("must hold the pages at {base}, such as `/`, or auth.pages.enabled be false"));
     }
-    pages.enabled = Some(pages.enabled.unwrap_or(environment != Environment::Production && cookies));
+    pages.enabled = Some(pages.enabled.unwrap_or(environment != Environment::Production && cookies && reached));
     if pages.home.as_deref().is_some_and(|home| ReturnTarget::parse(home, &[]).is_err()) {
         wrong("auth.pages.home", "must be a path such as /app");
     }
@@ -74,6 +79,11 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
             wrong(&format!("auth.pages.theme.{name}"), "must be a value of CSS without braces, semicolons and addresses");
         }
     }
+}
+
+/// Whether a browser sends cookies of this path to all below `base` (RFC 6265, 5.1.4).
+fn holds(path: &str, base: &str) -> bool {
+    base.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
 }
 
 /// A value that ends no declaration and loads nothing.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use linchpin::{BoxFuture, Cx, Error, Result};
 use serde_json::Value;
 
+use super::To;
 use crate::core::{Client, Core, Happened};
 use crate::entities::User;
 use crate::mail::MailKind;
@@ -76,10 +77,10 @@ impl Courier {
     }
 
     async fn mail(&self, cx: &Cx, user: &User, purpose: Purpose, kind: MailKind, base: Option<&str>, lifetime: Duration) -> Result<()> {
-        let Some(email) = &user.email else { return Ok(()) };
+        let Some(to) = To::owner(user) else { return Ok(()) };
         let parts = &self.0.parts;
         let token = parts.tokens.issue(cx, purpose, &user.id, &Value::Null, Terms::link(lifetime)).await?;
-        parts.link(cx, email, kind, base, &token, lifetime).await
+        parts.link(cx, to, kind, base, &token, lifetime).await
     }
 }
 
@@ -89,7 +90,7 @@ impl Core {
         let magic = &self.config.auth.magic_link;
         let lifetime = Duration::from_secs(magic.token_seconds);
         let token = self.parts.tokens.issue(cx, Purpose::SignUp, &stranger(email), &email, Terms::link(lifetime)).await?;
-        self.parts.link(cx, email, MailKind::MagicLink, magic.link_base_url.as_deref(), &token, lifetime).await
+        self.parts.link(cx, To::stranger(email), MailKind::MagicLink, magic.link_base_url.as_deref(), &token, lifetime).await
     }
 
     /// What a mailed link that proves an account's address is good for. Where sign-ups are concealed it signs in as well: nobody
@@ -104,11 +105,11 @@ impl Core {
     /// When it cannot be kept.
     pub(crate) async fn send_verification(&self, cx: &Cx, user: &User) -> Result<()> {
         let verification = &self.config.auth.email_verification;
-        let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) else { return Ok(()) };
+        let (Some(to), Some(normalised)) = (To::owner(user), &user.email_normalised) else { return Ok(()) };
         let lifetime = Duration::from_secs(verification.token_seconds);
         // What is proved is this address, whatever the account's is by then.
         let token = self.parts.tokens.issue(cx, self.proof_of_address(), &user.id, normalised, Terms::link(lifetime)).await?;
-        self.parts.link(cx, email, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
+        self.parts.link(cx, to, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
     }
 }
 

@@ -11,8 +11,8 @@ use linchpin::{Code, Cx, PageArgs, Timestamp};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::Reason;
 use super::proof::Proof;
+use super::{Reason, To};
 use crate::core::{Client, Core, Happened, later, millis};
 use crate::entities::{Audit, AuditPatch, User, UserPatch, audit, user};
 use crate::error::{NOT_SCHEDULED, overtaken, refuse};
@@ -69,10 +69,10 @@ impl Core {
         let Some(page) = &self.config.auth.account_deletion.link_base_url else {
             return self.parts.notice_of(cx, client, user, MailKind::DeletionScheduled, &[("due", &due.to_string())]).await;
         };
-        let Some(email) = &user.email else { return Ok(()) };
+        let Some(to) = To::owner(user) else { return Ok(()) };
         let lifetime = Duration::from_secs(grace);
         let token = self.parts.tokens.issue(cx, Purpose::CancelDeletion, &user.id, &Value::Null, Terms::link(lifetime)).await?;
-        self.parts.link_at(cx, email, MailKind::CancelDeletion, Some(page), &token, lifetime, Some(due)).await
+        self.parts.link_at(cx, to, MailKind::CancelDeletion, Some(page), &token, lifetime, Some(due)).await
     }
 
     /// Calls a deletion off, by a session or by the token that was mailed.

@@ -6,8 +6,8 @@ use linchpin::{Code, Cx, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Reason;
 use super::proof::Proof;
+use super::{Reason, To};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::error::{INVALID_TOKEN, overtaken, refuse};
@@ -50,14 +50,16 @@ impl Core {
                     // A later change voids none of them: whoever changed the address once must not get rid of its owner by a second.
                     let terms = Terms { only_newest: false, ..Terms::link(UNDO + lifetime) };
                     let token = self.parts.tokens.issue(cx, Purpose::UndoEmail, &user.id, &former, terms).await?;
-                    self.parts.link_at(cx, email, MailKind::EmailChanged, page, &token, terms.lifetime, Some(client.now)).await?;
+                    self.parts
+                        .link_at(cx, To::at(user, email), MailKind::EmailChanged, page, &token, terms.lifetime, Some(client.now))
+                        .await?;
                 }
                 match &holder {
                     Some(holder) => self.parts.notice(cx, client, holder, MailKind::ExistingAccount).await,
                     None => {
                         let new = Address { normalised: new.normalised.clone(), display: new.display.clone(), verified: true };
                         let token = self.parts.tokens.issue(cx, Purpose::VerifyNewEmail, &user.id, &new, Terms::link(lifetime)).await?;
-                        self.parts.link(cx, &new.display, MailKind::VerifyNewEmail, page, &token, lifetime).await
+                        self.parts.link(cx, To::at(user, &new.display), MailKind::VerifyNewEmail, page, &token, lifetime).await
                     }
                 }
             })

@@ -43,7 +43,7 @@ pub(crate) use create::NewAccount;
 pub(crate) use deletion::Purge;
 pub(crate) use end::Reason;
 pub(crate) use login::{Proved, SERVICE};
-pub(crate) use parts::Parts;
+pub(crate) use parts::{Parts, To};
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
 pub use rekey::Rekeyed;
@@ -102,8 +102,13 @@ impl Core {
         // As tokens count them: in whole seconds of the clock.
         let seconds = |at: Timestamp| at.millis().div_euclid(1000) - now.millis().div_euclid(1000);
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
-        let given = csrf::make(&self.env, &self.ring, &csrf::renewing(&tokens.handle))?;
-        let refresh = tokens.refresh.as_deref().map(|token| (token, given.as_str(), seconds(tokens.refresh_until)));
+        let refresh = match tokens.refresh.as_deref() {
+            Some(token) => {
+                let given = csrf::make(&self.env, &self.ring, &csrf::renewing(&tokens.handle))?;
+                Some((token, given, seconds(tokens.refresh_until)))
+            }
+            None => None,
+        };
         Ok(self.cookies.set(reply, (&tokens.access, seconds(tokens.expires_at)), refresh, &csrf))
     }
 

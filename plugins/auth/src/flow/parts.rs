@@ -34,6 +34,33 @@ pub(crate) struct Parts {
     pub(crate) keys: Arc<DataKeys>,
     mails: bool,
     app: String,
+    /// What whoever did not do what a notice tells of is to do about it.
+    protect: String,
+}
+
+/// Whom a mail is for.
+#[derive(Clone, Copy)]
+pub(crate) struct To<'a> {
+    address: &'a str,
+    locale: Option<&'a str>,
+}
+
+impl<'a> To<'a> {
+    /// The owner of an account, if it has an address.
+    pub(crate) fn owner(user: &'a User) -> Option<Self> {
+        user.email.as_deref().map(|address| Self::at(user, address))
+    }
+
+    /// The same, at another address.
+    pub(crate) fn at(user: &'a User, address: &'a str) -> Self {
+        let tag = |locale: &&str| (2..=35).contains(&locale.len()) && locale.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        Self { address, locale: user.user_metadata["locale"].as_str().filter(tag) }
+    }
+
+    /// Somebody who has no account.
+    pub(crate) fn stranger(address: &'a str) -> Self {
+        Self { address, locale: None }
+    }
 }
 
 impl Parts {
@@ -49,6 +76,11 @@ impl Parts {
             codes: adapters.get::<RecoveryCode>()?,
             keys,
             mails: config.auth.mailer.is_some(),
+            protect: match (config.auth.resets(), config.auth.password.enabled) {
+                (true, _) => "reset your password now".to_owned(),
+                (false, true) => format!("change your password now, or ask whoever runs {} for help", config.auth.app_name),
+                (false, false) => "look through your sign-in methods and your sessions now".to_owned(),
+            },
             app: config.auth.app_name.clone(),
         })
     }
@@ -60,7 +92,7 @@ impl Parts {
     pub(crate) async fn link(
         &self,
         cx: &Cx,
-        to: &str,
+        to: To<'_>,
         kind: MailKind,
         base: Option<&str>,
         token: &SecretText,
@@ -77,7 +109,7 @@ impl Parts {
     pub(crate) async fn link_at(
         &self,
         cx: &Cx,
-        to: &str,
+        to: To<'_>,
         kind: MailKind,
         base: Option<&str>,
         token: &SecretText,
@@ -102,31 +134,32 @@ impl Parts {
     /// # Errors
     /// As [`Parts::notice`].
     pub(crate) async fn notice_of(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind, more: &[(&str, &str)]) -> Result<()> {
-        let Some(email) = user.email.as_deref().filter(|_| self.mails) else { return Ok(()) };
+        let Some(to) = To::owner(user).filter(|_| self.mails) else { return Ok(()) };
         let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
         let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        self.put(cx, email, kind, [("at", client.now.to_string()), ("ip", ip)].into_iter().chain(more), NOTICE).await
+        let all = [("at", client.now.to_string()), ("ip", ip), ("protect", self.protect.clone())];
+        self.put(cx, to, kind, all.into_iter().chain(more), NOTICE).await
     }
 
     /// Leaves a mail with a code behind.
     ///
     /// # Errors
     /// When it cannot be kept.
-    pub(crate) async fn code(&self, cx: &Cx, to: &str, kind: MailKind, code: &SecretText, lifetime: Duration) -> Result<()> {
+    pub(crate) async fn code(&self, cx: &Cx, to: To<'_>, kind: MailKind, code: &SecretText, lifetime: Duration) -> Result<()> {
         self.put(cx, to, kind, [("code", code.expose().to_owned())], lifetime).await
     }
 
     async fn put(
         &self,
         cx: &Cx,
-        to: &str,
+        to: To<'_>,
         kind: MailKind,
         vars: impl IntoIterator<Item = (&str, String)>,
         lifetime: Duration,
     ) -> Result<()> {
         let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.insert("app".to_owned(), self.app.clone());
-        let task = Task::Mail { kind, to: to.to_owned(), locale: None, vars: all };
+        let task = Task::Mail { kind, to: to.address.to_owned(), locale: to.locale.map(str::to_owned), vars: all };
         self.outbox.put(cx, &task, Some(lifetime)).await
     }
 }

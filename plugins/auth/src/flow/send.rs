@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use linchpin::{Cx, Error, Result};
 
+use super::To;
 use crate::core::{Client, Core, later, millis};
 use crate::entities::User;
 use crate::error::{EMAIL_MISSING, METHOD_UNAVAILABLE, refuse};
@@ -50,9 +51,9 @@ impl Core {
     /// `email_missing`.
     pub(crate) async fn send_by_mail(&self, cx: &Cx, client: &Client, user: &User, challenge: &str) -> Result<Sent> {
         let rules = &self.config.auth.mfa.email_otp;
-        let email = user.email.as_deref().ok_or_else(|| refuse(EMAIL_MISSING))?;
+        let to = To::owner(user).ok_or_else(|| refuse(EMAIL_MISSING))?;
         let (code, sent) = self.code(client, Way::EmailOtp, challenge, rules.digits, rules.seconds)?;
-        self.parts.code(cx, email, MailKind::EmailOtp, &code, Duration::from_secs(rules.seconds)).await?;
+        self.parts.code(cx, to, MailKind::EmailOtp, &code, Duration::from_secs(rules.seconds)).await?;
         Ok(sent)
     }
 

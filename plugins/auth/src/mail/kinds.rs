@@ -68,11 +68,11 @@ kinds! {
     /// Somebody tried to sign up with an address that has an account.
     ExistingAccount "existing_account" []
         "You already have an account"
-        "Somebody, perhaps you, tried to sign up at {{app}} with this address. It has an account already: sign in, or ask for a new password.\n\nIf it was not you, there is nothing to do.";
+        "Somebody, perhaps you, tried to sign up at {{app}} with this address. It has an account already: sign in to that one.\n\nIf it was not you, there is nothing to do.";
     /// The password was changed by who is signed in.
-    PasswordChanged "password_changed" ["at" "ip"]
+    PasswordChanged "password_changed" ["at" "ip" "protect"]
         "Your password was changed"
-        "The password of your account at {{app}} was changed on {{at}} from {{ip}}.\n\nIf it was not you, reset it now.";
+        "The password of your account at {{app}} was changed on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
     /// The password was set by a mailed link.
     PasswordResetDone "password_reset_done" ["at" "ip"]
         "Your password was reset"
@@ -82,49 +82,49 @@ kinds! {
         "Your email address was changed"
         "On {{at}} a new email address was asked for or set for your account at {{app}}.\n\nIf it was not you, take it back within seven days:\n\n{{link}}";
     /// A second factor was set up.
-    MfaEnabled "mfa_enabled" ["method" "at" "ip"]
+    MfaEnabled "mfa_enabled" ["method" "at" "ip" "protect"]
         "A second factor was added"
-        "The second factor \"{{method}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+        "The second factor \"{{method}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
     /// A second factor was removed.
-    MfaDisabled "mfa_disabled" ["method" "at" "ip"]
+    MfaDisabled "mfa_disabled" ["method" "at" "ip" "protect"]
         "A second factor was removed"
-        "The second factor \"{{method}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+        "The second factor \"{{method}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
     /// A recovery code was used.
-    RecoveryCodeUsed "recovery_code_used" ["left" "at" "ip"]
+    RecoveryCodeUsed "recovery_code_used" ["left" "at" "ip" "protect"]
         "A recovery code was used"
-        "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, reset your password and your recovery codes now.";
+        "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, {{protect}}, and make new recovery codes.";
     /// There are new recovery codes.
-    RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip"]
+    RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip" "protect"]
         "You have new recovery codes"
-        "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, reset your password now.";
+        "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
     /// A passkey was added.
-    PasskeyAdded "passkey_added" ["name" "at" "ip"]
+    PasskeyAdded "passkey_added" ["name" "at" "ip" "protect"]
         "A passkey was added"
-        "The passkey \"{{name}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, remove it and reset your password now.";
+        "The passkey \"{{name}}\" was added to your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, remove it and {{protect}}.";
     /// A passkey was removed.
-    PasskeyRemoved "passkey_removed" ["name" "at" "ip"]
+    PasskeyRemoved "passkey_removed" ["name" "at" "ip" "protect"]
         "A passkey was removed"
-        "The passkey \"{{name}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+        "The passkey \"{{name}}\" was removed from your account at {{app}} on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
     /// Another way to sign in was added.
-    ProviderLinked "provider_linked" ["provider" "at" "ip"]
+    ProviderLinked "provider_linked" ["provider" "at" "ip" "protect"]
         "A sign-in method was added"
-        "You can now sign in to {{app}} with {{provider}}. This was set up on {{at}} from {{ip}}.\n\nIf it was not you, remove it and reset your password now.";
+        "You can now sign in to {{app}} with {{provider}}. This was set up on {{at}} from {{ip}}.\n\nIf it was not you, remove it and {{protect}}.";
     /// A way to sign in was removed.
-    ProviderUnlinked "provider_unlinked" ["provider" "at" "ip"]
+    ProviderUnlinked "provider_unlinked" ["provider" "at" "ip" "protect"]
         "A sign-in method was removed"
-        "You can no longer sign in to {{app}} with {{provider}}. This was changed on {{at}} from {{ip}}.\n\nIf it was not you, reset your password now.";
+        "You can no longer sign in to {{app}} with {{provider}}. This was changed on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
     /// Somebody signed in where nobody had before.
-    NewDeviceLogin "new_device_login" ["at" "ip" "device"]
+    NewDeviceLogin "new_device_login" ["at" "ip" "device" "protect"]
         "A new device signed in"
-        "Somebody signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, reset your password now.";
+        "Somebody signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, {{protect}}.";
     /// Many wrong passwords.
-    PasswordUnderAttack "password_under_attack" ["at"]
+    PasswordUnderAttack "password_under_attack" ["at" "protect"]
         "Somebody is guessing your password"
-        "Since {{at}} there have been so many wrong passwords for your account at {{app}} that it is refused on devices you have not used before. Reset it, or sign in another way, to end this.";
+        "Since {{at}} there have been so many wrong passwords for your account at {{app}} that it is refused on devices you have not used before. To end this, {{protect}}, or sign in another way.";
     /// Many wrong second factors after a right password.
-    MfaUnderAttack "mfa_under_attack" ["at" "ip"]
+    MfaUnderAttack "mfa_under_attack" ["at" "ip" "protect"]
         "Somebody has your password"
-        "On {{at}}, somebody at {{ip}} gave the right password of your account at {{app}} and many wrong codes.\n\nIf it was not you, reset your password now.";
+        "On {{at}}, somebody at {{ip}} gave the right password of your account at {{app}} and many wrong codes.\n\nIf it was not you, {{protect}}.";
     /// A refresh token was presented a second time.
     RefreshReused "refresh_reused" ["at" "ip"]
         "A session was ended for your safety"

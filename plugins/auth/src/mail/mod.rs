@@ -23,7 +23,9 @@ pub struct Mail {
     pub to: String,
     /// What it is about.
     pub kind: MailKind,
-    /// The language its reader prefers, as far as that is known.
+    /// The language its reader prefers, a tag such as `de-CH`: what the account's `userMetadata` has as `locale`. `None` where it says
+    /// nothing of the kind, and for whoever has no account yet: the language of a request may be that of somebody else. Templates are in
+    /// one language; a [`Mailer`] may choose its own words by this.
     pub locale: Option<String>,
     /// One line.
     pub subject: String,

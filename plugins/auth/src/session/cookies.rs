@@ -195,14 +195,14 @@ impl Cookies {
     }
 
     /// Sets the cookies of a session; beside a refresh token stands what says whom it was given to. Ages are in seconds.
-    pub(crate) fn set(&self, mut reply: Reply, token: (&str, i64), refresh: Option<(&str, &str, i64)>, csrf: &str) -> Reply {
+    pub(crate) fn set(&self, mut reply: Reply, token: (&str, i64), refresh: Option<(&str, String, i64)>, csrf: &str) -> Reply {
         if !self.enabled {
             return reply;
         }
         let set = [
             self.token.set(token.0, Some(token.1)),
-            refresh.and_then(|(value, _, age)| self.refresh.set(value, Some(age))),
-            refresh.and_then(|(_, given, age)| self.renews.set(given, Some(age))),
+            refresh.as_ref().and_then(|(value, _, age)| self.refresh.set(value, Some(*age))),
+            refresh.as_ref().and_then(|(_, given, age)| self.renews.set(given, Some(*age))),
             self.csrf.set(csrf, None),
         ];
         for value in set.into_iter().flatten() {

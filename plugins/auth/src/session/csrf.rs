@@ -27,6 +27,8 @@ pub(crate) struct Csrf {
     exempt: Vec<String>,
     /// Routes that judge what they are sent by themselves, because they make or end sessions.
     own: Vec<String>,
+    /// Whether pages of ours come by TLS: in production, where sessions are in cookies that browsers keep for nothing else.
+    tls: bool,
 }
 
 /// What a request says that counts, taken out of it so that it can be judged once its session is known.
@@ -38,14 +40,15 @@ pub(crate) struct Presented {
 }
 
 impl Csrf {
-    pub(crate) fn new(config: &AuthConfig, own: Vec<String>) -> Self {
+    pub(crate) fn new(config: &AuthConfig, own: Vec<String>, production: bool) -> Self {
         let security = &config.security;
         let mut exempt = security.csrf_exempt.clone();
         if config.auth.pages.enabled == Some(true) {
             // Their forms hold a token of their own, and are judged by it.
             exempt.push(format!("{}{}/*", config.auth.mount, crate::routes::pages::BASE));
         }
-        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own }
+        let tls = production && config.auth.cookies.secure && config.auth.session.transport.cookies();
+        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own, tls }
     }
 
     /// Whether the route at a path judges its credentials by itself.
@@ -81,14 +84,15 @@ impl Csrf {
     }
 
     fn is_ours(&self, origin: &str, headers: &HeaderMap) -> bool {
-        self.allowed.iter().any(|allowed| allowed == origin) || Self::is_server(origin, headers)
+        self.allowed.iter().any(|allowed| allowed == origin) || self.is_server(origin, headers)
     }
 
     /// Whether an origin is the server's own.
-    fn is_server(origin: &str, headers: &HeaderMap) -> bool {
-        // Whoever ends TLS is in front of us: the scheme is not ours to compare.
-        let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        match (authority, once(headers, &HOST)) {
+    fn is_server(&self, origin: &str, headers: &HeaderMap) -> bool {
+        // Whoever ends TLS is in front of us: what the request itself came by says nothing. What anybody on the way can write as our
+        // host is no page of ours, but for one on this machine, where browsers keep secure cookies without TLS.
+        let plain = || origin.strip_prefix("http://").filter(|authority| !self.tls || is_this_machine(authority));
+        match (origin.strip_prefix("https://").or_else(plain), once(headers, &HOST)) {
             (Some(authority), Once::Text(host)) => !authority.is_empty() && authority.eq_ignore_ascii_case(host),
             _ => false,
         }
@@ -146,7 +150,7 @@ impl Csrf {
         let own = match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
             (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin") || site.eq_ignore_ascii_case("none"),
             (Once::Absent, Once::Text(referer)) => {
-                Url::parse(referer).is_ok_and(|url| Self::is_server(&url.origin().ascii_serialization(), headers))
+                Url::parse(referer).is_ok_and(|url| self.is_server(&url.origin().ascii_serialization(), headers))
             }
             _ => false,
         };
@@ -168,6 +172,17 @@ impl Csrf {
 
 fn failed() -> Error {
     refuse(CSRF_FAILED)
+}
+
+/// Whether a host, with a port perhaps, is never beyond this machine.
+fn is_this_machine(authority: &str) -> bool {
+    let host = Url::parse(&format!("http://{authority}")).ok();
+    match host.as_ref().and_then(Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 /// A CSRF token for a session, or for whatever else a form is bound to.
@@ -209,7 +224,7 @@ mod tests {
         config.security.allowed_origins.push("https://app.test".to_owned());
         config.security.csrf_exempt = vec!["/hook".to_owned(), "/open/*".to_owned()];
         let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
-        (Csrf::new(&config, vec!["/auth/login".to_owned()]), Cookies::new(&config), ring)
+        (Csrf::new(&config, vec!["/auth/login".to_owned()], false), Cookies::new(&config), ring)
     }
 
     #[test]
@@ -272,5 +287,28 @@ mod tests {
         assert!(may(&[("sec-fetch-site", "same-origin")]) && may(&[("origin", "https://app.test"), ("sec-fetch-site", "cross-site")]));
         assert!(!may(&[("host", "me.test"), ("origin", "https://evil.test")]) && !may(&[("origin", "null")]));
         assert!(!may(&[("sec-fetch-site", "cross-site")]));
+    }
+
+    #[test]
+    fn in_production_our_pages_come_by_tls() {
+        let may = |config: &AuthConfig, production: bool, origin: &str| {
+            let host = origin.split("//").nth(1).unwrap();
+            Csrf::new(config, Vec::new(), production).may_sign_in(&headers(&[("host", host), ("origin", origin)])).is_ok()
+        };
+        let (mut config, plain) = (AuthConfig::default(), "http://me.test:8000");
+        assert!(may(&config, true, "https://me.test") && may(&config, false, plain) && !may(&config, true, plain));
+        for origin in ["http://localhost:3000", "http://app.localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "http://LOCALHOST"] {
+            assert!(may(&config, true, origin), "{origin}");
+        }
+        for origin in
+            ["http://localhost.test", "http://notlocalhost", "http://127.0.0.1.test", "http://128.0.0.1", "http://[::2]", "http://"]
+        {
+            assert!(!may(&config, true, origin), "{origin}");
+        }
+        config.security.allowed_origins.push(plain.to_owned());
+        assert!(may(&config, true, plain), "who says so");
+        config.security.allowed_origins.clear();
+        config.auth.session.transport = crate::config::Transport::Bearer;
+        assert!(may(&config, true, plain), "there are no cookies to guard");
     }
 }

@@ -13,7 +13,9 @@ cases!(
     auth_44_magic_link,
     auth_44_first_proof_of_a_mailbox,
     auth_44_a_link_makes_an_account,
-    mail_routes_are_mounted_when_asked_for
+    mail_routes_are_mounted_when_asked_for,
+    the_language_of_a_mail,
+    what_to_do_about_a_notice
 );
 
 async fn verifying(store: &Store, post: &Post, required: bool) -> Server {
@@ -203,4 +205,58 @@ async fn sign_ups_are_counted_once(store: Store) {
     sign_up("c@x.test").await.refused(429, "rate_limited");
     app.advance(60).await;
     assert_eq!(sign_up("c@x.test").await.status, 201);
+}
+
+async fn the_language_of_a_mail(store: Store) {
+    let post = Post::default();
+    let app = verifying(&store, &post, false).await;
+    let me = app.register("a@x.test").await;
+    assert_eq!(post.all("verify_email", 1).await[0].locale, None, "nothing says it yet");
+    let mut sent = 0;
+    for (locale, expected) in [
+        (json!("de-CH"), Some("de-CH")),
+        (json!("pt"), Some("pt")),
+        (json!("de\r\nBcc: e@evil.test"), None),
+        (json!("d"), None),
+        (json!("d".repeat(36)), None),
+        (json!("français"), None),
+        (json!(["de"]), None),
+        (json!(null), None),
+    ] {
+        let patch = json!({ "userMetadata": { "locale": locale } });
+        assert_eq!(app.with(&me.token, "PATCH", "/auth/me", Some(patch)).await.status, 200);
+        sent += 1;
+        assert_eq!(app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await.status, 200);
+        let mails = post.all("magic_link", sent).await;
+        assert_eq!(mails.last().unwrap().locale.as_deref(), expected, "{locale}");
+        app.advance(3601).await;
+    }
+    // A notice has it as well.
+    assert_eq!(app.with(&me.token, "PATCH", "/auth/me", Some(json!({ "userMetadata": { "locale": "de" } }))).await.status, 200);
+    let password = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
+    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(password)).await.status, 200);
+    assert_eq!(post.all("password_changed", 1).await[0].locale.as_deref(), Some("de"));
+}
+
+/// A notice asks for nothing that there is no way to do.
+async fn what_to_do_about_a_notice(store: Store) {
+    let changed = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
+    for (resets, expected) in [
+        (Some(true), "If it was not you, reset your password now."),
+        (Some(false), "If it was not you, change your password now, or ask whoever runs Acme for help."),
+    ] {
+        let post = Post::default();
+        let with = |auth| {
+            post.on(auth).configure(move |config| {
+                config.auth.app_name = "Acme".into();
+                config.auth.password_reset.enabled = resets;
+            })
+        };
+        let app = store.app_with(with).await;
+        let me = app.register(&format!("{}@x.test", expected.len())).await;
+        assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(changed.clone())).await.status, 200);
+        let mail = post.all("password_changed", 1).await.remove(0);
+        assert!(mail.text.ends_with(expected) && mail.html.contains(expected), "{}", mail.text);
+        app.stop().await;
+    }
 }

@@ -277,7 +277,11 @@ async fn where_there_are_pages(store: Store) {
     for path in ["/forgot", "/verify", "/link", "/passkey", "/email", "/provider", "/provider/back", "/provider/link"] {
         assert_eq!(nobody.get(path).await.status, 404, "{path}");
     }
-    assert_eq!(nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await.status, 405);
+    let unknown = nobody.get("/nothing/here").await;
+    assert!(unknown.status == 404 && text(&unknown).contains("There is no page at this address."), "{}", text(&unknown));
+    let method = nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await;
+    assert!(method.status == 405 && text(&method).contains("cannot be used in this way."), "{}", text(&method));
+    assert_eq!(method.header("allow"), "GET, HEAD, POST, OPTIONS");
 }
 
 async fn leaving_and_staying(store: Store) {

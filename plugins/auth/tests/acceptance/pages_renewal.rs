@@ -1,8 +1,15 @@
 //! Sessions that go on while people look at pages, and forms that were open meanwhile.
 
-use linchpin_auth::Auth;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::store::memory::Memory;
+use linchpin::store::{Plan, Reply as Answer, Rows, Statement};
+use linchpin::{Error, Value};
+use linchpin_auth::{Auth, Limit};
 use serde_json::json;
 
+use crate::around::{Around, Watch};
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
@@ -17,6 +24,8 @@ cases!(
     two_windows,
     a_planted_token,
     leaving_without_a_renewal,
+    strangers_use_up_the_address,
+    what_was_asked_and_said_on_the_way,
 );
 
 const TOKEN: &str = "__Host-token";
@@ -247,4 +256,127 @@ async fn two_windows(store: Store) {
     assert_eq!((one.status, two.status), (200, 200));
     assert_eq!(ada.cookies[REFRESH], other.cookies[REFRESH]);
     assert!(ada.is_signed_in().await && other.is_signed_in().await);
+}
+
+/// Whoever shares an address with somebody who tries tokens signs in and reads pages for strangers all the same.
+async fn strangers_use_up_the_address(store: Store) {
+    let few = |auth: Auth| {
+        renewing(auth).configure(|config| {
+            config.auth.rate_limit.buckets.insert("refreshIp".to_owned(), Limit { max: 1, window_seconds: 60 });
+        })
+    };
+    let app = store.app_with(few).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let open = ada.csrf("/security").await;
+    app.advance(960).await;
+    app.post("/auth/refresh", json!({ "refreshToken": "v1.a.b" })).await.refused(401, "refresh_invalid");
+    let before = ada.cookies.clone();
+    let asked = ada.get("/sign-in").await;
+    assert!(asked.status == 200 && hidden(&asked, "csrf").is_some(), "{}", text(&asked));
+    assert_eq!(ada.get("/security").await.header("location"), ASKED);
+    // What was written is not taken for done, and is told.
+    let form = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
+    assert!(form.status == 429 && !form.header("retry-after").is_empty(), "{}", text(&form));
+    assert_eq!(ada.cookies[REFRESH], before[REFRESH], "what may be right later is kept");
+    app.advance(61).await;
+    assert!(ada.is_signed_in().await);
+}
+
+/// A store that answers nothing more about sessions once one of them was written.
+#[derive(Clone, Default)]
+struct Faltering(Arc<AtomicUsize>);
+
+impl Faltering {
+    const ARMED: usize = 1;
+    const FALLEN: usize = 2;
+}
+
+impl Watch for Faltering {
+    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+        if to.entity.name == "Session" {
+            if self.0.load(Ordering::SeqCst) == Self::FALLEN {
+                return Answer::Ready(Err(Error::unavailable("told to")));
+            }
+            if !matches!(to.plan, Plan::Select { .. }) {
+                let _ = self.0.compare_exchange(Self::ARMED, Self::FALLEN, Ordering::SeqCst, Ordering::SeqCst);
+            }
+        }
+        store.run(to, args, rows)
+    }
+}
+
+/// The browser keeps what it was given also where the page cannot be shown: the token before it would be taken for a stolen one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_fails_behind_a_renewal() {
+    let faltering = Faltering::default();
+    let app = Store::memory().on(Around::new(Arc::new(Memory::new()), faltering.clone()), renewing).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let before = ada.cookies[REFRESH].clone();
+    app.advance(960).await;
+    faltering.0.store(Faltering::ARMED, Ordering::SeqCst);
+    let failed = ada.may_fail("/security").await;
+    assert_eq!((failed.status, faltering.0.load(Ordering::SeqCst)), (503, Faltering::FALLEN), "{}", text(&failed));
+    assert_ne!(ada.cookies[REFRESH], before);
+    faltering.0.store(0, Ordering::SeqCst);
+    // Beyond the time in which the token before is answered once more.
+    app.advance(960).await;
+    assert!(ada.is_signed_in().await);
+}
+
+async fn what_was_asked_and_said_on_the_way(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    // Who has to sign in first comes back to the page they asked for, with what they asked of it.
+    let asked = ada.get("/sessions?done=session&x=%26").await.header("location");
+    assert_eq!(asked, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions%3Fdone%3Dsession%26x%3D%2526");
+    ada.sign_up("ada@example.test").await;
+    assert_eq!(ada.get(&asked["/auth/ui".len()..]).await.header("location"), "/auth/ui/sessions?done=session&x=%26");
+    // What a provider's way back says is said to whoever turns out to be signed in.
+    app.advance(960).await;
+    for (word, value) in [("failed", "access_denied"), ("done", "linked")] {
+        let on = ada.get(&format!("/sign-in?{word}={value}")).await.header("location");
+        assert_eq!(on, format!("/auth/ui/security?{word}={value}"));
+    }
+    let told = text(&ada.get("/security?failed=access_denied").await);
+    assert!(told.contains("role=\"alert\">You did not allow it there"), "{told}");
+    // A link from another site to the page that makes accounts finds the session as well, once.
+    app.advance(960).await;
+    let at_home = ada.cookies.remove(REFRESH).unwrap();
+    ada.cookies.remove(TOKEN);
+    let on = ada.sent_back(&format!("{UI}/register?returnTo=/app")).await;
+    let to = "/register?returnTo=/app&again=yes";
+    assert_eq!((on.status, on.header("refresh")), (200, format!("0; url={UI}{to}")), "{}", text(&on));
+    ada.cookies.insert(REFRESH.to_owned(), at_home);
+    assert_eq!(ada.follow(to).await.header("location"), "/app");
+}
+
+/// Cookies that do not come to the pages: there are none unless they are asked for, and those who ask are told why not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_cookies_do_not_reach() {
+    let store = Store::memory();
+    for (path, reached) in [("/", true), ("/auth", true), ("/auth/", true), ("/auth/ui", true), ("/auth/u", false), ("/app", false)] {
+        let at = |enabled: Option<bool>| {
+            move |auth: Auth| {
+                auth.configure(move |config| {
+                    config.auth.cookies.path = path.to_owned();
+                    config.auth.pages.enabled = enabled;
+                })
+            }
+        };
+        let app = store.app_with(at(None)).await;
+        assert_eq!(app.any("GET", &format!("{UI}/sign-in"), &[], "").await.status, if reached { 200 } else { 404 }, "{path}");
+        app.stop().await;
+        match store.try_app(at(Some(true))).await {
+            Ok(app) => {
+                assert!(reached, "{path}");
+                app.stop().await;
+            }
+            Err(error) => {
+                let told = format!("{error:?}");
+                assert!(!reached && told.contains("auth.cookies.path") && told.contains("/auth/ui"), "{path}: {told}");
+            }
+        }
+    }
 }

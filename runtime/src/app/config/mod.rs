@@ -17,6 +17,8 @@ use crate::{Code, Error, Problem, Result};
 
 /// The key of the signing secrets.
 const SECRET: &str = "security.signing.secret";
+/// The key of where records live.
+const DATABASE: &str = "stores.default";
 
 /// What an app is built from, besides plugins and packages.
 ///
@@ -161,7 +163,7 @@ impl Config {
     pub fn database(mut self, url: impl AsRef<str>) -> Self {
         match database(url.as_ref()) {
             Ok(database) => self.database = database,
-            Err(why) => self.problems.push(Problem::new("stores.default", "invalid", why)),
+            Err(why) => self.problems.push(Problem::new(DATABASE, "invalid", why)),
         }
         self
     }
@@ -249,7 +251,17 @@ impl Config {
 
     /// The configuration and its signing secrets, the development one when none was given; or everything that is wrong with it.
     pub(crate) fn checked(mut self) -> Result<(Self, Vec<SigningSecret>)> {
-        if self.secrets.is_empty() && !self.problems.iter().any(|p| p.path == env::SECRET || p.path == SECRET) {
+        // A folder is not made for a database: it would hide a misspelling, or a disk that is not mounted, behind an empty app.
+        let file = match &self.database {
+            Database::Sqlite(file) => Some(file),
+            Database::Memory | Database::Postgres(_) => None,
+        };
+        let missing = |file: &&PathBuf| file.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+        let lost = file.filter(missing).map(|file| format!("is the file {}, whose folder does not exist", file.display()));
+        // A development secret would be kept in that folder.
+        let nowhere = lost.is_some() && self.environment != Environment::Production;
+        self.problems.extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
+        if self.secrets.is_empty() && !nowhere && !self.problems.iter().any(|p| p.path == env::SECRET || p.path == SECRET) {
             match self.development_secret() {
                 Ok(secret) => self.secrets.push(secret),
                 Err(problem) => self.problems.push(problem),
@@ -276,8 +288,8 @@ impl Config {
             Database::Sqlite(file) => file.parent().unwrap_or(file.as_path()).to_owned(),
             Database::Memory | Database::Postgres(_) => PathBuf::new(),
         };
-        let secret = SigningSecret::development(&folder).map_err(|why| Problem::new(SECRET, "invalid", why))?;
-        tracing::warn!("no signing secret is set: using this folder's development secret (.linchpin/development-secret)");
+        let (secret, file) = SigningSecret::development(&folder).map_err(|why| Problem::new(SECRET, "invalid", why))?;
+        tracing::warn!("no signing secret is set: using the development secret in {}", file.display());
         Ok(secret)
     }
 

@@ -101,6 +101,25 @@ fn a_server_is_chosen_by_its_url() {
 }
 
 #[test]
+fn a_folder_is_not_made_for_a_database() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, file) = (place.path().join("data"), place.path().join("data").join("app.db"));
+    let url = format!("sqlite:{}", file.display());
+    let paths = |list: &[(&str, &str)]| {
+        let error = vars(list).err();
+        error.iter().flat_map(crate::Error::details).map(|p| p.path.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&[("LINCHPIN_DATABASE_URL", &url)]), ["stores.default"]);
+    assert_eq!(paths(&[("LINCHPIN_DATABASE_URL", &url), ("LINCHPIN_SIGNING_SECRET", GOOD)]), ["stores.default"]);
+    let production = [("LINCHPIN_DATABASE_URL", url.as_str()), ("LINCHPIN_ENVIRONMENT", "production")];
+    assert_eq!(paths(&production), ["stores.default", "security.signing.secret"]);
+    assert!(!folder.exists());
+    std::fs::create_dir(&folder).unwrap();
+    assert!(vars(&[("LINCHPIN_DATABASE_URL", &url)]).is_ok());
+    assert!(folder.join(".linchpin").join("development-secret").is_file());
+}
+
+#[test]
 fn secrets_are_never_printed() {
     let config = Config::new().signing_secret(GOOD);
     assert!(!format!("{config:?}").contains(GOOD));

@@ -28,7 +28,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
-use linchpin::{Result, axum};
+use linchpin::{Code, Error, Result, axum};
 
 use crate::config::PagesSection;
 use crate::core::Core;
@@ -121,7 +121,18 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             out = out.route("/passkey", post(shown(core, passkeys::signing_in)));
         }
     }
-    out
+    // People are answered in pages, also by an address that they have mistyped.
+    out.fallback(told(core, Code::NotFound, "There is no page at this address")).method_not_allowed_fallback(told(
+        core,
+        Code::MethodNotAllowed,
+        "This address cannot be used in this way",
+    ))
+}
+
+/// A page that says nothing but this.
+fn told(core: &Arc<Core>, code: Code, what: &'static str) -> impl Fn() -> std::future::Ready<Response<Body>> + Clone + use<> {
+    let core = Arc::clone(core);
+    move || std::future::ready(layout::failed(&core, &Error::new(code, what)))
 }
 
 /// A page, or what a form of it does.
