@@ -4,6 +4,7 @@
 //! for all of them could be planted in a browser, and would then be recognised, or even trusted, for its next user.
 
 pub(crate) mod entity;
+mod name;
 
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use sha2::{Digest, Sha256};
 
 pub(crate) use entity::Device;
+pub(crate) use name::name;
+
 use entity::{DeviceAdapter, DeviceCreate, DevicePatch};
 
 use crate::core::{later, millis};
@@ -27,6 +30,10 @@ pub(crate) const LIFETIME: u64 = 180 * 24 * 60 * 60;
 const SEEN: i64 = 24 * 60 * 60 * 1000;
 /// Devices of one user; beyond it the one that was not seen for longest goes. Programs that keep no token make one with each sign-in.
 const MOST: usize = 50;
+/// New devices of a user within [`LATELY`] that they are told of.
+const TOLD: usize = 5;
+/// One hour, in milliseconds.
+const LATELY: i64 = 60 * 60 * 1000;
 
 const VERSION: &str = "v1";
 const SECRET: usize = 32;
@@ -64,6 +71,18 @@ impl Devices {
     pub(crate) async fn any(&self, cx: &Cx, user: &str) -> Result<bool> {
         let page = PageArgs { limit: Some(1), ..PageArgs::default() };
         Ok(!self.records.of_holder(cx, user.to_owned(), page).await?.items.is_empty())
+    }
+
+    /// Whether a new device of a user is worth a mail: it is not their first, and there have been few others in the last hour. Whoever
+    /// signs in over and over is told of at first, and does not fill a mailbox.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn is_news(&self, cx: &Cx, user: &User) -> Result<bool> {
+        let devices = self.of(cx, &user.id).await?;
+        let fresh = devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
+        let lately = devices.iter().filter(|device| cx.now() < later(device.created_at, LATELY)).count();
+        Ok(!fresh && lately < TOLD)
     }
 
     /// Remembers a new device of a user, and makes the token that it is recognised by.

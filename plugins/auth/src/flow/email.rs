@@ -140,6 +140,9 @@ impl Core {
                         self.end(cx, client, &session, Reason::EmailRestored).await?;
                     }
                 }
+                if !undone {
+                    self.void_ways_back(cx, user, &to).await?;
+                }
                 if let Some(squatter) = &squatter {
                     self.displace(cx, client, squatter).await?;
                 }
@@ -148,6 +151,10 @@ impl Core {
                 }
                 // Last: they are changes of the account like any other.
                 if undone {
+                    if !stays {
+                        // To the address that the account had: its reader may be who is to know.
+                        self.parts.notice(cx, client, user, MailKind::EmailRestored).await?;
+                    }
                     self.drop_since(cx, client, &user.id, found.created_at).await?;
                     // Whoever is to be deleted cannot ask for another address: this was asked for since, and told to the other one.
                     let back = self.users.get(cx, user.id.as_str()).await?.ok_or_else(Error::not_found)?;
@@ -167,6 +174,23 @@ impl Core {
             Code::Conflict if !error.details().is_empty() => Error::unique(["email"]),
             _ => error,
         })
+    }
+
+    /// Ends the ways back that were mailed since an account left an address that it is at again: whoever had it moved away has one, and
+    /// it would take with it what the owner has set up since. Those of before stay, so that nobody is rid of an owner by moving to and fro.
+    async fn void_ways_back(&self, cx: &Cx, user: &User, to: &Address) -> Result<()> {
+        let tokens = &self.parts.tokens;
+        let mut left = Vec::new();
+        for given in tokens.given(cx, Purpose::UndoEmail, &user.id).await? {
+            let former: Address = tokens.payload(&given)?;
+            if former.normalised == to.normalised && given.expires_at.is_some_and(|end| cx.now() < end) {
+                left.push(given.created_at);
+            }
+        }
+        match left.into_iter().min() {
+            Some(since) => tokens.void_since(cx, &user.id, Purpose::UndoEmail, since).await,
+            None => Ok(()),
+        }
     }
 
     async fn set_email(&self, cx: &Cx, client: &Client, user: &User, to: Address) -> Result<()> {

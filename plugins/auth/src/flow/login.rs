@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Reason, Tokens};
 use crate::core::{Client, Core, Happened, later, millis};
-use crate::device::{Device, LIFETIME};
+use crate::device::{self, Device, LIFETIME};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
 use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, MFA_REQUIRED, refuse};
 use crate::hooks::SignIn;
@@ -239,7 +239,7 @@ impl Core {
     }
 
     /// Notes the device that somebody signs in from. For one that is new to an account the answer is its token, and its owner is
-    /// told, unless the account is new as well.
+    /// told, unless the account is new as well or there have been many.
     async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<Device>, trusts: bool) -> Result<Option<SecretText>> {
         let (device, token) = match known {
             Some(device) => {
@@ -247,10 +247,9 @@ impl Core {
                 (device, None)
             }
             None => {
-                let fresh = client.now < later(user.created_at, millis(LIFETIME)) && !self.devices.any(cx, &user.id).await?;
-                if !fresh {
-                    let device = client.user_agent.as_deref().unwrap_or("an unknown program");
-                    self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", device)]).await?;
+                if self.devices.is_news(cx, user).await? {
+                    let device = device::name(client.user_agent.as_deref());
+                    self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", &device)]).await?;
                 }
                 let (device, token) = self.devices.remember(cx, &user.id).await?;
                 (device, Some(token))

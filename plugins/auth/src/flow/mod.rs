@@ -47,6 +47,7 @@ pub(crate) use parts::{Parts, To};
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
 pub use rekey::Rekeyed;
+pub(crate) use renew::Pace;
 pub(crate) use ways_in::Without;
 
 /// How often a flow looks again at what another request changed meanwhile. Each time, that one got on.

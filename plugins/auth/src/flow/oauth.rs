@@ -41,9 +41,37 @@ struct Trip {
     verifier: String,
     /// Of the app's own client, which proves at the exchange that it began.
     challenge: Option<String>,
-    /// SHA-256 of the cookie of the browser.
-    browser: String,
+    browser: Sent,
     link: Option<LinkFor>,
+}
+
+/// The browser that was sent away: SHA-256 of what it holds.
+#[derive(Clone, Serialize, Deserialize)]
+struct Sent {
+    flow: String,
+    host: String,
+}
+
+/// What says which browser it is.
+pub(crate) struct Marks {
+    /// Given for this alone.
+    pub(crate) flow: String,
+    /// Given for this host alone: a sibling domain can plant the other, so that whoever follows its link would come back in the place of
+    /// somebody else.
+    pub(crate) host: Option<String>,
+    /// Whether it says of itself that it is a browser, which keeps both.
+    pub(crate) is_browser: bool,
+}
+
+impl Marks {
+    fn are_of(&self, sent: &Sent) -> bool {
+        let flow = same(hash(&self.flow).as_bytes(), sent.flow.as_bytes());
+        let host = match &self.host {
+            Some(host) => same(hash(host).as_bytes(), sent.host.as_bytes()),
+            None => !self.is_browser,
+        };
+        flow && host
+    }
 }
 
 /// The account that a provider is to be linked to, and the session in which that was asked for.
@@ -57,15 +85,15 @@ pub(crate) struct LinkFor {
 #[derive(Serialize, Deserialize)]
 struct Redeemable {
     challenge: Option<String>,
-    browser: String,
+    browser: Sent,
 }
 
 /// Somebody who is to be sent away.
 pub(crate) struct Departure<'a> {
     pub(crate) target: &'a ReturnTarget,
     pub(crate) challenge: Option<String>,
-    /// The cookie of the browser.
-    pub(crate) browser: &'a str,
+    /// What the browser holds: for this alone, and for this host alone.
+    pub(crate) browser: (&'a str, &'a str),
     pub(crate) link: Option<LinkFor>,
 }
 
@@ -75,8 +103,7 @@ pub(crate) struct Return {
     pub(crate) state: Option<String>,
     pub(crate) issuer: Option<String>,
     pub(crate) error: Option<String>,
-    /// The cookie of the browser.
-    pub(crate) browser: Option<String>,
+    pub(crate) browser: Option<Marks>,
 }
 
 /// Why it ended without a code: what `?error=` says.
@@ -107,7 +134,7 @@ impl Core {
             nonce,
             verifier,
             challenge: departure.challenge,
-            browser: hash(departure.browser),
+            browser: Sent { flow: hash(departure.browser.0), host: hash(departure.browser.1) },
             link: departure.link,
         };
         let terms = Terms { only_newest: false, ..Terms::link(AWAY) };
@@ -140,11 +167,10 @@ impl Core {
     async fn trip(&self, client: &Client, connection: &Connection, back: &Return) -> Result<Trip> {
         let invalid = || refuse(INVALID_STATE);
         let cx = client.cx();
-        let (state, browser) = back.state.as_deref().zip(back.browser.as_deref()).ok_or_else(invalid)?;
+        let (state, browser) = back.state.as_deref().zip(back.browser.as_ref()).ok_or_else(invalid)?;
         let found = self.parts.tokens.find(&cx, Purpose::OauthState, state).await?.ok_or_else(invalid)?;
         let trip: Trip = self.parts.tokens.payload(&found)?;
-        let own = same(hash(browser).as_bytes(), trip.browser.as_bytes());
-        if !own || trip.provider != connection.provider.id || !self.parts.tokens.take(&cx, &found).await? {
+        if !browser.are_of(&trip.browser) || trip.provider != connection.provider.id || !self.parts.tokens.take(&cx, &found).await? {
             return Err(invalid());
         }
         match &trip.link {
@@ -338,7 +364,7 @@ impl Core {
     ///
     /// # Errors
     /// 401 `invalid_code`; those of [`Core::complete_primary`].
-    pub(crate) async fn redeem(&self, client: &Client, code: &str, verifier: Option<&str>, browser: Option<&str>) -> Result<Reply> {
+    pub(crate) async fn redeem(&self, client: &Client, code: &str, verifier: Option<&str>, browser: Option<&Marks>) -> Result<Reply> {
         let invalid = || refuse(INVALID_CODE);
         let cx = client.cx();
         let found = self.parts.tokens.find(&cx, Purpose::OauthCode, code).await?.ok_or_else(invalid)?;
@@ -348,7 +374,7 @@ impl Core {
         let kept: Redeemable = self.parts.tokens.payload(&found)?;
         let own = match &kept.challenge {
             Some(challenge) => verifier.is_some_and(|verifier| proves(verifier, challenge)),
-            None => browser.is_some_and(|browser| same(hash(browser).as_bytes(), kept.browser.as_bytes())),
+            None => browser.is_some_and(|browser| browser.are_of(&kept.browser)),
         };
         let user = if own { self.users.get(&cx, found.user_id.as_str()).await? } else { None };
         let user = user.ok_or_else(invalid)?;

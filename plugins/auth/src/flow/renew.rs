@@ -1,21 +1,34 @@
 //! Refresh: a new pair for the current token, the same one for the token just rotated, the end for any earlier one.
 
-use linchpin::{Code, Cx, Error, Result, axum};
+use axum::http::HeaderMap;
+use linchpin::{Code, Cx, Error, Result, Timestamp, axum};
 
 use super::{OVERTAKEN, Reason, Tokens};
 use crate::core::{Client, Core, millis};
 use crate::entities::{Session, SessionPatch, User};
-use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, EMAIL_NOT_VERIFIED, REFRESH_INVALID, REFRESH_REUSED, refuse};
 use crate::limit::{Bucket, Hit};
+use crate::session::credential::Once;
+use crate::session::csrf::{self, FETCH_SITE};
 use crate::session::refresh::{Presented, Worth};
 use crate::session::sid;
+
+/// How often a refresh token gives way to another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Each time: whoever asks takes what they are given.
+    Always,
+    /// In the second half of its time. Whoever is shown a page may have left it before it came, and would then present a token that
+    /// another has followed.
+    Seldom,
+}
 
 impl Core {
     /// Renews the tokens of a session.
     ///
     /// # Errors
     /// 401 `refresh_invalid`, `refresh_reused`; 403 `account_suspended`.
-    pub(crate) async fn renew(&self, client: &Client, token: &str) -> Result<(User, String, Tokens)> {
+    pub(crate) async fn renew(&self, client: &Client, token: &str, pace: Pace) -> Result<(User, String, Tokens)> {
         let cx = client.cx();
         let of_address = [Hit { bucket: Bucket::RefreshIp, of: &[&client.counted()] }];
         self.limiter.take(&of_address).await?.succeeded().await;
@@ -32,6 +45,7 @@ impl Core {
             }
             let user = self.owner(&cx, client, &session).await?;
             let renewed = match presented.worth(&session, client.now, self.config.auth.refresh.grace_seconds) {
+                Worth::Current if pace == Pace::Seldom && self.is_fresh(&session, client) => session,
                 Worth::Current => match self.rotate(&cx, client, &session).await {
                     Ok(rotated) => rotated,
                     // Another request was faster: what this token is worth now is seen anew.
@@ -79,6 +93,14 @@ impl Core {
         session.filter(|session| asking == Some(handle) || self.is_usable(session, client)).ok_or_else(Error::not_found)
     }
 
+    /// Whether a refresh token has most of its time before it, and needs no other so that the session goes on.
+    fn is_fresh(&self, session: &Session, client: &Client) -> bool {
+        let auth = &self.config.auth;
+        let within = |since: Timestamp, most: i64| most == 0 || client.now.millis() - since.millis() < most;
+        within(session.last_active_at, millis(auth.session.idle_seconds))
+            && within(session.rotated_at, millis(auth.refresh.refresh_seconds) / 2)
+    }
+
     async fn owner(&self, cx: &Cx, client: &Client, session: &Session) -> Result<User> {
         let user = self.users.get(cx, session.user_id.clone()).await?;
         let user = user.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
@@ -111,16 +133,28 @@ fn invalid() -> Error {
 }
 
 impl Core {
-    /// Judges a refresh that a browser asked for with nothing but its cookie. A token that names no session has nothing to forge.
+    /// The refresh token that a browser was given, and the handle of its session: the one of those it sends that what stands beside it is
+    /// of. A sibling domain can plant others, and nobody is to be signed in as somebody else, or kept from leaving, by them.
+    pub(crate) fn refresh_given<'a>(&self, headers: &'a HeaderMap) -> Option<(&'a str, String)> {
+        let Once::Text(mark) = self.cookies.renews(headers) else { return None };
+        self.cookies.refreshes(headers).find_map(|token| {
+            let handle = Presented::parse(token)?.handle();
+            csrf::is_of(mark, &csrf::renewing(&handle), &self.ring).then_some((token, handle))
+        })
+    }
+
+    /// Judges a refresh that was asked for with nothing but a cookie, which was `given` or not. A token that names no session has nothing
+    /// to forge.
     ///
     /// # Errors
-    /// 403 `csrf_failed`.
-    pub(crate) async fn judge_refresh(&self, client: &Client, headers: &axum::http::HeaderMap, token: &str) -> Result<()> {
+    /// 403 `csrf_failed`: also where a browser, which says so of itself, sends a token that it was not given.
+    pub(crate) async fn judge_refresh(&self, client: &Client, headers: &HeaderMap, token: &str, given: bool) -> Result<()> {
         let Some(presented) = Presented::parse(token) else { return Ok(()) };
         let session = self.sessions.get(&client.cx(), presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
         match session.and_then(|session| sid::of(&self.ring, &session)) {
             Some(sid) => match self.csrf.judge(&self.csrf.presented(headers, &self.cookies), &sid, &self.ring) {
-                Ok(()) => Ok(()),
+                Ok(()) if given || !headers.contains_key(FETCH_SITE) => Ok(()),
+                Ok(()) => Err(refuse(CSRF_FAILED)),
                 Err(refusal) => Err(self.forged(client, None, &format!("{}/refresh", self.config.auth.mount), refusal).await),
             },
             None => Ok(()),

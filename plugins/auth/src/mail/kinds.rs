@@ -81,6 +81,10 @@ kinds! {
     EmailChanged "email_changed" ["link" "at"]
         "Your email address was changed"
         "On {{at}} a new email address was asked for or set for your account at {{app}}.\n\nIf it was not you, take it back within seven days:\n\n{{link}}";
+    /// To the address that an account was moved to, when its owner has moved it back.
+    EmailRestored "email_restored" ["at" "ip"]
+        "Your email address was changed back"
+        "On {{at}} the former email address of your account at {{app}} was put back, from {{ip}}, by the link that was mailed to it. Everybody was signed out, and this address is no longer in use.\n\nIf you did not expect this, ask whoever runs {{app}} for help.";
     /// A second factor was set up.
     MfaEnabled "mfa_enabled" ["method" "at" "ip" "protect"]
         "A second factor was added"

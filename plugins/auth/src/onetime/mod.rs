@@ -119,7 +119,11 @@ impl OneTimes {
         Ok(given.max_by(|a, b| a.order().cmp(&b.order())))
     }
 
-    async fn given(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Vec<OneTime>> {
+    /// What a user has been given for a purpose and not used.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn given(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Vec<OneTime>> {
         Ok(self.records.given(cx, user.to_owned(), purpose, PageArgs::default()).await?.items)
     }
 

@@ -139,9 +139,9 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
         _ => Vec::new(),
     };
-    let by_refresh = match core.cookies.refresh(&call.headers) {
-        Once::Text(token) => of_refresh(&core, &cx, token).await?,
-        _ => None,
+    let by_refresh = match (core.refresh_given(&call.headers), core.cookies.refresh(&call.headers)) {
+        (Some((token, _)), _) | (None, Once::Text(token)) => of_refresh(&core, &cx, token).await?,
+        (None, _) => None,
     };
     let of_browser: Vec<(Session, String)> = by_cookie.into_iter().chain(by_refresh).collect();
     if by_header.is_empty()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::header::{ACCEPT, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route, RouteInput};
@@ -20,13 +20,14 @@ use crate::error::{
     INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
 };
 use crate::flow::Need;
-use crate::flow::oauth::{Departure, LinkFor, Return};
+use crate::flow::oauth::{Departure, LinkFor, Marks, Return};
 use crate::limit::{Bucket, Hit};
 use crate::oauth::Connection;
 use crate::oauth::preset::is_id;
 use crate::return_target::ReturnTarget;
 use crate::secret::SecretText;
 use crate::session::credential::Once;
+use crate::session::csrf::FETCH_SITE;
 
 const fn text(wire: &'static str) -> FieldDesc {
     FieldDesc::new(wire, wire, wire, Kind::String, true)
@@ -131,21 +132,21 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
         core.may_sign_in(&call, &id).await?;
     }
     let (asked, challenge) = (asked(&call)?, call.query::<String>(2)?);
-    begin(&core, &call, &id, asked, challenge).await
+    begin(&core, &call, &id, Ticket { challenge, ..Ticket::to(asked) }).await
 }
 
 /// Sends a browser to a provider to sign in.
 ///
 /// # Errors
 /// 400 `invalid_redirect`, or for a challenge that is none; 404; 429.
-pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, asked: Option<String>, challenge: Option<String>) -> Result<Reply> {
+pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, ticket: Ticket<'_>) -> Result<Reply> {
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     by_ip(core, &client, Bucket::OauthStart).await?;
-    if challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
+    if ticket.challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
         return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
     }
-    depart(core, &client, call, connection, Ticket { asked, challenge, link: None }).await
+    depart(core, &client, call, connection, ticket).await
 }
 
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
@@ -164,7 +165,7 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
     let link = Some(LinkFor { user: user.id, session: known.handle });
     let asked = asked(&call)?;
-    depart(&core, &client, &call, connection, Ticket { asked, challenge: None, link }).await
+    depart(&core, &client, &call, connection, Ticket { link, ..Ticket::to(asked) }).await
 }
 
 async fn unlink(core: Arc<Core>, call: PluginCall, input: UnlinkInput, id: Arc<str>) -> Result<Reply> {
@@ -187,11 +188,24 @@ pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkIn
 }
 
 /// What somebody is sent away with.
-struct Ticket {
+pub(super) struct Ticket<'a> {
     /// Where they want to land.
     asked: Option<String>,
     challenge: Option<String>,
     link: Option<LinkFor>,
+    /// What the browser holds for this host alone, or is given by who asks.
+    host: Option<&'a str>,
+}
+
+impl<'a> Ticket<'a> {
+    fn to(asked: Option<String>) -> Self {
+        Self { asked, challenge: None, link: None, host: None }
+    }
+
+    /// For a page, which gives the browser what it holds for this host alone.
+    pub(super) fn of_page(back: String, host: &'a str) -> Self {
+        Self { host: Some(host), ..Self::to(Some(back)) }
+    }
 }
 
 /// Where the query says that somebody wants to land.
@@ -199,9 +213,9 @@ fn asked(call: &PluginCall) -> Result<Option<String>> {
     Ok(call.query(0)?.or(call.query(1)?))
 }
 
-async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Connection, ticket: Ticket) -> Result<Reply> {
+async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Connection, ticket: Ticket<'_>) -> Result<Reply> {
     let oauth = &core.config.auth.oauth;
-    let Ticket { asked, challenge, link } = ticket;
+    let Ticket { asked, challenge, link, host } = ticket;
     let asked = asked.unwrap_or_else(|| oauth.post_redirect.clone());
     let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
     if challenge.is_some()
@@ -210,11 +224,15 @@ async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Co
     {
         return Err(core.forged(client, None, &format!("{}/{}", core.config.auth.mount, connection.provider.id), refusal).await);
     }
-    let browser = match flow_cookie(core, &call.headers) {
-        Some(known) => known,
+    let flow = match held(core.cookies.flow(&call.headers)) {
+        Some(known) => known.to_owned(),
         None => core.random_text::<32>()?,
     };
-    let departure = Departure { target: &target, challenge, browser: &browser, link };
+    let (host, is_new) = match host.or_else(|| held(core.cookies.browser(&call.headers))) {
+        Some(known) => (known.to_owned(), false),
+        None => (core.random_text::<32>()?, true),
+    };
+    let departure = Departure { target: &target, challenge, browser: (&flow, &host), link };
     let url = core.send_away(client, connection, departure).await?;
     let reply = match url {
         Some(url) if call.method != Method::GET && accepts_json(&call.headers) => Reply::json(200, &SendTo { url })?,
@@ -224,7 +242,11 @@ async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Co
         Some(url) => redirect(call, &url)?,
         None => redirect(call, &target.with("error", "provider_error"))?,
     };
-    Ok(core.cookies.set_flow(reply, &browser))
+    let reply = core.cookies.set_flow(reply, &flow);
+    Ok(match core.cookies.set_browser(&host).filter(|_| is_new) {
+        Some(cookie) => reply.and_header(SET_COOKIE, cookie),
+        None => reply,
+    })
 }
 
 /// 302 for who reads, 303 for who posts.
@@ -243,12 +265,19 @@ fn is_hash(text: &str) -> bool {
     text.len() == 43 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
-/// What a browser was given when it was sent away.
-fn flow_cookie(core: &Core, headers: &HeaderMap) -> Option<String> {
-    match core.cookies.flow(headers) {
-        Once::Text(value) if is_hash(value) => Some(value.to_owned()),
+/// One of our random values.
+fn held(cookie: Once<'_>) -> Option<&str> {
+    match cookie {
+        Once::Text(value) if is_hash(value) => Some(value),
         _ => None,
     }
+}
+
+/// What a browser was given when it was sent away.
+fn of_browser(core: &Core, headers: &HeaderMap) -> Option<Marks> {
+    let flow = held(core.cookies.flow(headers))?.to_owned();
+    let host = held(core.cookies.browser(headers)).map(str::to_owned);
+    Some(Marks { flow, host, is_browser: headers.contains_key(FETCH_SITE) })
 }
 
 async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
@@ -256,7 +285,7 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
     by_ip(&core, &client, Bucket::OauthCallback).await?;
     let [code, state, issuer, error] = answer(&call)?;
-    let back = Return { code, state, issuer, error, browser: flow_cookie(&core, &call.headers) };
+    let back = Return { code, state, issuer, error, browser: of_browser(&core, &call.headers) };
     let to = core.come_back(&client, connection, &back).await?;
     redirect(&call, &to)
 }
@@ -291,6 +320,6 @@ pub(super) async fn redeem(core: &Core, call: &PluginCall, input: ExchangeInput)
     let client = core.client(call);
     by_ip(core, &client, Bucket::OauthExchange).await?;
     let (code, verifier) = (SecretText::from(input.code), input.code_verifier.map(SecretText::from));
-    let browser = flow_cookie(core, &call.headers);
-    core.redeem(&client, code.expose(), verifier.as_ref().map(SecretText::expose), browser.as_deref()).await
+    let browser = of_browser(core, &call.headers);
+    core.redeem(&client, code.expose(), verifier.as_ref().map(SecretText::expose), browser.as_ref()).await
 }

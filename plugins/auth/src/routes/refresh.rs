@@ -9,35 +9,49 @@ use linchpin::{Result, axum};
 use super::shapes::{RefreshInput, Renewed};
 use crate::core::Core;
 use crate::error::{REFRESH_REQUIRED, refuse};
+use crate::flow::Pace;
 use crate::session::credential::{Once, once};
 
 const HEADER: HeaderName = HeaderName::from_static("x-refresh-token");
 
-/// Where the token stands: the first place that has one.
-fn presented<'a>(core: &Core, call: &'a PluginCall, input: &'a RefreshInput) -> Option<(&'a str, bool)> {
+/// Where a token stands.
+enum Place {
+    /// Where a program puts it that has it.
+    Client,
+    /// In a cookie; whether the browser was given it.
+    Cookie { given: bool },
+}
+
+/// The token and where it stands: the first place that has one.
+fn presented<'a>(core: &Core, call: &'a PluginCall, input: &'a RefreshInput) -> Option<(&'a str, Place)> {
     if let Some(token) = &input.refresh_token {
-        return Some((token, false));
+        return Some((token, Place::Client));
     }
-    match (once(&call.headers, &HEADER), core.cookies.refresh(&call.headers)) {
-        (Once::Text(token), _) => Some((token.trim(), false)),
-        (Once::Absent, Once::Text(token)) => Some((token, true)),
-        _ => None,
+    match once(&call.headers, &HEADER) {
+        Once::Text(token) => Some((token.trim(), Place::Client)),
+        Once::Unusable => None,
+        Once::Absent => match (core.refresh_given(&call.headers), core.cookies.refresh(&call.headers)) {
+            (Some((token, _)), _) => Some((token, Place::Cookie { given: true })),
+            (None, Once::Text(token)) => Some((token, Place::Cookie { given: false })),
+            (None, _) => None,
+        },
     }
 }
 
 pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInput) -> Result<Reply> {
     let client = core.client(&call);
     // A page of another origin brings no cookies, and takes none away.
-    let clear = |reply| if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(reply) } else { reply };
-    let Some((token, by_cookie)) = presented(&core, &call, &input) else {
+    let brings = core.csrf.may_sign_in(&call.headers).is_ok();
+    let clear = |reply| if brings { core.cookies.clear(reply) } else { reply };
+    let Some((token, place)) = presented(&core, &call, &input) else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
         // Two of them are no proof that its own is worth nothing: a sibling domain can plant one, and is to gain nothing by it.
         return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable { refused } else { clear(refused) });
     };
-    if by_cookie {
-        core.judge_refresh(&client, &call.headers, token).await?;
+    if let Place::Cookie { given } = place {
+        core.judge_refresh(&client, &call.headers, token, given).await?;
     }
-    let (user, sid, tokens) = match core.renew(&client, token).await {
+    let (user, sid, tokens) = match core.renew(&client, token, Pace::Always).await {
         Ok(renewed) => renewed,
         // What can never be right again is not kept.
         Err(error) if error.code().status() == 401 => return Ok(clear(Reply::refused(error))),
@@ -50,5 +64,6 @@ pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInp
         user_id: user.id,
         expires_at: tokens.expires_at,
     };
-    core.carry(Reply::sparse(200, &renewed)?, &tokens, &sid, client.now)
+    let reply = Reply::sparse(200, &renewed)?;
+    if brings { core.carry(reply, &tokens, &sid, client.now) } else { Ok(reply) }
 }

@@ -82,19 +82,22 @@ impl Cookie {
 
     /// Its one value in a request.
     fn read<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
-        let mut found = Once::Absent;
-        // Byte by byte: what else the app keeps in the browser need not be text, and must not cost anybody their session.
-        for pair in headers.get_all(COOKIE).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
-            let Some(at) = pair.iter().position(|byte| *byte == b'=') else { continue };
-            if pair[..at].trim_ascii() != self.name.as_bytes() {
-                continue;
-            }
-            if found != Once::Absent {
-                return Once::Unusable;
-            }
-            found = std::str::from_utf8(pair[at + 1..].trim_ascii()).map_or(Once::Unusable, Once::Text);
+        let mut values = self.values(headers);
+        match (values.next(), values.next()) {
+            (None, _) => Once::Absent,
+            (Some(value), None) => std::str::from_utf8(value).map_or(Once::Unusable, Once::Text),
+            (Some(_), Some(_)) => Once::Unusable,
         }
-        found
+    }
+
+    /// All its values in a request. Byte by byte: what else the app keeps in the browser need not be text, and must not cost anybody
+    /// their session.
+    fn values<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a [u8]> {
+        let pairs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        pairs.filter_map(|pair| {
+            let at = pair.iter().position(|byte| *byte == b'=')?;
+            (pair[..at].trim_ascii() == self.name.as_bytes()).then(|| pair[at + 1..].trim_ascii())
+        })
     }
 }
 
@@ -127,6 +130,12 @@ impl Cookies {
     /// The refresh token of a request.
     pub(crate) fn refresh<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         if self.enabled { self.refresh.read(headers) } else { Once::Absent }
+    }
+
+    /// Every refresh token of a request, whoever has put it there.
+    pub(crate) fn refreshes<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
+        let found = self.enabled.then(|| self.refresh.values(headers));
+        found.into_iter().flatten().filter_map(|value| std::str::from_utf8(value).ok())
     }
 
     /// What says that the refresh token of a request was given to its browser.

@@ -199,8 +199,19 @@ async fn a_new_device_is_told_of(store: Store) {
     login(&app, GOOD, &device).await;
     login(&app, GOOD, "").await;
     let told = post.all("new_device_login", 1).await;
-    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["device"].as_str()), (1, "ada@x.test", "case/1"));
+    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["device"].as_str()), (1, "ada@x.test", "case"));
     assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
+    // Whoever signs in over and over fills no mailbox, and writes nothing into it.
+    let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
+    let says = [("content-type", "application/json"), ("user-agent", "https://evil.test now! Chrome/1")];
+    for _ in 0..8 {
+        assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
+    }
+    app.advance(3600).await;
+    assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
+    let told = post.all("new_device_login", 5).await;
+    assert_eq!((told.len(), told[4].vars["device"].as_str()), (5, "Chrome"));
+    assert!(told.iter().all(|mail| !mail.text.contains("evil.test") && !mail.html.contains("evil.test")));
 }
 
 async fn by_transport(store: Store) {

@@ -23,6 +23,7 @@ cases!(
     auth_45_an_address_in_use,
     auth_45_a_second_change_does_not_shake_off_the_owner,
     auth_45_nor_does_a_way_back_of_the_thief,
+    auth_45_a_way_back_to_the_thief_ends_with_it,
     auth_45_what_was_added_goes_as_well,
     auth_45_codes_and_trust_of_since_go_as_well,
     auth_45_undone_though_it_was_to_be_deleted,
@@ -110,6 +111,8 @@ async fn auth_45_undone_after(store: Store) {
     done(&verify(&app, &token).await);
     app.advance(7 * 86_400).await;
     done(&verify(&app, &undo).await);
+    let lost = post.all("email_restored", 1).await.remove(0);
+    assert!(lost.to == "thief@x.test" && !lost.text.contains("ada@x.test"), "{}", lost.text);
     verify(&app, &undo).await.refused(400, "invalid_token");
     app.me(&thief.token).await.refused(401, "unauthorized");
     let back = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
@@ -247,6 +250,28 @@ async fn auth_45_a_second_change_does_not_shake_off_the_owner(store: Store) {
     done(&verify(&app, &undo("ada@x.test")).await);
     assert_eq!((login(&app, "ada@x.test").await, login(&app, "two@x.test").await), (200, 401));
     verify(&app, &undo("one@x.test")).await.refused(400, "invalid_token");
+}
+
+/// The owner who moves the account back by the form leaves the thief no way back, which would take with it what they have set up since.
+async fn auth_45_a_way_back_to_the_thief_ends_with_it(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
+    let ada = app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
+    done(&verify(&app, &post.token("verify_new_email", 1).await).await);
+    let first = post.token("email_changed", 1).await;
+    app.advance(60).await;
+    assert_eq!(change(&app, &ada, "Ada@x.test").await.status, 202);
+    let of_thief = post.all("email_changed", 2).await.into_iter().find(|mail| mail.to == "thief@x.test").unwrap();
+    let of_thief = of_thief.vars["link"].split_once("#token=").unwrap().1.to_owned();
+    done(&verify(&app, &post.token("verify_new_email", 2).await).await);
+    let (secret, _) = enrol(&app, &ada).await;
+    verify(&app, &of_thief).await.refused(400, "invalid_token");
+    verify(&app, &first).await.refused(400, "invalid_token");
+    let challenge = app.challenged("ada@x.test").await;
+    app.advance(30).await;
+    assert_eq!(app.verify(&challenge, &code_at(&app, &secret, 0)).await.status, 200);
 }
 
 /// A way back ends none that was given before it: the thief has some as well.

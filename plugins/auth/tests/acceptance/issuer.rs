@@ -172,6 +172,8 @@ impl Browser {
 /// Somebody on the way: the browser's mark, and where it was sent.
 pub struct Away {
     pub cookie: String,
+    /// What it was given for this host alone, if it had nothing of the kind.
+    pub host: Option<String>,
     pub url: String,
 }
 
@@ -193,7 +195,8 @@ impl Away {
 
     pub fn of(reply: &Reply) -> Self {
         assert!(matches!(reply.status, 302 | 303), "{reply:?}");
-        Self { cookie: reply.cookie_value(MARK), url: reply.header("location") }
+        let host = reply.cookie("__Host-browser").map(|_| reply.cookie_value("__Host-browser"));
+        Self { cookie: reply.cookie_value(MARK), host, url: reply.header("location") }
     }
 
     /// A parameter of the address that it was sent to.

@@ -45,6 +45,7 @@ mod passkey_browser;
 mod passkey_factor;
 mod passkeys;
 mod password;
+mod planted;
 mod post;
 mod processes;
 mod refresh;

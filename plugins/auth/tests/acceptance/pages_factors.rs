@@ -17,7 +17,8 @@ cases!(
     an_app_beside_mailed_codes,
     passkeys_by_forms,
     nothing_without_a_fresh_proof,
-    nothing_for_who_is_leaving
+    nothing_for_who_is_leaving,
+    what_is_switched_off_is_set_up_nowhere
 );
 
 async fn app(store: &Store, post: &Post) -> Server {
@@ -272,4 +273,25 @@ async fn nothing_for_who_is_leaving(store: Store) {
     let me = app.me(&token).await.json();
     assert_eq!((&me["mfaMethods"], &me["deletionScheduledFor"]), (&json!([]), &json!(null)));
     assert_eq!(app.get(&token, "/auth/mfa/webauthn/credentials").await.json()["credentials"], json!([]));
+}
+
+async fn what_is_switched_off_is_set_up_nowhere(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| {
+            config.auth.mfa.totp.enabled = false;
+            config.auth.mfa.email_otp.enabled = false;
+            config.auth.mfa.sms.enabled = false;
+        })
+    })
+    .await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    for path in ["/factors/app", "/factors/app/verify", "/factors/email", "/factors/phone", "/factors/sent/verify"] {
+        let refused = ada.fill("/security", path, &[("phone", "+41791234567"), ("code", "123456")]).await;
+        assert_eq!(refused.status, 404, "{path}: {}", text(&refused));
+    }
+    assert_eq!(post.count("email_otp"), 0);
+    let methods = app.get(&ada.cookies["__Host-token"], "/auth/mfa/methods").await.json();
+    assert_eq!(methods["methods"], json!([]));
 }

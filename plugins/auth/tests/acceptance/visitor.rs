@@ -24,9 +24,11 @@ impl<'a> Visitor<'a> {
         reply
     }
 
-    /// Asks for a page of an app that is not well.
-    pub async fn may_fail(&mut self, path: &str) -> Reply {
-        self.exchange("GET", &format!("{UI}{path}"), &[], "").await
+    /// Sends a form to an app that is not well.
+    pub async fn may_fail(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let origin = format!("http://{}", self.app.host());
+        let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", origin.as_str())];
+        self.exchange("POST", &format!("{UI}{path}"), &headers, &form(fields)).await
     }
 
     async fn exchange(&mut self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Reply {

@@ -9,6 +9,7 @@ use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit, go, with};
 use super::{deletion, email, factors, passkeys, providers, words};
+use crate::device;
 use crate::entities::{Session, User};
 use crate::error::STEP_UP_REQUIRED;
 use crate::routes::shapes::SetPasswordInput;
@@ -37,7 +38,7 @@ async fn sessions_page(visit: &Visit, error: Option<&Error>) -> Result<Response<
 }
 
 fn one_session(visit: &Visit, session: &Session, current: bool) -> Result<Html> {
-    let device = words::device(session.user_agent.as_deref());
+    let device = device::name(session.user_agent.as_deref());
     let place = session.ip.as_deref().unwrap_or("unknown address");
     let end = if current {
         html!("<span class=\"badge\">This device</span>")

@@ -9,6 +9,7 @@ use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::providers;
 use super::visit::{Answered, Visit, go, with};
+use crate::config::SameSite;
 use crate::identity::PrimaryField;
 use crate::routes::shapes::{SignInInput, SignUpInput};
 use crate::routes::{account, sessions};
@@ -22,12 +23,20 @@ pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         // What was said on the way here is still to be said.
         let said = ["done", "failed"].into_iter().find_map(|word| Some((word, visit.query.given(word)?)));
-        return Ok(go(&said.map_or_else(|| visit.target(), |(word, value)| with(&visit.page("/security"), word, &value))));
+        let said = said.map(|(word, value)| with(&visit.page("/security"), word, &value));
+        return said.map_or_else(|| arrived(&visit), |to| Ok(go(&to)));
     }
     if visit.may_be_renewable() {
         return visit.once_more();
     }
     sign_in_page(&visit, None)
+}
+
+/// On to where somebody wants to be who is signed in already. Strict cookies are there for whoever clicks on a page of the app itself: where
+/// another site has begun this, somebody does.
+fn arrived(visit: &Visit) -> Result<Response<Body>> {
+    let strict = visit.core.config.auth.cookies.same_site == SameSite::Strict;
+    if strict && visit.was_asked_again() { visit.show_way(&visit.target()) } else { Ok(go(&visit.target())) }
 }
 
 pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
@@ -113,7 +122,7 @@ pub(super) async fn signed_in(visit: &Visit, reply: Reply) -> Result<Response<Bo
 
 pub(super) async fn register(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        return Ok(go(&visit.target()));
+        return arrived(&visit);
     }
     if visit.may_be_renewable() {
         return visit.once_more();
@@ -177,13 +186,11 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
-    let Some(known) = &visit.known else { return Ok(go(&visit.page("/sign-in"))) };
-    let answered = Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?).await?;
     // Whoever signs out to sign in again, which is proof where there is no other, goes on where they were.
     let again = visit.form.get("again") == "yes";
-    Ok(answered.carry(if again {
-        go(&with(&visit.with_target("/sign-in"), "done", "signed-out"))
-    } else {
-        visit.done("/sign-in", "signed-out")
-    }))
+    let out = if again { go(&with(&visit.with_target("/sign-in"), "done", "signed-out")) } else { visit.done("/sign-in", "signed-out") };
+    // Nobody is known any more who has just left.
+    let Some(known) = &visit.known else { return Ok(out) };
+    let answered = Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?).await?;
+    Ok(answered.carry(out))
 }

@@ -84,13 +84,21 @@ impl Visit {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn show_on_the_way(&self, to: &str) -> Result<Response<Body>> {
+        let mut page = self.show_way(to)?;
+        page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
+        Ok(page)
+    }
+
+    /// A page that leads on by its link alone.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub(super) fn show_way(&self, to: &str) -> Result<Response<Body>> {
         let content = html!(
             "<section class=\"card\"><h1>One moment</h1><p class=\"lead\">You are on your way.</p>"
             "<a class=\"button\" href=\"" (to) "\">Continue</a></section>"
         );
-        let mut page = self.show("One moment", Width::Narrow, content, None)?;
-        page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
-        Ok(page)
+        self.show("One moment", Width::Narrow, content, None)
     }
 
     fn nav(&self) -> Result<Html> {

@@ -104,13 +104,24 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             .route("/second", get(shown(core, second::second)).post(shown(core, second::answering)))
             .route("/second/send", post(shown(core, second::sending)))
             .route("/second/passkey", post(shown(core, second::answering_by_passkey)))
-            .route("/factors/app", post(shown(core, factors::begin_app)))
-            .route("/factors/app/verify", post(shown(core, factors::verify_app)))
-            .route("/factors/email", post(shown(core, factors::begin_email)))
-            .route("/factors/phone", post(shown(core, factors::begin_phone)))
-            .route("/factors/sent/verify", post(shown(core, factors::verify_sent)))
             .route("/factors/remove", post(shown(core, factors::removing)))
             .route("/factors/recovery", post(shown(core, factors::renewing_codes)));
+        // As their JSON routes: what is switched off is set up nowhere. What an account has of it can be removed all the same.
+        let (app, mail, phone) = (auth.mfa.totp.enabled, auth.mfa.email_otp.enabled, auth.mfa.sms.enabled);
+        if app {
+            out = out
+                .route("/factors/app", post(shown(core, factors::begin_app)))
+                .route("/factors/app/verify", post(shown(core, factors::verify_app)));
+        }
+        if mail {
+            out = out.route("/factors/email", post(shown(core, factors::begin_email)));
+        }
+        if phone {
+            out = out.route("/factors/phone", post(shown(core, factors::begin_phone)));
+        }
+        if mail || phone {
+            out = out.route("/factors/sent/verify", post(shown(core, factors::verify_sent)));
+        }
     }
     if auth.passkeys.enabled {
         out = out
@@ -173,13 +184,15 @@ async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<
     let mut visit = Visit::of(Arc::clone(core), request).await?;
     let renewable = visit.renewable();
     let form = if visit.is_form() { Some(visit.judge(renewable.as_ref().map(|(_, handle)| handle.as_str())).await?) } else { None };
-    if let (None | Some(Form::Left), Some((token, handle))) = (&form, &renewable) {
-        visit.renew(token, kept).await?;
-        if form.is_some() && visit.known.is_none() && visit.path() == SIGN_OUT {
-            visit.leave(handle, kept).await?;
-        }
+    let leaves = matches!(form, Some(Form::Left)) && visit.path() == SIGN_OUT;
+    match (&form, &renewable) {
+        // Who leaves needs nothing renewed, and nothing that keeps it from being renewed keeps them here.
+        _ if leaves => visit.leave(renewable.as_ref().map(|(_, handle)| handle.as_str()), kept).await?,
+        (None | Some(Form::Left), Some((token, _))) => visit.renew(token, kept).await?,
+        _ => {}
     }
     Ok(match form {
+        _ if leaves => Arrived::Here(Box::new(visit)),
         Some(Form::Overtaken) => Arrived::Gone(visit.overtaken()),
         Some(Form::Left) if visit.known.is_none() => Arrived::Gone(visit.to_sign_in()),
         _ => Arrived::Here(Box::new(visit)),

@@ -20,7 +20,7 @@ use crate::error::{INVALID_CODE, STEP_UP_REQUIRED};
 use crate::flow::Need;
 use crate::identity::PrimaryField;
 use crate::return_target::ReturnTarget;
-use crate::routes::oauth::{self, UnlinkInput};
+use crate::routes::oauth::{self, Ticket, UnlinkInput};
 use crate::routes::shapes::ExchangeInput;
 
 /// Leads to a provider to sign in, and back.
@@ -71,7 +71,8 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     let marked = |page: String| with(&page, MARK, &token);
     let back = Some(marked(visit.with_target(BACK))).filter(|back| ReturnTarget::parse(back, &[]).is_ok());
     let back = back.unwrap_or_else(|| marked(visit.page(BACK)));
-    match oauth::begin(&visit.core, &visit.call(&[])?, visit.query.get("id"), Some(back), None).await {
+    let ticket = Ticket::of_page(back, visit.to_be_bound());
+    match oauth::begin(&visit.core, &visit.call(&[])?, visit.query.get("id"), ticket).await {
         Ok(reply) => Ok(visit.bind(onward(reply))),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }

@@ -9,10 +9,9 @@ use linchpin::http::Reply;
 use linchpin::{Result, axum};
 
 use super::visit::{Visit, with};
-use crate::flow::Reason;
+use crate::flow::{Pace, Reason};
 use crate::session::credential::{self, Credential, Once, once};
-use crate::session::csrf::{self, FETCH_SITE};
-use crate::session::refresh::Presented;
+use crate::session::csrf::FETCH_SITE;
 
 /// Marks a page that is asked for once more, so that no browser is sent on for ever.
 const AGAIN: &str = "again";
@@ -44,12 +43,8 @@ impl Visit {
         if self.known.is_some() || !matches!(credential::of(self.headers(), &self.core.cookies), Credential::None | Credential::Cookie(_)) {
             return None;
         }
-        let (cookies, headers) = (&self.core.cookies, self.headers());
-        let (Once::Text(token), Once::Text(given)) = (cookies.refresh(headers), cookies.renews(headers)) else { return None };
-        let handle = Presented::parse(token)?.handle();
-        // A sibling domain can plant a refresh token of its own: nobody is to be signed in as somebody else by looking at a page.
-        let is_theirs = csrf::is_of(given, &csrf::renewing(&handle), &self.core.ring);
-        (is_theirs && self.core.config.auth.refresh.enabled).then(|| (token.to_owned(), handle))
+        let given = self.core.refresh_given(self.headers()).filter(|_| self.core.config.auth.refresh.enabled);
+        given.map(|(token, handle)| (token.to_owned(), handle))
     }
 
     /// Whether another site has sent the browser here: it leaves the cookie that renews a session at home then, and brings it once it
@@ -57,7 +52,12 @@ impl Visit {
     pub(super) fn may_be_renewable(&self) -> bool {
         let elsewhere = matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"));
         let absent = matches!(self.core.cookies.refresh(self.headers()), Once::Absent);
-        self.core.config.auth.refresh.enabled && elsewhere && absent && self.query.get(AGAIN).is_empty()
+        self.core.config.auth.refresh.enabled && elsewhere && absent && !self.was_asked_again()
+    }
+
+    /// Whether this is the second time that the page is asked for, because another site has sent the browser here at first.
+    pub(super) fn was_asked_again(&self) -> bool {
+        !self.query.get(AGAIN).is_empty()
     }
 
     /// To the same page once more, from a page of ours.
@@ -75,7 +75,8 @@ impl Visit {
     /// When it cannot be told: 503, and 429 for a form.
     pub(super) async fn renew(&mut self, token: &str, kept: &mut Kept) -> Result<()> {
         let core = self.core.clone();
-        let (_, sid, tokens) = match core.renew(&self.client, token).await {
+        let pace = if self.is_form() { Pace::Always } else { Pace::Seldom };
+        let (_, sid, tokens) = match core.renew(&self.client, token, pace).await {
             Ok(renewed) => renewed,
             Err(error) => {
                 match error.code().status() {
@@ -95,13 +96,15 @@ impl Visit {
         Ok(())
     }
 
-    /// Ends a session that somebody leaves and that could not be renewed. Their form has been judged: it is of this session.
+    /// Ends the session that somebody leaves whose access token is over, if it goes on. Their form has been judged: it is of this session.
     ///
     /// # Errors
     /// When the store cannot say that it has ended.
-    pub(super) async fn leave(&self, handle: &str, kept: &mut Kept) -> Result<()> {
+    pub(super) async fn leave(&self, handle: Option<&str>, kept: &mut Kept) -> Result<()> {
         let cx = self.client.cx();
-        if let Some(session) = self.core.sessions.get(&cx, handle).await? {
+        if let Some(handle) = handle
+            && let Some(session) = self.core.sessions.get(&cx, handle).await?
+        {
             self.core.end(&cx, &self.client, &session, Reason::Logout).await?;
         }
         *kept = Kept::of(self.core.cookies.clear(Reply::empty(204)?));

@@ -117,6 +117,11 @@ impl Visit {
         (!self.browser.1).then_some(self.browser.0.as_str())
     }
 
+    /// The same, or what [`Visit::bind`] gives it.
+    pub(super) fn to_be_bound(&self) -> &str {
+        &self.browser.0
+    }
+
     /// What every form holds.
     ///
     /// # Errors

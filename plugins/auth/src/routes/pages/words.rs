@@ -104,27 +104,6 @@ pub(super) fn failed(word: &str) -> Option<&'static str> {
     })
 }
 
-/// A browser, as people call it. It says of itself what it likes.
-pub(super) fn device(user_agent: Option<&str>) -> String {
-    let Some(text) = user_agent.filter(|text| !text.is_empty()) else { return "Unknown device".to_owned() };
-    let named = |names: &[(&str, &'static str)]| names.iter().find(|(mark, _)| text.contains(mark)).map(|(_, name)| *name);
-    let browser = named(&[("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")]);
-    let system = named(&[
-        ("iPhone", "iPhone"),
-        ("iPad", "iPad"),
-        ("Android", "Android"),
-        ("Windows", "Windows"),
-        ("Mac OS X", "macOS"),
-        ("CrOS", "ChromeOS"),
-        ("Linux", "Linux"),
-    ]);
-    match (browser, system) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
-        (Some(one), None) | (None, Some(one)) => one.to_owned(),
-        (None, None) => text.chars().take(60).collect(),
-    }
-}
-
 /// An instant, to the minute.
 pub(super) fn time(at: linchpin::Timestamp) -> String {
     let text = at.to_string();
@@ -137,16 +116,6 @@ pub(super) fn time(at: linchpin::Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_have_names() {
-        let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0 Safari/537.36";
-        assert_eq!(device(Some(chrome)), "Chrome on Linux");
-        let safari = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1 Version/18.0 Mobile/15E148 Safari/604.1";
-        assert_eq!(device(Some(safari)), "Safari on iPhone");
-        assert_eq!((device(Some("curl/8.5")).as_str(), device(None).as_str()), ("curl/8.5", "Unknown device"));
-        assert_eq!(device(Some(&"x".repeat(200))).len(), 60);
-    }
 
     #[test]
     fn texts_are_sentences() {

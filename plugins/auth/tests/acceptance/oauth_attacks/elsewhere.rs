@@ -8,7 +8,7 @@ use linchpin_auth::{AuthHooks, HookCx, HookError, HookResult, Linking, SignIn};
 use serde_json::json;
 
 use super::{app, app_with, arrive};
-use crate::issuer::{Away, Browser, landed};
+use crate::issuer::{APP, Away, Browser, MARK, landed};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Store};
 use crate::standin::{Bad, StandIn};
@@ -85,6 +85,17 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     let callback = Browser::new().sign_in(&own.url, "").await;
     let victim = Away::from(&app, "/auth/stand").await;
     victim.back(&app, &callback).await.refused(400, "invalid_state");
+    // Nor is it that where a sibling domain has planted what it was sent away with: a browser has what only this host could give it.
+    let planted = format!("{MARK}={}", own.cookie);
+    let path = callback.strip_prefix(APP).unwrap();
+    let mark = victim.host.as_deref().map(|host| format!("{planted}; __Host-browser={host}"));
+    for cookie in [planted.as_str(), mark.as_deref().unwrap()] {
+        let back = app.raw("GET", path, &[("cookie", cookie), ("sec-fetch-site", "cross-site")], "").await;
+        back.refused(400, "invalid_state");
+    }
+    assert_eq!(app.me(&token).await.json()["providers"], json!([]));
+    let both = format!("{planted}; __Host-browser={}", own.host.unwrap());
+    assert_eq!(landed(&app.raw("GET", path, &[("cookie", &both), ("sec-fetch-site", "cross-site")], "").await, "linked"), "stand");
     assert_eq!(
         app.raw("GET", "/auth/stand/link?returnTo=//evil.test", &[("cookie", &session), ("sec-fetch-site", "none")], "").await.status,
         400

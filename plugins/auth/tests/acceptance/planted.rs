@@ -1,0 +1,149 @@
+//! Cookies of a sibling domain, and what browsers do that are sent here or sent on too early: nobody becomes somebody else, loses a session,
+//! or stays where they wanted to leave.
+
+use linchpin_auth::{Auth, Limit, SameSite};
+
+use crate::cases;
+use crate::server::{Server, Store};
+use crate::visitor::{UI, Visitor, text};
+
+cases!(
+    a_token_for_the_json_route,
+    leaving_with_two_tokens,
+    leaving_while_renewals_are_refused,
+    a_page_that_nobody_waited_for,
+    strict_cookies_and_a_link,
+);
+
+const TOKEN: &str = "__Host-token";
+const REFRESH: &str = "__Secure-refresh_token";
+const CSRF: &str = "csrf_token";
+
+fn renewing(auth: Auth) -> Auth {
+    auth.refresh_tokens()
+}
+
+/// What a script of a page of ours sends.
+async fn refresh(app: &Server, who: &mut Visitor<'_>, from_browser: bool) -> crate::server::Reply {
+    let (origin, csrf) = (format!("http://{}", app.host()), who.cookies.get(CSRF).cloned().unwrap_or_default());
+    let mut headers = vec![("origin", origin.as_str()), ("x-csrf-token", csrf.as_str())];
+    if from_browser {
+        headers.push(("sec-fetch-site", "same-origin"));
+    }
+    who.send("POST", "/auth/refresh", &headers, "").await
+}
+
+/// The script of a page sends what the cookies say: whose they are, it cannot see.
+async fn a_token_for_the_json_route(store: Store) {
+    let app = store.app_with(renewing).await;
+    let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
+    eve.sign_up("eve@example.test").await;
+    for name in [REFRESH, CSRF] {
+        ada.cookies.insert(name.to_owned(), eve.cookies[name].clone());
+    }
+    let before = ada.cookies.clone();
+    refresh(&app, &mut ada, true).await.refused(403, "csrf_failed");
+    assert_eq!(ada.cookies, before, "it brings nothing, and takes nothing away");
+    // One beside the own does not keep anybody from going on.
+    ada.cookies.clear();
+    ada.sign_up("ada@example.test").await;
+    let own = ada.cookies[REFRESH].clone();
+    for planted in [format!("{}; {REFRESH}={own}", eve.cookies[REFRESH]), format!("{own}; {REFRESH}=x")] {
+        ada.cookies.insert(REFRESH.to_owned(), planted);
+        let renewed = refresh(&app, &mut ada, true).await;
+        assert_eq!((renewed.status, app.me(&renewed.text("token")).await.text("email")), (200, "ada@example.test".to_owned()));
+        let next = ada.cookies.insert(REFRESH.to_owned(), own.clone()).unwrap();
+        assert_ne!(next, own);
+    }
+    // A program that keeps cookies by hand may send this one alone. A browser does not.
+    let mut alone = Visitor::new(&app);
+    for name in [REFRESH, CSRF] {
+        alone.cookies.insert(name.to_owned(), eve.cookies[name].clone());
+    }
+    assert_eq!(refresh(&app, &mut alone, false).await.status, 200);
+    // A page elsewhere that has a token brings its session into no browser.
+    let body = serde_json::json!({ "refreshToken": eve.cookies[REFRESH] }).to_string();
+    let headers = [("origin", "https://elsewhere.test"), ("content-type", "application/json")];
+    let foreign = app.raw("POST", "/auth/refresh", &headers, &body).await;
+    assert!(foreign.status == 200 && !foreign.headers.contains_key("set-cookie"), "{foreign:?}");
+}
+
+async fn leaving_with_two_tokens(store: Store) {
+    let app = store.app_with(renewing).await;
+    for by_page in [true, false] {
+        let mut ada = Visitor::new(&app);
+        ada.sign_up(&format!("{by_page}@example.test")).await;
+        let (open, own) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
+        app.advance(960).await;
+        ada.cookies.insert(REFRESH.to_owned(), format!("x; {REFRESH}={own}"));
+        let out = if by_page {
+            ada.post("/sign-out", &[("csrf", &open)]).await
+        } else {
+            let (origin, csrf) = (format!("http://{}", app.host()), ada.cookies[CSRF].clone());
+            ada.send("POST", "/auth/logout", &[("origin", &origin), ("x-csrf-token", &csrf)], "").await
+        };
+        assert_eq!(out.status, if by_page { 303 } else { 200 }, "{out:?}");
+        assert!(!ada.cookies.contains_key(REFRESH) && !ada.cookies.contains_key(TOKEN), "{:?}", ada.cookies);
+        app.post("/auth/refresh", serde_json::json!({ "refreshToken": own })).await.refused(401, "refresh_invalid");
+    }
+}
+
+/// Whoever shares an address with somebody who tries tokens leaves all the same.
+async fn leaving_while_renewals_are_refused(store: Store) {
+    let few = |auth: Auth| {
+        renewing(auth).configure(|config| {
+            config.auth.rate_limit.buckets.insert("refreshIp".to_owned(), Limit { max: 1, window_seconds: 60 });
+        })
+    };
+    let app = store.app_with(few).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let (open, own) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
+    app.advance(960).await;
+    app.post("/auth/refresh", serde_json::json!({ "refreshToken": "v1.a.b" })).await.refused(401, "refresh_invalid");
+    let out = ada.post("/sign-out", &[("csrf", &open), ("again", "yes"), ("returnTo", "/app")]).await;
+    assert_eq!((out.status, out.header("location").as_str()), (303, "/auth/ui/sign-in?returnTo=%2Fapp&done=signed-out"), "{}", text(&out));
+    assert!(!ada.cookies.contains_key(REFRESH), "{:?}", ada.cookies);
+    app.advance(61).await;
+    app.post("/auth/refresh", serde_json::json!({ "refreshToken": own })).await.refused(401, "refresh_invalid");
+}
+
+/// Whoever is shown a page may be gone before it comes. The token that they have is as good as before, and no sign of a thief.
+async fn a_page_that_nobody_waited_for(store: Store) {
+    let app = store.app_with(renewing).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    let id = app.me(&ada.cookies[TOKEN]).await.text("id");
+    for _ in 0..3 {
+        app.advance(960).await;
+        let before = ada.cookies.clone();
+        assert_eq!(ada.get("/security").await.status, 200);
+        ada.cookies = before;
+    }
+    assert!(ada.is_signed_in().await);
+    assert_eq!(app.me(&ada.cookies[TOKEN]).await.text("id"), id);
+    // In the second half of its time it gives way to another, so that who comes back now and then stays.
+    let first = ada.cookies[REFRESH].clone();
+    app.advance(16 * 86_400).await;
+    assert!(ada.is_signed_in().await && ada.cookies[REFRESH] != first);
+    app.advance(20 * 86_400).await;
+    assert!(ada.is_signed_in().await);
+}
+
+/// Whoever has strict cookies is at home only after a click on a page of the app itself: another site's link is none.
+async fn strict_cookies_and_a_link(store: Store) {
+    let strict = |auth: Auth| renewing(auth).configure(|config| config.auth.cookies.same_site = SameSite::Strict);
+    let app = store.app_with(strict).await;
+    let mut ada = Visitor::new(&app);
+    ada.sign_up("ada@example.test").await;
+    for page in ["/sign-in", "/register"] {
+        let at_home = std::mem::take(&mut ada.cookies);
+        let on = ada.sent_back(&format!("{UI}{page}?returnTo=/app")).await;
+        let to = format!("{page}?returnTo=/app&again=yes");
+        assert_eq!(on.header("refresh"), format!("0; url={UI}{to}"), "{}", text(&on));
+        ada.cookies = at_home;
+        let shown = ada.follow(&to).await;
+        assert!(shown.status == 200 && shown.header("refresh").is_empty(), "{shown:?}");
+        assert!(text(&shown).contains("<a class=\"button\" href=\"/app\">Continue</a>"), "{}", text(&shown));
+    }
+}
