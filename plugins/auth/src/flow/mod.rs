@@ -56,6 +56,8 @@ const OVERTAKEN: usize = 16;
 /// A session with what its client is to hold.
 pub(crate) struct Tokens {
     pub(crate) access: String,
+    /// The access token for a cookie, where the other is longer than browsers keep.
+    for_cookie: Option<String>,
     pub(crate) expires_at: Timestamp,
     pub(crate) refresh: Option<String>,
     /// Until when the refresh token is good.
@@ -73,10 +75,11 @@ impl Core {
         let refreshes = &self.config.auth.refresh;
         let end = session.expires_at.unwrap_or(now);
         let expires_at = if refreshes.enabled { crate::core::later(now, millis(refreshes.access_seconds)).min(end) } else { end };
-        let mut claims: Map<String, Value> = match &session.custom_claims {
+        let custom = match &session.custom_claims {
             Some(Value::Object(custom)) => custom.clone(),
             _ => Map::new(),
         };
+        let mut claims = Map::new();
         let seconds = |at: Timestamp| at.millis().div_euclid(1000);
         let jti = uuid::Builder::from_random_bytes(self.env.random()?).into_uuid();
         claims.insert("sub".to_owned(), json!(session.user_id));
@@ -85,8 +88,24 @@ impl Core {
         claims.insert("iat".to_owned(), json!(seconds(now)));
         claims.insert("nbf".to_owned(), json!(seconds(now)));
         claims.insert("exp".to_owned(), json!(seconds(expires_at)));
+        // Ours stand last in both, so that none of the app's replaces them.
+        let mut all = custom;
+        let bare = (!all.is_empty()).then(|| claims.clone());
+        all.append(&mut claims);
+        let access = self.signing.sign(all)?;
+        let for_cookie = match bare {
+            Some(bare) if !self.cookies.fits(&access) => {
+                tracing::warn!(
+                    user = session.user_id,
+                    "the custom claims make a token that no browser keeps; its cookie goes without them"
+                );
+                Some(self.signing.sign(bare)?)
+            }
+            _ => None,
+        };
         Ok(Tokens {
-            access: self.signing.sign(claims)?,
+            access,
+            for_cookie,
             // What the token says, to the second.
             expires_at: Timestamp::from_millis(seconds(expires_at) * 1000),
             refresh: refreshes.enabled.then(|| refresh::make(&self.ring, session, session.generation)).flatten(),
@@ -110,7 +129,8 @@ impl Core {
             }
             None => None,
         };
-        Ok(self.cookies.set(reply, (&tokens.access, seconds(tokens.expires_at)), refresh, &csrf))
+        let access = tokens.for_cookie.as_ref().unwrap_or(&tokens.access);
+        Ok(self.cookies.set(reply, (access, seconds(tokens.expires_at)), refresh, &csrf))
     }
 
     /// What a sign-up answers whose address has to be proved first.

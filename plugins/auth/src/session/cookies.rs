@@ -12,6 +12,8 @@ use crate::config::{AuthConfig, SameSite};
 const CSRF: &str = "csrf_token";
 /// Goes before the cookie of the same purpose.
 const DEVICE: HeaderName = HeaderName::from_static("x-device-token");
+/// Longest cookie that every browser keeps: its name and its value, in bytes (RFC 6265bis, 5.6).
+const LONGEST: usize = 4096;
 /// How long somebody may be at a provider, in seconds.
 const FLOW: i64 = 600;
 
@@ -120,6 +122,11 @@ impl Cookies {
     /// The name of the cookie that holds the access token.
     pub(crate) fn token_name(&self) -> &str {
         &self.token.name
+    }
+
+    /// Whether browsers keep an access token: they drop cookies that are longer, and say nothing of it.
+    pub(crate) fn fits(&self, token: &str) -> bool {
+        !self.enabled || self.token.name.len() + token.len() <= LONGEST
     }
 
     /// The access token of a request.

@@ -15,7 +15,7 @@ use crate::cases;
 use crate::server::{GOOD, Store, claims};
 use crate::testbed::{Note, NoteCreate};
 
-cases!(auth_78, a_session_that_ends_while_claims_are_asked_for);
+cases!(claims_that_no_cookie_holds, auth_78, a_session_that_ends_while_claims_are_asked_for);
 
 /// Notes what it finds.
 #[derive(Clone, Default)]
@@ -92,6 +92,33 @@ async fn auth_78(store: Store) {
     let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next()).await.expect("told in time").unwrap().unwrap();
     assert_eq!(told.payload, json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") }));
     assert_eq!(hooks.0.lock().unwrap().last().unwrap(), "post_delete_account read kept");
+}
+
+/// Gives every session claims of so many bytes.
+struct Talkative(usize);
+
+impl AuthHooks for Talkative {
+    fn post_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+        Box::pin(async { Ok(json!({ "customClaims": { "plan": "p".repeat(self.0 - 11) } })) })
+    }
+}
+
+/// Browsers drop a cookie that is too long, and say nothing: whoever holds one is signed in all the same, without the claims.
+async fn claims_that_no_cookie_holds(store: Store) {
+    for (bytes, fits) in [(2_500, true), (4_096, false)] {
+        let app = store.app_with(|auth| auth.hooks(Talkative(bytes))).await;
+        let email = format!("{bytes}@x.test");
+        app.register(&email).await;
+        let login = app.post("/auth/login", json!({ "email": email, "password": GOOD })).await;
+        let (token, cookie) = (login.text("token"), login.cookie_value("__Host-token"));
+        assert_eq!(claims(&token)["plan"].as_str().map(str::len), Some(bytes - 11));
+        assert_eq!((token == cookie, claims(&cookie)["plan"].is_string()), (fits, fits));
+        assert!("__Host-token".len() + cookie.len() <= 4096, "{bytes}: {}", cookie.len());
+        let held = format!("__Host-token={cookie}");
+        let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await;
+        assert_eq!((me.status, me.text("email")), (200, email));
+        app.stop().await;
+    }
 }
 
 /// Gives every session a plan, or nothing where it is `silent`; while it is on, it ends the session first.
