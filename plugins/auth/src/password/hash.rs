@@ -72,6 +72,9 @@ struct Inner {
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
     apart: Apart,
+    /// How many passwords have been held against a hash of ours.
+    #[cfg(test)]
+    tried: std::sync::atomic::AtomicUsize,
 }
 
 impl Hasher {
@@ -91,6 +94,8 @@ impl Hasher {
             running: Arc::new(Semaphore::new(at_once)),
             admitted: Arc::new(Semaphore::new(at_once + QUEUE)),
             apart: Apart::new(at_once),
+            #[cfg(test)]
+            tried: std::sync::atomic::AtomicUsize::new(0),
         })))
     }
 
@@ -197,6 +202,8 @@ impl Inner {
         if params.m_cost() > DEAREST_KIB || params.t_cost() > MOST_PASSES {
             return Err(Error::internal("a stored password hash asks for more work than is done for any"));
         }
+        #[cfg(test)]
+        self.tried.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         match Argon2::default().verify_password(password.expose().as_bytes(), &hash) {
             Ok(()) => Ok(true),
             Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),

@@ -79,7 +79,14 @@ async fn a_person_with_a_script() {
     browser.picture("sign-in").await;
     browser.submit("form[data-passkey=sign-in]", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    // And taken away.
+    browser.submit("form[action$='/passkeys/remove']", &[]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey-removed", "{}", browser.seen().await);
+    assert!(!browser.seen().await.contains("My laptop"));
     browser.submit("header form", &[]).await;
+    browser.submit("form[data-passkey=sign-in]", &[]).await;
+    assert!(browser.seen().await.contains("The passkey could not be verified."), "{}", browser.seen().await);
+    browser.picture("passkey-removed").await;
     browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", "wrong")]).await;
     browser.picture("sign-in-refused").await;
     assert_eq!(browser.run("document.activeElement.id").await, "identifier");

@@ -39,6 +39,19 @@ async fn nobody_has_the_dummy_as_password() {
     assert_eq!(hasher.verify(password("violet otter"), None).await.unwrap(), Verdict::Wrong);
 }
 
+/// Whoever is told that a password is wrong waits as long for an account that does not exist, or has none (contract 8.5).
+#[tokio::test]
+async fn the_same_work_for_whom_there_is_no_hash() {
+    let hasher = hasher(Vec::new());
+    let stored = hasher.hash(password("violet otter")).await.unwrap();
+    let (ours, dummy) = (PasswordHash::new(&stored).unwrap(), PasswordHash::new(&hasher.0.dummy).unwrap());
+    assert_eq!((ours.algorithm, Params::try_from(&ours).unwrap()), (dummy.algorithm, Params::try_from(&dummy).unwrap()));
+    for (stored, so_far) in [(None, 1), (Some(stored), 2)] {
+        assert_eq!(hasher.verify(password("wrong"), stored).await.unwrap(), Verdict::Wrong);
+        assert_eq!(hasher.0.tried.load(Ordering::SeqCst), so_far);
+    }
+}
+
 #[tokio::test]
 async fn other_parameters_are_rehashed_after_a_right_password_only() {
     let before = Hasher::new(cheap(16), 1, Env::system().rng, Vec::new()).unwrap();
