@@ -54,13 +54,13 @@ impl Core {
                         .link_at(cx, To::at(user, email), MailKind::EmailChanged, page, &token, terms.lifetime, Some(client.now))
                         .await?;
                 }
+                // The same is done for an address in use, down to the token, which nobody is told: neither how long it takes nor what becomes
+                // of a link of before says that it is.
+                let new = Address { normalised: new.normalised.clone(), display: new.display.clone(), verified: true };
+                let token = self.parts.tokens.issue(cx, Purpose::VerifyNewEmail, &user.id, &new, Terms::link(lifetime)).await?;
                 match &holder {
                     Some(holder) => self.parts.notice(cx, client, holder, MailKind::ExistingAccount).await,
-                    None => {
-                        let new = Address { normalised: new.normalised.clone(), display: new.display.clone(), verified: true };
-                        let token = self.parts.tokens.issue(cx, Purpose::VerifyNewEmail, &user.id, &new, Terms::link(lifetime)).await?;
-                        self.parts.link(cx, To::at(user, &new.display), MailKind::VerifyNewEmail, page, &token, lifetime).await
-                    }
+                    None => self.parts.link(cx, To::at(user, &new.display), MailKind::VerifyNewEmail, page, &token, lifetime).await,
                 }
             })
             .await

@@ -88,6 +88,29 @@ async fn concealed_sign_ups() {
     app.stop().await;
 }
 
+/// Another address for an account, in use or not: the same is done before the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_address() {
+    let ((store, seen), post) = (watched(), Post::default());
+    let changing = |auth| post.on(auth).configure(|config| config.auth.email_verification.enabled = true);
+    let app = crate::server::Store::memory().on(store, changing).await;
+    let (ada, _) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
+    let change = async |email: &str| {
+        let body = json!({ "email": email, "password": GOOD });
+        app.with(&ada.token, "POST", "/auth/change-email", Some(body)).await
+    };
+    // The first has no link of before to end.
+    assert_eq!(change("first@x.test").await.status, 202);
+    let mut all = Vec::new();
+    for email in ["bob@x.test", "free@x.test", "bob@x.test"] {
+        let (reply, asked) = seen.during(&["User", "OneTime", "Outbox"], change(email)).await;
+        assert_eq!(reply.status, 202);
+        all.push(asked);
+    }
+    assert!(all.iter().all(|asked| *asked == all[0]) && !all[0].is_empty(), "{all:?}");
+    app.stop().await;
+}
+
 async fn guess(app: &Server, name: &str) {
     let reply = app.post("/auth/login", json!({ "username": name, "password": "wrong-otter-91-lamp" })).await;
     reply.refused(401, "invalid_credentials");
