@@ -22,6 +22,7 @@ mod fuzz;
 mod hooks;
 mod issuer;
 mod keys;
+mod limits;
 mod mailed;
 mod mfa;
 mod mfa_races;
