@@ -191,6 +191,53 @@ mod tests {
         assert_eq!(Bucket::named("nothing"), None);
     }
 
+    /// Contract 8.4, and what 8.3 says of devices and of lockout; what a challenge bears stands in `mfa.maxAttempts`.
+    #[test]
+    fn the_numbers_are_those_of_the_contract() {
+        use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
+        const CONTRACT: [(&str, Counted, u32, u32); 36] = [
+            ("register", All, 20, 3600),
+            ("login", FailuresInARow, 10, 900),
+            ("loginIp", Failures, 50, 900),
+            ("loginSpread", Failures, 15, 900),
+            ("loginIdentifier", Failures, 30, 3600),
+            ("loginDevice", Failures, 10, 900),
+            ("passwordLockout", FailuresThatAdd, 100, 86_400),
+            ("verifyEmail", All, 20, 900),
+            ("resetPassword", All, 20, 900),
+            ("magicVerify", All, 20, 900),
+            ("verifyAndLogin", All, 20, 900),
+            ("forgot", All, 10, 900),
+            ("forgotIdentifier", All, 3, 3600),
+            ("resend", All, 10, 900),
+            ("resendIdentifier", All, 3, 3600),
+            ("magicRequest", All, 10, 900),
+            ("magicRequestIdentifier", All, 3, 3600),
+            ("refresh", All, 30, 60),
+            ("refreshIp", All, 300, 60),
+            ("proof", Failures, 10, 900),
+            ("reauth", All, 10, 900),
+            ("mfaVerifyUser", Failures, 15, 900),
+            ("mfaVerifyIp", Failures, 50, 900),
+            ("mfaResend", All, 10, 3600),
+            ("mfaSetup", All, 10, 900),
+            ("mfaEnable", All, 10, 900),
+            ("smsSend", All, 5, 3600),
+            ("smsSendIp", All, 20, 86_400),
+            ("passkeyOptions", All, 60, 60),
+            ("passkeyLogin", Failures, 30, 900),
+            ("oauthStart", All, 30, 60),
+            ("oauthCallback", All, 30, 60),
+            ("oauthExchange", All, 20, 60),
+            ("changeEmail", All, 10, 3600),
+            ("link", All, 10, 3600),
+            ("deleteAccount", All, 10, 3600),
+        ];
+        let rows = ROWS.iter().map(|row| (row.name, row.counted, row.limit.max, row.limit.window_seconds));
+        assert_eq!(rows.collect::<Vec<_>>(), CONTRACT);
+        assert_eq!((SENDS_PER_CHALLENGE, crate::config::AuthConfig::default().auth.mfa.max_attempts), (3, 5));
+    }
+
     #[test]
     fn the_configuration_overrides_single_rows() {
         let mut limits = Limits::default();
