@@ -55,6 +55,7 @@ mod replaced;
 mod secrets;
 mod server;
 mod service;
+mod session_check;
 mod sessions;
 mod settings;
 mod settings_refused;

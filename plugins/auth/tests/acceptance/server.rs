@@ -9,6 +9,8 @@ use hyper_util::rt::TokioExecutor;
 use linchpin::axum::body::Bytes;
 use linchpin::axum::http::{HeaderMap, Request};
 use linchpin::prelude::*;
+use linchpin::store::memory::Memory;
+use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
 use linchpin_auth::{Argon2Cost, Auth, Clock, Env, FakeClock};
 use serde_json::{Value as Json, json};
 use tokio::sync::OnceCell;
@@ -66,6 +68,19 @@ impl Store {
     /// The file that it keeps its records in, if it is one.
     pub fn file(&self) -> Option<std::path::PathBuf> {
         self.url.strip_prefix("sqlite:").map(Into::into)
+    }
+
+    /// It as it is, for an app that is to have it behind something else.
+    pub fn opened(&self) -> Arc<dyn linchpin::store::Store> {
+        #[cfg(feature = "postgres")]
+        if self.url.starts_with("postgres") {
+            use linchpin::store::postgres::{PostgresOptions, PostgresStore};
+            return Arc::new(PostgresStore::open(PostgresOptions::new(self.url.as_str())).unwrap());
+        }
+        match self.file() {
+            Some(file) => Arc::new(SqliteStore::open(SqliteOptions::new(file)).unwrap()),
+            None => Arc::new(Memory::new()),
+        }
     }
 
     /// Its address.
