@@ -11,6 +11,7 @@ mod authenticator;
 mod browser;
 mod chromium;
 mod concealed;
+mod cookies;
 mod deletion;
 mod devices;
 mod document;
