@@ -3,14 +3,23 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use linchpin_auth::{Algorithm, Auth, SigningKey};
+use jsonwebtoken::{EncodingKey, Header};
+use linchpin_auth::{Algorithm, Auth, AuthConfig, SigningKey};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::issuer::PEER;
 use crate::server::{SECRET, Server, Store, claims, header};
 
-cases!(auth_17, auth_18, auth_19, no_token_is_refused_for_its_length);
+cases!(
+    auth_17,
+    auth_18,
+    auth_19,
+    auth_19_keys_that_only_verify,
+    auth_19_keys_are_judged,
+    auth_19_a_public_key_is_no_secret,
+    no_token_is_refused_for_its_length
+);
 
 /// `PyJWT`: `{"token", "secret" | "jwks", "algorithm", "audience"?, "issuer"?}` in, claims out.
 const VERIFY: &str = r"
@@ -137,11 +146,126 @@ async fn auth_18(store: Store) {
 fn key(algorithm: &str) -> String {
     let args: &[&str] = match algorithm {
         "EdDSA" => &["genpkey", "-algorithm", "ed25519"],
+        "short" => &["genpkey", "-algorithm", "rsa", "-pkeyopt", "rsa_keygen_bits:1024"],
         _ => &["genpkey", "-algorithm", "rsa", "-pkeyopt", "rsa_keygen_bits:2048"],
     };
     let output = Command::new("openssl").args(args).output().expect("openssl");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Its public part, as PEM.
+fn public(pem: &str) -> String {
+    let mut child = Command::new("openssl").args(["pkey", "-pubout"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(pem.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A token with the claims of another, signed with a key of one's own.
+fn signed(token: &str, kid: &str, algorithm: jsonwebtoken::Algorithm, key: &EncodingKey) -> String {
+    let header = Header { kid: Some(kid.to_owned()), ..Header::new(algorithm) };
+    jsonwebtoken::encode(&header, &claims(token), key).unwrap()
+}
+
+/// The keys of a file.
+fn written(algorithm: &str, keys: &Json) -> Json {
+    json!({ "security": { "signing": { "algorithm": algorithm, "keys": keys } } })
+}
+
+/// An app with the keys of a file.
+async fn with_keys(store: &Store, algorithm: &str, keys: &Json) -> linchpin::Result<Server> {
+    let read = AuthConfig::from_json(&written(algorithm, keys)).security;
+    let of_environment = [("ALGORITHM", algorithm.to_owned()), ("KEYS", keys.to_string())];
+    let variables = of_environment.map(|(name, value)| (format!("LINCHPIN_SECURITY_SIGNING_{name}"), value));
+    let told = AuthConfig::from_vars(variables).security;
+    assert_eq!(format!("{:?} {:?}", read.algorithm, read.keys), format!("{:?} {:?}", told.algorithm, told.keys));
+    let set = |auth: Auth| {
+        auth.configure(|config| {
+            config.security.algorithm = read.algorithm;
+            config.security.keys = read.keys;
+        })
+    };
+    store.try_app(set).await
+}
+
+/// What an earlier key has signed is good for as long as its public part is there, and signs nothing any more.
+async fn auth_19_keys_that_only_verify(store: Store) {
+    for name in ["EdDSA", "RS256"] {
+        let (old, new) = (key(name), key(name));
+        let (algorithm, of_old) = match name {
+            "EdDSA" => (jsonwebtoken::Algorithm::EdDSA, EncodingKey::from_ed_pem(old.as_bytes()).unwrap()),
+            _ => (jsonwebtoken::Algorithm::RS256, EncodingKey::from_rsa_pem(old.as_bytes()).unwrap()),
+        };
+        let first = json!({ "kid": "new", "privateKeyPem": new });
+        let app = with_keys(&store, name, &json!([first, { "kid": "old", "publicKeyPem": public(&old) }])).await.unwrap();
+        let ada = app.register(&format!("{name}@example.test")).await;
+        assert_eq!(header(&ada.token)["kid"], "new");
+        let jwks = app.raw("GET", "/.well-known/jwks.json", &[], "").await.json();
+        for (kid, status) in [("old", 200), ("new", 401), ("another", 401)] {
+            let token = signed(&ada.token, kid, algorithm, &of_old);
+            assert_eq!(app.me(&token).await.status, status, "{name} {kid}");
+            if kid == "old" {
+                verified(&app, &json!({ "token": token, "jwks": jwks, "algorithm": name }));
+            }
+        }
+        app.stop().await;
+        // Without it there is none of that.
+        let app = with_keys(&store, name, &json!([first])).await.unwrap();
+        let bob = app.register(&format!("{name}2@example.test")).await;
+        app.me(&signed(&bob.token, "old", algorithm, &of_old)).await.refused(401, "unauthorized");
+        app.stop().await;
+    }
+}
+
+async fn auth_19_keys_are_judged(store: Store) {
+    let (good, other, short, ed) = (key("RS256"), key("RS256"), key("short"), key("EdDSA"));
+    let private = |kid: &str, pem: &str| json!({ "kid": kid, "privateKeyPem": pem });
+    let no_kid = "`kid` must be 1 to 64 letters, digits, dashes or underscores";
+    for (keys, told) in [
+        (json!([]), "the first key must be a private one"),
+        (json!([{ "kid": "a", "publicKeyPem": public(&good) }]), "the first key must be a private one"),
+        (json!([{ "kid": "a", "publicKeyPem": public(&good) }, private("b", &other)]), "the first key must be a private one"),
+        // The library reads none that is so short.
+        (json!([private("a", &short)]), "key `a` is no RS256 key in PEM"),
+        (json!([private("a", &good), { "kid": "b", "publicKeyPem": public(&short) }]), "key `b` is shorter than 2048 bits"),
+        (json!([private("a", &ed)]), "key `a` is no RS256 key in PEM"),
+        (json!([private("a", "-----BEGIN PRIVATE KEY-----")]), "key `a` is no RS256 key in PEM"),
+        (json!([private("a", &good), private("a", &other)]), "key `a` stands there twice"),
+        (json!([private("", &good)]), no_kid),
+        (json!([private("a b", &good)]), no_kid),
+        (json!([private("../a", &good)]), no_kid),
+        (json!([private(&"a".repeat(65), &good)]), no_kid),
+    ] {
+        let error = with_keys(&store, "RS256", &keys).await.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("security.signing.keys: ") && error.contains(told), "{told}: {error}");
+        assert!(!error.contains("BEGIN"), "{error}");
+    }
+    for odd in [json!({}), json!({ "kid": "a" }), json!({ "privateKeyPem": good }), json!({ "kid": "a", "pem": good }), {
+        json!({ "kid": "a", "privateKeyPem": good, "publicKeyPem": public(&good) })
+    }] {
+        let file = written("RS256", &json!([odd]));
+        let error = store.try_app(|_| Auth::from_config(AuthConfig::from_json(&file))).await.err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("each is { kid, privateKeyPem } or { kid, publicKeyPem }")), "{odd}");
+    }
+    with_keys(&store, "RS256", &json!([private(&"a_-9".repeat(16), &good)])).await.unwrap().stop().await;
+}
+
+/// What everybody has verifies what its other half has signed, and nothing else.
+async fn auth_19_a_public_key_is_no_secret(store: Store) {
+    let (new, old) = (key("RS256"), key("RS256"));
+    let keys = json!([{ "kid": "new", "privateKeyPem": new }, { "kid": "old", "publicKeyPem": public(&old) }]);
+    let app = with_keys(&store, "RS256", &keys).await.unwrap();
+    let ada = app.register("ada@example.test").await;
+    for (kid, pem) in [("new", public(&new)), ("old", public(&old))] {
+        for secret in [pem.as_str(), pem.trim_end(), &pem.replace('\n', "\r\n")] {
+            let forged = signed(&ada.token, kid, jsonwebtoken::Algorithm::HS256, &EncodingKey::from_secret(secret.as_bytes()));
+            app.me(&forged).await.refused(401, "unauthorized");
+        }
+    }
+    let own = EncodingKey::from_rsa_pem(new.as_bytes()).unwrap();
+    assert_eq!(app.me(&signed(&ada.token, "new", jsonwebtoken::Algorithm::RS256, &own)).await.status, 200, "it is refused for what it is");
 }
 
 async fn auth_19(store: Store) {
