@@ -59,6 +59,7 @@ mod service;
 mod session_check;
 mod sessions;
 mod settings;
+mod settings_read;
 mod settings_refused;
 mod smtp;
 mod standin;
