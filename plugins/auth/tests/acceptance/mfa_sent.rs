@@ -12,6 +12,7 @@ cases!(
     auth_54_as_a_second_method,
     auth_54_refused_codes_cost_nothing,
     auth_54_not_to_who_just_read_a_mail,
+    auth_54_not_to_who_has_no_address,
     auth_55_text_messages,
     auth_55_text_messages_are_few,
     auth_55_text_messages_are_switched_off,
@@ -55,6 +56,27 @@ async fn auth_54_refused_codes_cost_nothing(store: Store) {
     }
     app.raw("POST", "/auth/mfa/resend", &headers, &body).await.refused(429, "rate_limited");
     assert_eq!(post.all("email_otp", 14).await.len(), 14);
+}
+
+/// Known by a name alone.
+async fn auth_54_not_to_who_has_no_address(store: Store) {
+    let post = Post::default();
+    let named = |auth: linchpin_auth::Auth| {
+        auth.configure(|config| {
+            config.auth.primary_field = linchpin_auth::PrimaryField::Username;
+            config.auth.magic_link.enabled = false;
+        })
+    };
+    let app = app_with(&store, &post, named).await;
+    let made = app.post("/auth/register", json!({ "username": "ada", "password": GOOD })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let ada = made.signed_in();
+    app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", None).await.refused(400, "email_missing");
+    // It keeps nobody from another factor.
+    enrol(&app, &ada).await;
+    assert_eq!(post.count("email_otp"), 0);
+    let bob = app.post("/auth/register", json!({ "username": "bob", "email": "bob@x.test", "password": GOOD })).await.signed_in();
+    assert_eq!(app.with(&bob.token, "POST", "/auth/mfa/email-otp/enable", None).await.status, 200);
 }
 
 /// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is asked for that.

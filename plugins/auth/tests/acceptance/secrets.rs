@@ -166,11 +166,12 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
 }
 
 /// What contract 15.1 tells of them.
-const EVENTS: [&str; 9] = [
+const EVENTS: [&str; 10] = [
     "auth:mfa.enabled",
     "auth:mfa.disabled",
     "auth:mfa.failed",
     "auth:mfa.recovery_used",
+    "auth:mfa.recovery_regenerated",
     "auth:step_up",
     "auth:step_up.failed",
     "auth:passkey.added",
