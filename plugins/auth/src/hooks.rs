@@ -291,11 +291,23 @@ mod tests {
     }
 
     /// Answers nothing: it hangs, or panics.
-    struct Stuck;
+    #[derive(Default)]
+    struct Stuck {
+        /// Held by what has been told and is at it.
+        told: Arc<()>,
+    }
 
     impl AuthHooks for Stuck {
         fn pre_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
             Box::pin(std::future::pending())
+        }
+
+        fn post_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
+            let told = Arc::clone(&self.told);
+            Box::pin(async move {
+                let _told = told;
+                std::future::pending().await
+            })
         }
 
         fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
@@ -310,7 +322,9 @@ mod tests {
     /// Nobody waits longer than was said, and what a panic says is told to nobody.
     #[tokio::test(start_paused = true)]
     async fn hooks_that_hang_or_panic() {
-        let hooks = Hooks(Some(Arc::new(Stuck)));
+        let stuck = Stuck::default();
+        let told = Arc::clone(&stuck.told);
+        let hooks = Hooks(Some(Arc::new(stuck)));
         let cx = HookCx { ip: None, user_agent: None, request_id: String::new(), services: Adapters::default() };
         let sign_in = SignIn { identifier: None, method: "password", user_id: None, session_id: None, amr: Vec::new() };
         let sign_up = SignUp { identifier: "a@x.test".into(), method: "password", user_id: None };
@@ -320,6 +334,14 @@ mod tests {
         let begun = tokio::time::Instant::now();
         assert_eq!(hooks.claims(&cx, &sign_in).await, None);
         assert_eq!(begun.elapsed().as_secs(), 5);
+        // Whoever is told is not waited for at all, and let go in the end.
+        let begun = tokio::time::Instant::now();
+        let at_it = || Arc::strong_count(&told) - 2;
+        hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        assert_eq!((begun.elapsed().as_secs(), at_it()), (29, 1));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(at_it(), 0);
         let panicked = hooks.ask(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await.unwrap_err();
         assert_eq!(panicked.code(), Code::Internal);
         assert!(!panicked.message().contains("tests"), "{panicked:?}");

@@ -75,22 +75,32 @@ impl Told {
     }
 }
 
-struct Refusing;
+/// Refuses, with a status and a code of its own or plainly.
+#[derive(Clone, Copy, PartialEq)]
+enum Refusing {
+    Own,
+    Plainly,
+}
 
 impl AuthHooks for Refusing {
     fn pre_delete_account<'a>(&'a self, _: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
-        Box::pin(async { Err(HookError::new("pay first").status(402).code("unpaid")) })
+        let refusal = HookError::new("pay first");
+        let refusal = if *self == Self::Own { refusal.status(402).code("unpaid") } else { refusal };
+        Box::pin(async { Err(refusal) })
     }
 }
 
 async fn auth_77_deletion(store: Store) {
-    let app = store.app_with(|auth| auth.hooks(Refusing)).await;
-    let ada = app.register("ada@x.test").await;
-    let refused = delete(&app, &ada, proof()).await;
-    refused.refused(402, "unpaid");
-    assert_eq!(refused.text("error"), "pay first");
-    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
-    assert_eq!(app.get(&ada.token, "/auth/sessions").await.status, 200);
+    for (hooks, status, code) in [(Refusing::Own, 402, "unpaid"), (Refusing::Plainly, 400, "hook_rejected")] {
+        let app = store.app_with(|auth| auth.hooks(hooks)).await;
+        let ada = app.register(&format!("{code}@x.test")).await;
+        let refused = delete(&app, &ada, proof()).await;
+        refused.refused(status, code);
+        assert_eq!(refused.text("error"), "pay first");
+        assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+        assert_eq!(app.get(&ada.token, "/auth/sessions").await.status, 200);
+        app.stop().await;
+    }
 }
 
 async fn auth_79(store: Store) {

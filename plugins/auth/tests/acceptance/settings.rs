@@ -72,13 +72,17 @@ async fn auth_77(store: Store) {
     refused.refused(400, "hook_rejected");
     assert_eq!(refused.text("error"), "no");
     register("blocked@example.test").await.refused(403, "blocked");
+    // What a panic says is nobody's business.
+    let panicked = app.raw_any("/auth/register", json!({ "email": "panic@example.test", "password": GOOD })).await;
+    panicked.refused(500, "internal");
+    assert!(!String::from_utf8_lossy(&panicked.body).contains("tests") && panicked.headers.get("set-cookie").is_none(), "{panicked:?}");
     assert_eq!(register("ada@example.test").await.status, 201, "what post hooks do changes nothing");
     let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
     login.refused(400, "hook_rejected");
     app.stop().await;
     // Nothing came of what was refused.
     let app = store.app().await;
-    for email in ["no@example.test", "blocked@example.test"] {
+    for email in ["no@example.test", "blocked@example.test", "panic@example.test"] {
         assert_eq!(app.post("/auth/register", json!({ "email": email, "password": GOOD })).await.status, 201, "{email}");
     }
 }
