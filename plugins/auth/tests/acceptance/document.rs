@@ -43,6 +43,11 @@ impl Document {
         }
     }
 
+    /// Whether there is such a route.
+    pub fn knows(&self, method: &str, path: &str) -> bool {
+        self.operation(method, path).is_some()
+    }
+
     fn operation(&self, method: &str, path: &str) -> Option<&Json> {
         let path = path.split('?').next().unwrap_or_default();
         let is_it = |template: &str| {
