@@ -1,17 +1,18 @@
 //! AUTH-28 to AUTH-33: refresh tokens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::BoxFuture;
-use linchpin_auth::{Auth, AuthHooks, HookCx, HookResult, SignIn};
+use linchpin_auth::{Auth, AuthHooks, HookCx, HookResult, Limit, SignIn};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store, claims};
 
-cases!(auth_28, auth_29, auth_30, auth_31, auth_32, auth_33, in_every_order);
+cases!(auth_28, auth_29, auth_30, auth_30_fifty_at_once, auth_31, auth_31_beside_a_rotation, auth_32, auth_33, in_every_order);
 
 async fn app(store: &Store) -> Server {
     store.app_with(Auth::refresh_tokens).await
@@ -88,6 +89,54 @@ async fn auth_30(store: Store) {
     assert!(all.iter().all(|reply| reply.status == 200), "{all:?}");
     next.dedup();
     assert!(next.len() == 1 && next[0] != successor, "{next:?}");
+}
+
+/// However many bring one token at once, it has one successor.
+async fn auth_30_fifty_at_once(store: Store) {
+    let often = |auth: Auth| {
+        auth.refresh_tokens().configure(|config| {
+            config.auth.rate_limit.buckets.insert("refresh".to_owned(), Limit { max: 1000, window_seconds: 60 });
+        })
+    };
+    let app = store.app_with(often).await;
+    let ada = app.register("ada@example.test").await;
+    let mut token = ada.refresh;
+    for _ in 0..3 {
+        let all = futures_util::future::join_all((0..50).map(|_| refresh(&app, &token))).await;
+        let next: BTreeSet<String> = all.iter().map(|reply| reply.text("refreshToken")).collect();
+        assert!(all.iter().all(|reply| reply.status == 200), "{all:?}");
+        assert!(next.len() == 1 && !next.contains(&token), "{next:?}");
+        token = next.into_iter().next().unwrap();
+    }
+    assert_eq!(app.me(&ada.token).await.status, 200);
+}
+
+/// A thief's token and its owner's, at once: whichever is seen first, the session is over, and so is what came of it meanwhile.
+async fn auth_31_beside_a_rotation(store: Store) {
+    let app = app(&store).await;
+    app.register("ada@example.test").await;
+    for turn in 0..12 {
+        let ada = app.login("ada@example.test").await;
+        let second = refresh(&app, &ada.refresh).await;
+        let newest = refresh(&app, &second.text("refreshToken")).await;
+        let (old, newest_token) = (refresh(&app, &ada.refresh), newest.text("refreshToken"));
+        let (reused, rotated) = if turn % 2 == 0 {
+            tokio::join!(old, refresh(&app, &newest_token))
+        } else {
+            let (rotated, reused) = tokio::join!(refresh(&app, &newest_token), old);
+            (reused, rotated)
+        };
+        reused.refused(401, "refresh_reused");
+        if rotated.status != 200 {
+            rotated.refused(401, "refresh_invalid");
+        }
+        for token in [&newest_token, &rotated.text("refreshToken")] {
+            refresh(&app, token).await.refused(401, "refresh_invalid");
+        }
+        for token in [&ada.token, &newest.text("token"), &rotated.text("token")] {
+            app.me(token).await.refused(401, "unauthorized");
+        }
+    }
 }
 
 async fn auth_31(store: Store) {
