@@ -129,11 +129,15 @@ async fn activity_is_written_once_a_minute(store: Store) {
             }
         };
         ten().await;
+        app.advance(9).await;
+        many(&app, &who, 1).await;
         written(0).await;
-        app.advance(10).await;
+        app.advance(1).await;
         ten().await;
+        app.advance(9).await;
+        many(&app, &who, 1).await;
         written(1).await;
-        app.advance(11).await;
+        app.advance(2).await;
         ten().await;
         written(2).await;
         let shown = app.get(&who.token, "/auth/sessions").await.json()["sessions"][0]["lastActiveAt"].clone();
