@@ -305,8 +305,9 @@ mod tests {
         fn post_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
             let told = Arc::clone(&self.told);
             Box::pin(async move {
-                let _told = told;
-                std::future::pending().await
+                let never = std::future::pending().await;
+                drop(told);
+                never
             })
         }
 
