@@ -140,7 +140,10 @@ impl Signing {
         let mut public = Vec::new();
         for key in keys {
             let named = |what: &str| format!("key `{}` {what}", key.kid());
-            let (jwk, private) = public_part(algorithm, key).map_err(|()| named(&format!("is no {} key in PEM", algorithm.name())))?;
+            // The library reads no private key of RSA that is shorter.
+            let size = if algorithm == Algorithm::Rs256 { ", of 2048 bits at least" } else { "" };
+            let (jwk, private) =
+                public_part(algorithm, key).map_err(|()| named(&format!("is no {} key in PEM{size}", algorithm.name())))?;
             if let AlgorithmParameters::RSA(rsa) = &jwk.algorithm
                 && URL_SAFE_NO_PAD.decode(&rsa.n).map_or(0, |n| n.len()) < SMALLEST_RSA
             {
