@@ -62,11 +62,19 @@ impl SigningSecret {
             Err(e) => return Err(format!("{}: {e}", file.display())),
         }
         let fresh = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-        write_private(&file, &fresh).map_err(|e| format!("{}: {e}", file.display()))?;
-        Ok((Self::new(fresh)?, file))
+        match write_private(&file, &fresh) {
+            Ok(()) => Ok((Self::new(fresh)?, file)),
+            // Another process of the app was faster: both work with what it has made.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+                Ok((Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display()))?, file))
+            }
+            Err(e) => Err(format!("{}: {e}", file.display())),
+        }
     }
 }
 
+/// Writes a file that is not there yet, all of it at once: who reads it finds nothing or the whole.
 fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     if let Some(folder) = file.parent() {
@@ -78,7 +86,16 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)?.write_all(text.as_bytes())
+    let beside = file.with_file_name(format!("development-secret.{}", uuid::Uuid::new_v4().simple()));
+    let written = options.open(&beside).and_then(|mut open| open.write_all(text.as_bytes()));
+    let linked = written.and_then(|()| match std::fs::hard_link(&beside, file) {
+        // Where files have one name only: whoever comes last is read by all who start later.
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => std::fs::rename(&beside, file),
+        done => done,
+    });
+    // It has gone, or is of no use to anybody.
+    let _ = std::fs::remove_file(&beside);
+    linked
 }
 
 impl fmt::Debug for SigningSecret {
@@ -90,6 +107,18 @@ impl fmt::Debug for SigningSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_that_start_at_once_have_one_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..16).map(|_| scope.spawn(|| SigningSecret::development(folder.path()).unwrap().0)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(made.iter().all(|secret| *secret == made[0]));
+        let kept = std::fs::read_dir(folder.path().join(".linchpin")).unwrap().count();
+        assert_eq!(kept, 2, "the secret and what keeps it out of repositories");
+    }
 
     #[test]
     fn what_stands_in_place_of_a_secret_is_found() {

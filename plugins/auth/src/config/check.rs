@@ -160,8 +160,8 @@ impl AuthConfig {
         if !cookies.path.starts_with('/') || !is_attribute(&cookies.path) {
             wrong("auth.cookies.path", "must be a path");
         }
-        if cookies.domain.as_deref().is_some_and(|domain| domain.is_empty() || !is_attribute(domain)) {
-            wrong("auth.cookies.domain", "must be a domain");
+        if cookies.domain.as_deref().is_some_and(|domain| !is_domain(domain)) {
+            wrong("auth.cookies.domain", "must be a domain such as example.com, without a scheme or a path");
         }
         if production && !auth.rate_limit.enabled {
             wrong("auth.rateLimit.enabled", "may be false in development only");
@@ -186,6 +186,12 @@ impl AuthConfig {
 /// `https://app.example.com`, with a port perhaps, and nothing behind.
 pub(super) fn is_origin(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text)
+}
+
+/// The name of a host; browsers drop a cookie whose domain is none.
+fn is_domain(text: &str) -> bool {
+    let label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    text.strip_prefix('.').unwrap_or(text).split('.').all(label)
 }
 
 /// What may stand in an attribute of a cookie.

@@ -61,11 +61,15 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     let cookies = config.auth.session.transport != Transport::Bearer;
     let base = format!("{}{BASE}", config.auth.mount);
     let reached = holds(&config.auth.cookies.path, &base);
+    let cookies_path = config.auth.cookies.path.clone();
     let pages = &mut config.auth.pages;
     if pages.enabled == Some(true) && !cookies {
         wrong("auth.pages.enabled", "needs sessions in cookies: auth.session.transport `both` or `cookie`");
     } else if pages.enabled == Some(true) && !reached {
         wrong("auth.cookies.path", &format!("must hold the pages at {base}, such as `/`, or auth.pages.enabled be false"));
+    }
+    if pages.enabled.is_none() && environment != Environment::Production && cookies && !reached {
+        tracing::warn!(path = cookies_path, "there are no pages to sign in with: auth.cookies.path does not hold {base}");
     }
     pages.enabled = Some(pages.enabled.unwrap_or(environment != Environment::Production && cookies && reached));
     if pages.home.as_deref().is_some_and(|home| ReturnTarget::parse(home, &[]).is_err()) {

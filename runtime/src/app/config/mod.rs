@@ -257,7 +257,9 @@ impl Config {
             Database::Memory | Database::Postgres(_) => None,
         };
         let missing = |file: &&PathBuf| file.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
-        let lost = file.filter(missing).map(|file| format!("is the file {}, whose folder does not exist", file.display()));
+        let lost = file.filter(missing).map(|file| {
+            format!("is the file {}, whose folder does not exist: make it, or name another file by LINCHPIN_DATABASE_URL", file.display())
+        });
         // A development secret would be kept in that folder.
         let nowhere = lost.is_some() && self.environment != Environment::Production;
         self.problems.extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
