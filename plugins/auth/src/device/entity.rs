@@ -16,6 +16,8 @@ pub(crate) struct Device {
     /// What the account was like when it was trusted: a change of its password or its factors ends that.
     pub(crate) trusted_version: Option<i64>,
     pub(crate) created_at: Timestamp,
+    /// When its owner was told of it, if they were.
+    pub(crate) told_at: Option<Timestamp>,
     pub(crate) last_seen_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
 }

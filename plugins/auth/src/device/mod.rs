@@ -73,7 +73,7 @@ impl Devices {
         Ok(!self.records.of_holder(cx, user.to_owned(), page).await?.items.is_empty())
     }
 
-    /// Whether a new device of a user is worth a mail: it is not their first, and there have been few others in the last hour. Whoever
+    /// Whether a new device of a user is worth a mail: it is not their first, and they were told of few others in the last hour. Whoever
     /// signs in over and over is told of at first, and does not fill a mailbox.
     ///
     /// # Errors
@@ -81,15 +81,15 @@ impl Devices {
     pub(crate) async fn is_news(&self, cx: &Cx, user: &User) -> Result<bool> {
         let devices = self.of(cx, &user.id).await?;
         let fresh = devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
-        let lately = devices.iter().filter(|device| cx.now() < later(device.created_at, LATELY)).count();
+        let lately = devices.iter().filter(|device| device.told_at.is_some_and(|at| cx.now() < later(at, LATELY))).count();
         Ok(!fresh && lately < TOLD)
     }
 
-    /// Remembers a new device of a user, and makes the token that it is recognised by.
+    /// Remembers a new device of a user, who was told of it or not, and makes the token that it is recognised by.
     ///
     /// # Errors
     /// When it cannot be kept.
-    pub(crate) async fn remember(&self, cx: &Cx, user: &str) -> Result<(Device, SecretText)> {
+    pub(crate) async fn remember(&self, cx: &Cx, user: &str, told: bool) -> Result<(Device, SecretText)> {
         let secret = self.env.random::<SECRET>()?;
         let now = cx.now();
         let new = DeviceCreate {
@@ -98,6 +98,7 @@ impl Devices {
             trusted_until: None,
             trusted_version: None,
             created_at: now,
+            told_at: told.then_some(now),
             last_seen_at: now,
             expires_at: Some(end(now)),
         };

@@ -247,11 +247,12 @@ impl Core {
                 (device, None)
             }
             None => {
-                if self.devices.is_news(cx, user).await? {
+                let told = self.devices.is_news(cx, user).await?;
+                if told {
                     let device = device::name(client.user_agent.as_deref());
                     self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", &device)]).await?;
                 }
-                let (device, token) = self.devices.remember(cx, &user.id).await?;
+                let (device, token) = self.devices.remember(cx, &user.id, told).await?;
                 (device, Some(token))
             }
         };

@@ -21,6 +21,8 @@ pub(crate) enum Pace {
     /// In the second half of its time. Whoever is shown a page may have left it before it came, and would then present a token that
     /// another has followed.
     Seldom,
+    /// Not at all: another site has sent the browser here, and can send it away.
+    Never,
 }
 
 impl Core {
@@ -33,7 +35,7 @@ impl Core {
         let of_address = [Hit { bucket: Bucket::RefreshIp, of: &[&client.counted()] }];
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
-        let mut counted = false;
+        let (mut counted, mut keeps) = (false, false);
         // Whoever overtook it has rotated, so that the second look tells.
         for _ in 0..OVERTAKEN {
             let session = self.sessions.get(&cx, presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
@@ -45,7 +47,10 @@ impl Core {
             }
             let user = self.owner(&cx, client, &session).await?;
             let renewed = match presented.worth(&session, client.now, self.config.auth.refresh.grace_seconds) {
-                Worth::Current if pace == Pace::Seldom && self.is_fresh(&session, client) => session,
+                Worth::Current if pace == Pace::Never || (pace == Pace::Seldom && self.is_fresh(&session, client)) => {
+                    keeps = true;
+                    session
+                }
                 Worth::Current => match self.rotate(&cx, client, &session).await {
                     Ok(rotated) => rotated,
                     // Another request was faster: what this token is worth now is seen anew.
@@ -60,7 +65,11 @@ impl Core {
                 }
             };
             let sid = sid::of(&self.ring, &renewed).ok_or_else(invalid)?;
-            let tokens = self.tokens(&renewed, &sid, client.now)?;
+            let mut tokens = self.tokens(&renewed, &sid, client.now)?;
+            if keeps {
+                // The browser has it. Given once more, it could take the place of one that another window has got meanwhile.
+                tokens.refresh = None;
+            }
             return Ok((user, sid, tokens));
         }
         Err(Error::unavailable("the session kept changing"))
@@ -135,12 +144,24 @@ fn invalid() -> Error {
 impl Core {
     /// The refresh token that a browser was given, and the handle of its session: the one of those it sends that what stands beside it is
     /// of. A sibling domain can plant others, and nobody is to be signed in as somebody else, or kept from leaving, by them.
-    pub(crate) fn refresh_given<'a>(&self, headers: &'a HeaderMap) -> Option<(&'a str, String)> {
-        let Once::Text(mark) = self.cookies.renews(headers) else { return None };
-        self.cookies.refreshes(headers).find_map(|token| {
-            let handle = Presented::parse(token)?.handle();
-            csrf::is_of(mark, &csrf::renewing(&handle), &self.ring).then_some((token, handle))
-        })
+    ///
+    /// # Errors
+    /// When there are several and the store cannot tell which is the latest.
+    pub(crate) async fn refresh_given<'a>(&self, cx: &Cx, headers: &'a HeaderMap) -> Result<Option<(&'a str, String)>> {
+        let Once::Text(mark) = self.cookies.renews(headers) else { return Ok(None) };
+        let candidate = |token: &'a str| {
+            let presented = Presented::parse(token)?;
+            csrf::is_of(mark, &csrf::renewing(&presented.handle()), &self.ring).then_some((token, presented))
+        };
+        let mut found: Vec<(&str, Presented)> = self.cookies.refreshes(headers).filter_map(candidate).collect();
+        // What is of the session by its name alone, or is an older one of it, takes nobody's place.
+        if let [(_, first), _, ..] = found.as_slice()
+            && let Some(session) = self.sessions.get(cx, first.handle()).await?
+        {
+            found.retain(|(_, presented)| presented.is_of(&self.ring, &session));
+            found.sort_by_key(|(_, presented)| std::cmp::Reverse(presented.generation()));
+        }
+        Ok(found.into_iter().next().map(|(token, presented)| (token, presented.handle())))
     }
 
     /// Judges a refresh that was asked for with nothing but a cookie, which was `given` or not. A token that names no session has nothing
@@ -153,7 +174,8 @@ impl Core {
         let session = self.sessions.get(&client.cx(), presented.handle()).await?.filter(|session| presented.is_of(&self.ring, session));
         match session.and_then(|session| sid::of(&self.ring, &session)) {
             Some(sid) => match self.csrf.judge(&self.csrf.presented(headers, &self.cookies), &sid, &self.ring) {
-                Ok(()) if given || !headers.contains_key(FETCH_SITE) => Ok(()),
+                // Hosts that share their cookies by a domain share nothing that is of one of them, and have to trust each other.
+                Ok(()) if given || !headers.contains_key(FETCH_SITE) || self.config.auth.cookies.domain.is_some() => Ok(()),
                 Ok(()) => Err(refuse(CSRF_FAILED)),
                 Err(refusal) => Err(self.forged(client, None, &format!("{}/refresh", self.config.auth.mount), refusal).await),
             },

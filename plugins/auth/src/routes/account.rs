@@ -139,7 +139,7 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
         _ => Vec::new(),
     };
-    let by_refresh = match (core.refresh_given(&call.headers), core.cookies.refresh(&call.headers)) {
+    let by_refresh = match (core.refresh_given(&cx, &call.headers).await?, core.cookies.refresh(&call.headers)) {
         (Some((token, _)), _) | (None, Once::Text(token)) => of_refresh(&core, &cx, token).await?,
         (None, _) => None,
     };

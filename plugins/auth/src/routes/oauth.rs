@@ -276,8 +276,10 @@ fn held(cookie: Once<'_>) -> Option<&str> {
 /// What a browser was given when it was sent away.
 fn of_browser(core: &Core, headers: &HeaderMap) -> Option<Marks> {
     let flow = held(core.cookies.flow(headers))?.to_owned();
-    let host = held(core.cookies.browser(headers)).map(str::to_owned);
-    Some(Marks { flow, host, is_browser: headers.contains_key(FETCH_SITE) })
+    // The provider may send back to another host than the one that it was left from, where both share cookies.
+    let alone = core.config.auth.cookies.domain.is_none();
+    let host = held(core.cookies.browser(headers)).filter(|_| alone).map(str::to_owned);
+    Some(Marks { flow, host, is_browser: alone && headers.contains_key(FETCH_SITE) })
 }
 
 async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {

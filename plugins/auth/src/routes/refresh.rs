@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderName;
 use linchpin::http::{PluginCall, Reply};
-use linchpin::{Result, axum};
+use linchpin::{Cx, Result, axum};
 
 use super::shapes::{RefreshInput, Renewed};
 use crate::core::Core;
@@ -23,19 +23,19 @@ enum Place {
 }
 
 /// The token and where it stands: the first place that has one.
-fn presented<'a>(core: &Core, call: &'a PluginCall, input: &'a RefreshInput) -> Option<(&'a str, Place)> {
+async fn presented<'a>(core: &Core, cx: &Cx, call: &'a PluginCall, input: &'a RefreshInput) -> Result<Option<(&'a str, Place)>> {
     if let Some(token) = &input.refresh_token {
-        return Some((token, Place::Client));
+        return Ok(Some((token, Place::Client)));
     }
-    match once(&call.headers, &HEADER) {
+    Ok(match once(&call.headers, &HEADER) {
         Once::Text(token) => Some((token.trim(), Place::Client)),
         Once::Unusable => None,
-        Once::Absent => match (core.refresh_given(&call.headers), core.cookies.refresh(&call.headers)) {
+        Once::Absent => match (core.refresh_given(cx, &call.headers).await?, core.cookies.refresh(&call.headers)) {
             (Some((token, _)), _) => Some((token, Place::Cookie { given: true })),
             (None, Once::Text(token)) => Some((token, Place::Cookie { given: false })),
             (None, _) => None,
         },
-    }
+    })
 }
 
 pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInput) -> Result<Reply> {
@@ -43,7 +43,7 @@ pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInp
     // A page of another origin brings no cookies, and takes none away.
     let brings = core.csrf.may_sign_in(&call.headers).is_ok();
     let clear = |reply| if brings { core.cookies.clear(reply) } else { reply };
-    let Some((token, place)) = presented(&core, &call, &input) else {
+    let Some((token, place)) = presented(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
         // Two of them are no proof that its own is worth nothing: a sibling domain can plant one, and is to gain nothing by it.
         return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable { refused } else { clear(refused) });

@@ -176,9 +176,15 @@ impl Checks {
         }
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
-        let tenant = self.tenants.of(&owner.id, &owner.roles, &token.claims).await?;
+        // A cookie may hold a token without the claims of the app, for want of room: they are the session's.
+        let mut claims = match &session.custom_claims {
+            Some(Value::Object(custom)) => custom.clone(),
+            _ => serde_json::Map::new(),
+        };
+        claims.extend(token.claims.clone());
+        let tenant = self.tenants.of(&owner.id, &owner.roles, &claims).await?;
         let found = Arc::new(Remembered {
-            actor: Arc::new(self.actor(&token, session, &owner, tenant)),
+            actor: Arc::new(self.actor(&token, session, &owner, (tenant, claims))),
             token,
             user,
             number,
@@ -204,7 +210,7 @@ impl Checks {
         Ok(session.is_live(&user, cx.now()).then_some((session, user)))
     }
 
-    fn actor(&self, token: &Verified, session: Session, user: &User, tenant: Option<String>) -> Actor {
+    fn actor(&self, token: &Verified, session: Session, user: &User, of_app: (Option<String>, serde_json::Map<String, Value>)) -> Actor {
         let known = Known {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
@@ -217,14 +223,14 @@ impl Checks {
             restricted: user.deletion_due_at.is_some(),
             mfa_setup_required: must_enrol(self.enrols, user),
         };
-        let claims = token.claims.iter().map(|(name, value): (&String, &Value)| (name.clone(), value.clone())).collect();
+        let (tenant, claims) = of_app;
         Actor {
             id: Some(user.id.clone()),
             kind: ActorKind::User,
             tenant_id: tenant,
             session_id: Some(session.handle),
             roles: user.roles.clone(),
-            claims,
+            claims: claims.into_iter().collect(),
             attached: Attached::new(Arc::new(known)),
         }
     }

@@ -59,6 +59,11 @@ impl Presented {
         URL_SAFE_NO_PAD.encode(&self.handle)
     }
 
+    /// How many have gone before it.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// Whether it was made for this session.
     pub(crate) fn is_of(&self, ring: &Ring, session: &Session) -> bool {
         let expected = of(ring, &self.kid, &self.handle, self.generation, &session.family_seed);

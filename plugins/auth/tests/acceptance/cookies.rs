@@ -64,6 +64,12 @@ async fn of_a_domain(store: Store) {
     for name in ["__Host-token", "token", "__secure-token", "__Secure-Token"] {
         assert!(!reads(&app, name, &ada.token).await, "{name}");
     }
+    // Another host of it renews what this one gave.
+    let set = login(&app).await;
+    let (refresh, csrf) = (set.cookie_value("__Secure-refresh_token"), set.cookie_value("csrf_token"));
+    let (held, origin) = (format!("__Secure-refresh_token={refresh}; csrf_token={csrf}"), format!("http://{}", app.host()));
+    let headers = [("cookie", held.as_str()), ("x-csrf-token", &csrf), ("origin", &origin), ("sec-fetch-site", "same-origin")];
+    assert_eq!(app.raw("POST", "/auth/refresh", &headers, "").await.status, 200);
     let page = Visitor::new(&app).get("/sign-in").await;
     assert_eq!(attributes(&page, "__Host-browser"), ["HttpOnly", "Path=/", "SameSite=Lax", "Secure"]);
 }

@@ -211,6 +211,12 @@ async fn a_new_device_is_told_of(store: Store) {
     assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
     let told = post.all("new_device_login", 5).await;
     assert_eq!((told.len(), told[4].vars["device"].as_str()), (5, "Chrome"));
+    // Nor is it quiet for ever where somebody keeps no token and comes again and again.
+    for _ in 0..12 {
+        app.advance(600).await;
+        assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
+    }
+    let told = post.all("new_device_login", 15).await;
     assert!(told.iter().all(|mail| !mail.text.contains("evil.test") && !mail.html.contains("evil.test")));
 }
 

@@ -244,6 +244,9 @@ async fn the_only_way_in_stays(store: Store) {
 async fn strict_cookies(store: Store) {
     let app = app_with(&store, |auth| auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)).await;
     let mut ada = Visitor::new(&app);
+    // Another site begins nothing: a provider may send back at once.
+    let asked = ada.sent_back("/auth/ui/provider?id=peer&returnTo=/app").await;
+    assert!(asked.status == 200 && asked.header("refresh").is_empty() && text(&asked).contains("Continue with peer"), "{}", text(&asked));
     let page = through(&mut ada, "/provider?id=peer&returnTo=/app", &fresh("strict")).await;
     assert_eq!((page.status, page.header("refresh").as_str()), (200, "0; url=/app"), "{page:?}");
     assert!(text(&page).contains("href=\"/app\"") && ada.is_signed_in().await);

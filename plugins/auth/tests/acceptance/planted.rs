@@ -48,7 +48,13 @@ async fn a_token_for_the_json_route(store: Store) {
     ada.cookies.clear();
     ada.sign_up("ada@example.test").await;
     let own = ada.cookies[REFRESH].clone();
-    for planted in [format!("{}; {REFRESH}={own}", eve.cookies[REFRESH]), format!("{own}; {REFRESH}=x")] {
+    let named = own.rsplit_once('.').map(|(front, body)| format!("{front}.{}{}", &body[..30], "A".repeat(body.len() - 30))).unwrap();
+    for planted in [
+        format!("{}; {REFRESH}={own}", eve.cookies[REFRESH]),
+        format!("{own}; {REFRESH}=x"),
+        // One that names the session, which is no secret, and is not of it.
+        format!("{named}; {REFRESH}={own}"),
+    ] {
         ada.cookies.insert(REFRESH.to_owned(), planted);
         let renewed = refresh(&app, &mut ada, true).await;
         assert_eq!((renewed.status, app.me(&renewed.text("token")).await.text("email")), (200, "ada@example.test".to_owned()));
@@ -70,12 +76,16 @@ async fn a_token_for_the_json_route(store: Store) {
 
 async fn leaving_with_two_tokens(store: Store) {
     let app = store.app_with(renewing).await;
-    for by_page in [true, false] {
+    for (by_page, of_host) in [(true, true), (true, false), (false, true)] {
         let mut ada = Visitor::new(&app);
-        ada.sign_up(&format!("{by_page}@example.test")).await;
+        ada.sign_up(&format!("{by_page}{of_host}@example.test")).await;
         let (open, own) = (ada.csrf("/security").await, ada.cookies[REFRESH].clone());
         app.advance(960).await;
         ada.cookies.insert(REFRESH.to_owned(), format!("x; {REFRESH}={own}"));
+        if !of_host {
+            // What is of one host alone is not at another that shares the rest.
+            ada.cookies.remove("__Host-renews");
+        }
         let out = if by_page {
             ada.post("/sign-out", &[("csrf", &open)]).await
         } else {
@@ -122,11 +132,27 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     }
     assert!(ada.is_signed_in().await);
     assert_eq!(app.me(&ada.cookies[TOKEN]).await.text("id"), id);
+    // What it brought late takes the place of nothing that another window has got meanwhile.
+    app.advance(960).await;
+    let mut other = Visitor::new(&app);
+    other.cookies = ada.cookies.clone();
+    let late = other.get("/security").await;
+    assert!(late.cookie(REFRESH).is_none() && late.cookie("__Host-renews").is_none() && late.cookie(TOKEN).is_some(), "{late:?}");
+    assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
+    app.advance(11).await;
+    assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
     // In the second half of its time it gives way to another, so that who comes back now and then stays.
     let first = ada.cookies[REFRESH].clone();
     app.advance(16 * 86_400).await;
     assert!(ada.is_signed_in().await && ada.cookies[REFRESH] != first);
     app.advance(20 * 86_400).await;
+    assert!(ada.is_signed_in().await);
+    // But not where another site has sent the browser, and may send it away before it is here.
+    app.advance(16 * 86_400).await;
+    let before = ada.cookies.clone();
+    assert_eq!(ada.follow("/sign-in?returnTo=/app&again=yes").await.header("location"), "/app");
+    ada.cookies = before;
+    app.advance(11).await;
     assert!(ada.is_signed_in().await);
 }
 
@@ -136,10 +162,10 @@ async fn strict_cookies_and_a_link(store: Store) {
     let app = store.app_with(strict).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
-    for page in ["/sign-in", "/register"] {
+    for (page, query) in [("/sign-in", "?returnTo=/app"), ("/register", "?returnTo=/app"), ("/sign-in", "?again=&returnTo=/app")] {
         let at_home = std::mem::take(&mut ada.cookies);
-        let on = ada.sent_back(&format!("{UI}{page}?returnTo=/app")).await;
-        let to = format!("{page}?returnTo=/app&again=yes");
+        let on = ada.sent_back(&format!("{UI}{page}{query}")).await;
+        let to = format!("{page}{query}&again=yes");
         assert_eq!(on.header("refresh"), format!("0; url={UI}{to}"), "{}", text(&on));
         ada.cookies = at_home;
         let shown = ada.follow(&to).await;

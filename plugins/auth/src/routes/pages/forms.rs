@@ -84,6 +84,11 @@ impl Visit {
         }
     }
 
+    /// Whether the form that was sent is of the session of a handle.
+    pub(super) fn is_form_of(&self, handle: &str) -> bool {
+        Owner::Session(handle).holds(self.form.get("csrf"), &self.core)
+    }
+
     /// Whether a token was made for this browser while nobody was signed in.
     pub(super) fn is_of_browser(&self, token: &str) -> bool {
         self.browser().is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))

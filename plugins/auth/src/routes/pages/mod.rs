@@ -182,12 +182,12 @@ enum Arrived {
 /// Somebody at a page: their form is judged, and their session renewed where it has to be. A form that is not theirs renews nothing.
 async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<Arrived> {
     let mut visit = Visit::of(Arc::clone(core), request).await?;
-    let renewable = visit.renewable();
+    let renewable = visit.renewable().await?;
     let form = if visit.is_form() { Some(visit.judge(renewable.as_ref().map(|(_, handle)| handle.as_str())).await?) } else { None };
     let leaves = matches!(form, Some(Form::Left)) && visit.path() == SIGN_OUT;
     match (&form, &renewable) {
         // Who leaves needs nothing renewed, and nothing that keeps it from being renewed keeps them here.
-        _ if leaves => visit.leave(renewable.as_ref().map(|(_, handle)| handle.as_str()), kept).await?,
+        _ if leaves => visit.leave(kept).await?,
         (None | Some(Form::Left), Some((token, _))) => visit.renew(token, kept).await?,
         _ => {}
     }

@@ -66,6 +66,10 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
     }
+    // A provider that was agreed to before sends back at once: another site must not have strict cookies brought somewhere by that.
+    if visit.core.config.auth.cookies.same_site == SameSite::Strict && visit.is_from_elsewhere() {
+        return sign_in_page(&visit, None);
+    }
     // What is too long to come back with is left behind.
     let token = visit.csrf()?;
     let marked = |page: String| with(&page, MARK, &token);

@@ -12,6 +12,7 @@ use super::visit::{Visit, with};
 use crate::flow::{Pace, Reason};
 use crate::session::credential::{self, Credential, Once, once};
 use crate::session::csrf::FETCH_SITE;
+use crate::session::refresh::Presented;
 
 /// Marks a page that is asked for once more, so that no browser is sent on for ever.
 const AGAIN: &str = "again";
@@ -39,25 +40,32 @@ impl Kept {
 impl Visit {
     /// The token by which the browser may renew its session, and the handle of the session that it names: when nobody is signed in
     /// and nothing but cookies was sent.
-    pub(super) fn renewable(&self) -> Option<(String, String)> {
+    ///
+    /// # Errors
+    /// As [`Core::refresh_given`](crate::core::Core::refresh_given).
+    pub(super) async fn renewable(&self) -> Result<Option<(String, String)>> {
         if self.known.is_some() || !matches!(credential::of(self.headers(), &self.core.cookies), Credential::None | Credential::Cookie(_)) {
-            return None;
+            return Ok(None);
         }
-        let given = self.core.refresh_given(self.headers()).filter(|_| self.core.config.auth.refresh.enabled);
-        given.map(|(token, handle)| (token.to_owned(), handle))
+        let given = self.core.refresh_given(&self.client.cx(), self.headers()).await?.filter(|_| self.core.config.auth.refresh.enabled);
+        Ok(given.map(|(token, handle)| (token.to_owned(), handle)))
     }
 
     /// Whether another site has sent the browser here: it leaves the cookie that renews a session at home then, and brings it once it
     /// comes from a page of ours.
     pub(super) fn may_be_renewable(&self) -> bool {
-        let elsewhere = matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"));
         let absent = matches!(self.core.cookies.refresh(self.headers()), Once::Absent);
-        self.core.config.auth.refresh.enabled && elsewhere && absent && !self.was_asked_again()
+        self.core.config.auth.refresh.enabled && self.is_from_elsewhere() && absent && !self.was_asked_again()
+    }
+
+    /// Whether another site has sent the browser here.
+    pub(super) fn is_from_elsewhere(&self) -> bool {
+        matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"))
     }
 
     /// Whether this is the second time that the page is asked for, because another site has sent the browser here at first.
     pub(super) fn was_asked_again(&self) -> bool {
-        !self.query.get(AGAIN).is_empty()
+        self.query.has(AGAIN)
     }
 
     /// To the same page once more, from a page of ours.
@@ -75,7 +83,11 @@ impl Visit {
     /// When it cannot be told: 503, and 429 for a form.
     pub(super) async fn renew(&mut self, token: &str, kept: &mut Kept) -> Result<()> {
         let core = self.core.clone();
-        let pace = if self.is_form() { Pace::Always } else { Pace::Seldom };
+        let pace = match (self.is_form(), self.was_asked_again()) {
+            (true, _) => Pace::Always,
+            (false, false) => Pace::Seldom,
+            (false, true) => Pace::Never,
+        };
         let (_, sid, tokens) = match core.renew(&self.client, token, pace).await {
             Ok(renewed) => renewed,
             Err(error) => {
@@ -100,9 +112,12 @@ impl Visit {
     ///
     /// # Errors
     /// When the store cannot say that it has ended.
-    pub(super) async fn leave(&self, handle: Option<&str>, kept: &mut Kept) -> Result<()> {
+    pub(super) async fn leave(&self, kept: &mut Kept) -> Result<()> {
         let cx = self.client.cx();
-        if let Some(handle) = handle
+        // The form says whose it is, whatever else is beside the refresh token that names it.
+        let handles = self.core.cookies.refreshes(self.headers()).filter_map(|token| Some(Presented::parse(token)?.handle()));
+        let left: Option<String> = { handles }.find(|handle| self.is_form_of(handle));
+        if let Some(handle) = left
             && let Some(session) = self.core.sessions.get(&cx, handle).await?
         {
             self.core.end(&cx, &self.client, &session, Reason::Logout).await?;

@@ -38,6 +38,11 @@ impl Fields {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether any of a name says something, wherever it stands.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, value)| known == name && !value.is_empty())
+    }
+
     /// The same, for what may be left out.
     pub(super) fn given(&self, name: &str) -> Option<String> {
         Some(self.get(name)).filter(|value| !value.is_empty()).map(str::to_owned)
