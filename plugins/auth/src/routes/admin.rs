@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linchpin::entity::{FieldDesc, Kind};
-use linchpin::http::{AnswerDesc, GuardDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route};
+use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Error, Problem, Result};
 
 use super::account::{caller, view};
@@ -59,7 +59,7 @@ static UNSUSPEND: Route<Nothing> = route(Route::post("admin_unsuspend", "admin/u
     .guards(PROVED)
     .answers(DONE)
     .errors(CHANGES);
-static SET_ROLES: Route<Partial<Roles>> = route(Route::put("admin_set_roles", "admin/users/{id}/roles"))
+static SET_ROLES: Route<Roles> = route(Route::put("admin_set_roles", "admin/users/{id}/roles"))
     .doc("Replaces the roles of an account.")
     .auth(ADMIN)
     .guards(PROVED)
@@ -180,12 +180,9 @@ async fn unsuspend(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &Done { ok: true })
 }
 
-async fn set_roles(core: Arc<Core>, call: PluginCall, mut input: Partial<Roles>) -> Result<Reply> {
+async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Reply> {
     let by = caller(&call)?;
-    // A body that has forgotten them takes nobody's away.
-    let roles: Option<Vec<String>> = input.take("roles")?;
-    let roles = roles.ok_or_else(|| Error::invalid(Problem::new("roles", "required", "is required; `[]` takes all of them away")))?;
-    let user = core.set_roles(&core.client(&call), Some(&by.user_id), call.param(0), roles).await?;
+    let user = core.set_roles(&core.client(&call), Some(&by.user_id), call.param(0), input.roles).await?;
     Reply::json(200, &Roles { roles: user.roles })
 }
 
