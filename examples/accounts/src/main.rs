@@ -16,7 +16,7 @@ const CLIENT_SECRET: &str = "a secret of the peer & its client: 100%";
 #[entity(
     namespace = "board",
     sort = desc(created_at),
-    routes(auth = "userAuth", update(roles = ["admin"]), delete(roles = ["admin"]))
+    routes(auth = "userAuth", update(roles = ["admin"]), delete(roles = ["admin"], guards(require_step_up(300))))
 )]
 #[derive(Clone, Debug)]
 pub struct Notice {

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_accounts");
 const README: &str = "examples/accounts/README.md";
+const FACTOR: &str = "examples/accounts/second-factor.md";
 
 /// A program that ends with the test, whatever becomes of it.
 struct Running(Child);
@@ -22,22 +23,33 @@ impl Drop for Running {
 
 #[test]
 fn the_readme_is_true() {
+    document_is_true(README, "root@example.test", &[]);
+    for link in links(&read(README)) {
+        assert!(root().join("examples/accounts").join(&link).exists(), "{README}: {link} leads nowhere");
+    }
+}
+
+#[test]
+fn the_document_of_the_second_factor_is_true() {
+    document_is_true(FACTOR, "ada@example.test", &[("LINCHPIN_AUTH_MFA_ENABLED", "true")]);
+}
+
+/// Holds a document to the app: its first command makes this administrator, the second serves with these variables, the session follows.
+fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
-    let commands: Vec<String> = blocks(&read(README))
+    let commands: Vec<String> = blocks(&read(document))
         .into_iter()
         .filter(|block| block.kind == "sh")
         .flat_map(|block| block.text.lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     let first = commands[0].replace("cargo run -p accounts --", PROGRAM);
     assert_ne!(first, commands[0], "a command of the app");
-    assert_eq!(run(&[first], folder.path())[0].output.trim(), "account: root@example.test\nroles: admin");
-    assert_eq!(commands[1], "cargo run -p accounts");
-    for link in links(&read(README)) {
-        assert!(root().join("examples/accounts").join(&link).exists(), "{README}: {link} leads nowhere");
-    }
-    let server = Server::start(PROGRAM, folder.path());
-    let differences = differences(README, "accounts", &server);
-    assert!(differences.is_empty(), "{README} does not show what these print:\n{differences}");
+    assert_eq!(run(&[first], folder.path())[0].output.trim(), format!("account: {who}\nroles: admin"));
+    let written: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    assert_eq!(commands[1], format!("{written}cargo run -p accounts"));
+    let server = Server::start_with(PROGRAM, folder.path(), variables);
+    let differences = differences(document, "accounts", &server);
+    assert!(differences.is_empty(), "{document} does not show what these print:\n{differences}");
 }
 
 #[test]

@@ -222,6 +222,9 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ[\w-]+\.(?:eyJ)?[\w-]+\.[\w-]+|eyJ[\w-]*\.{3}").expect("a pattern"));
 static CURSOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""nextCursor":\s*"[^"]*""#).expect("a pattern"));
 
+/// A sign-in that waits for its second factor.
+static PENDING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""mfaToken":\s*"[^"]*""#).expect("a pattern"));
+
 impl Normal {
     /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is JSON.
     pub fn text(&mut self, text: &str) -> String {
@@ -232,6 +235,7 @@ impl Normal {
         let text = TIME.replace_all(&text, "<time>");
         let text = TOKEN.replace_all(&text, "<token>");
         let text = CURSOR.replace_all(&text, r#""nextCursor":"<cursor>""#);
+        let text = PENDING.replace_all(&text, r#""mfaToken":"<token>""#);
         match serde_json::from_str::<Json>(&text) {
             Ok(mut json) => {
                 json.sort_all_objects();

@@ -96,6 +96,9 @@ impl AuthConfig {
             }
         }
 
+        if auth.app_name.trim().is_empty() || auth.app_name.chars().count() > 64 || auth.app_name.chars().any(char::is_control) {
+            wrong("auth.appName", "must have 1 to 64 characters, none of them a control character");
+        }
         // It stands in routes, and in the attributes of cookies.
         if !auth.mount.starts_with('/')
             || auth.mount.len() < 2

@@ -8,8 +8,17 @@ use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
 /// What is asked of a link's page. The one in the hint is there where the plugin's own pages are.
-const PAGE: &str = "must be the address of a page, https or http://localhost in development, without a fragment: such as \
-                    https://app.example.com/auth/ui/verify, or /reset or /enter (of magic links) of the plugin's own pages";
+const PAGE: &str = "the address of a page, https or http://localhost in development, without a fragment";
+
+/// Which of the plugin's own pages takes the link of a section's mails.
+fn own_page(section: &str) -> &'static str {
+    match section {
+        "passwordReset" => "reset",
+        "magicLink" => "enter",
+        "accountDeletion" => "keep",
+        _ => "verify",
+    }
+}
 
 /// What is asked of whoever names the page of a link that nobody would send.
 const UNSENT: &str = "the link to this page goes by mail, and there is no mailer: set auth.mailer in code, such as to an `SmtpMailer`";
@@ -177,7 +186,8 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
             Some(_) => {}
         }
         if !link.as_deref().is_some_and(|link| is_page(link, production)) {
-            wrong(&format!("auth.{section}.linkBaseUrl"), PAGE);
+            let said = if link.is_some() { "must be" } else { "is required: it is" };
+            wrong(&format!("auth.{section}.linkBaseUrl"), &page_of(section, said));
         }
         if !(60..=604_800).contains(&seconds) {
             wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
@@ -196,7 +206,7 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         wrong("auth.audit.retentionSeconds", "must be between accountDeletion.graceSeconds and 315360000");
     }
     if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
-        wrong("auth.accountDeletion.linkBaseUrl", PAGE);
+        wrong("auth.accountDeletion.linkBaseUrl", &page_of("accountDeletion", "must be"));
     }
     let is_mailed = deletion.enabled && deletion.grace_seconds > 0 && deletion.link_base_url.is_some();
     if is_mailed && auth.mailer.is_none() {
@@ -205,6 +215,11 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     if auth.password.history_count > 24 {
         wrong("auth.password.historyCount", "must be between 0 and 24");
     }
+}
+
+/// What the page of a section's links must be, with the plugin's own for an example.
+fn page_of(section: &str, must: &str) -> String {
+    format!("{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own", own_page(section))
 }
 
 fn is_page(text: &str, production: bool) -> bool {

@@ -148,7 +148,7 @@ pub struct AuthSection {
     pub mailer: Option<Arc<dyn Mailer>>,
     /// What mails say.
     pub templates: Templates,
-    /// What mails call the app.
+    /// `appName`: what pages, mails, authenticator apps and passkeys call the app.
     pub app_name: String,
     /// `mfa`
     pub mfa: MfaSection,

@@ -46,6 +46,9 @@ impl AuthConfig {
             auth.roles = roles;
         }
         auth.default_role = w.text("auth.defaultRole");
+        if let Some(name) = w.text("auth.appName") {
+            auth.app_name = name;
+        }
         let kinds = [("email", PrimaryField::Email), ("username", PrimaryField::Username), ("phone", PrimaryField::Phone)];
         w.choice("auth.primaryField", &kinds, &mut auth.primary_field);
         w.flag("auth.password.enabled", &mut auth.password.enabled);

@@ -64,7 +64,10 @@ impl Templates {
         // Every kind is there from the beginning.
         let fallback = Template { subject: kind.words().0.into(), text: kind.words().1.into(), html: None };
         let template = self.0.get(&kind).unwrap_or(&fallback);
-        let plain = |name: &str| one_line(vars.get(name).map_or("", String::as_str));
+        let plain = |name: &str| {
+            let value = vars.get(name).map_or("", String::as_str);
+            if matches!(name, "at" | "due") { instant(value) } else { one_line(value) }
+        };
         let subject = fill(&template.subject, plain);
         let text = fill(&template.text, plain);
         let html = match &template.html {
@@ -102,6 +105,19 @@ fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// An instant as people read it, `23 November 2026 at 04:41 UTC`: whose zone it is nobody knows. The variable of the mail keeps its form,
+/// for mailers that know better.
+fn instant(value: &str) -> String {
+    const MONTHS: [&str; 12] =
+        ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+    let said = || {
+        let at = value.parse::<linchpin::Timestamp>().ok()?.to_string();
+        let month = MONTHS.get(at.get(5..7)?.parse::<usize>().ok()?.checked_sub(1)?)?;
+        Some(format!("{} {month} {} at {} UTC", at.get(8..10)?.trim_start_matches('0'), at.get(..4)?, at.get(11..16)?))
+    };
+    said().unwrap_or_else(|| one_line(value))
 }
 
 /// A value without line breaks and other control characters.
@@ -147,6 +163,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn instants_are_said_as_people_say_them() {
+        assert_eq!(instant("2026-11-03T04:05:06.789Z"), "3 November 2026 at 04:05 UTC");
+        for other in ["", "soon\nnow", "2026-13-03T04:05:06.789Z"] {
+            assert_eq!(instant(other), one_line(other));
+        }
+    }
 
     fn vars<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
         pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()

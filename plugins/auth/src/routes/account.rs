@@ -208,8 +208,14 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         user_metadata: metadata,
         ..UserPatch::default()
     };
+    let says_nothing = [&patch.display_name, &patch.first_name, &patch.last_name].iter().all(|name| name.is_none());
+    let unchanged = says_nothing && patch.user_metadata.is_none();
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
+        if unchanged {
+            // Nothing happens to the account, and nothing is written down.
+            return core.users.get(cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized);
+        }
         let user = core.users.update(cx, known.user_id.clone(), patch, None).await?;
         let happened = Happened::to("auth:user.updated", &user.id).session(&known.handle);
         core.audit(cx, &client, happened.details(json!({ "method": "profile" }))).await?;

@@ -212,7 +212,10 @@ async fn auth_13(store: Store) {
     assert_eq!((named.status, named.text("displayName")), (200, "Ada".to_owned()), "{named:?}");
     patch(json!({ "userMetadata": { "a": 1 } })).await;
     assert_eq!(patch(json!({ "userMetadata": { "b": [2] } })).await.json()["userMetadata"], json!({ "b": [2] }));
+    let changes = async || app.get(&ada.token, "/auth/activity").await.json().to_string().matches("auth:user.updated").count();
+    let so_far = changes().await;
     let same = patch(json!({})).await;
+    assert_eq!((changes().await, so_far), (3, 3), "nothing has happened");
     assert_eq!((same.status, same.text("displayName")), (200, "Ada".to_owned()));
     assert_eq!(patch(json!({ "displayName": null })).await.json()["displayName"], json!(null));
     patch(json!({ "roles": ["admin"] })).await.problem("unknown_field", "roles");

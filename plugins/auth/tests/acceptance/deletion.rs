@@ -150,7 +150,10 @@ async fn auth_80_grace(store: Store) {
     let again = again.signed_in();
     app.get(&again.token, "/auth/sessions").await.refused(403, "deletion_scheduled");
     let mail = post.all("cancel_deletion", 1).await[0].clone();
-    assert!(mail.text.contains("2026-03-11") && mail.vars["link"].starts_with("https://app.test/keep#token="), "{mail:?}");
+    assert!(
+        mail.text.contains("deleted on 11 March 2026 at 05:06 UTC") && mail.vars["link"].starts_with("https://app.test/keep#token="),
+        "{mail:?}"
+    );
     let token = post.token("cancel_deletion", 1).await;
     app.post("/auth/verify-email", json!({ "token": token })).await.refused(404, "not_found");
     let kept = app.post("/auth/cancel-deletion", json!({ "token": token })).await;
@@ -361,7 +364,7 @@ async fn a_deletion_without_a_page(store: Store) {
     let ada = app.register("ada@x.test").await;
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
     let told = post.all("deletion_scheduled", 1).await;
-    assert!(told[0].text.contains("2026-03-11") && told[0].text.contains("127.0.0.1"), "{told:?}");
+    assert!(told[0].text.contains("on 11 March 2026 at 05:06 UTC") && told[0].text.contains("127.0.0.1"), "{told:?}");
     assert_eq!(post.count("cancel_deletion"), 0);
 }
 

@@ -190,6 +190,9 @@ async fn mail_routes_are_mounted_when_asked_for(store: Store) {
     {
         assert!(text.contains(key), "{key} in {text}");
     }
+    for said in ["is required: it is the address of a page", "/auth/ui/enter, the plugin's own", "/auth/ui/reset, the plugin's own"] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
 }
 
 async fn sign_ups_are_counted_once(store: Store) {

@@ -41,6 +41,16 @@ impl Post {
         panic!("{least} mails of {kind} were expected: {:?}", self.0.lock().unwrap());
     }
 
+    /// Those of a kind, once there are so many: more must not come. What is late by a tenth of a second is not seen; where that would
+    /// hide a mistake, something that is mailed after them is waited for instead.
+    pub async fn only(&self, kind: &str, many: usize) -> Vec<Mail> {
+        self.all(kind, many).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = self.all(kind, many).await;
+        assert_eq!(now.len(), many, "{now:?}");
+        now
+    }
+
     /// The token of the latest mail of a kind, once there are so many.
     pub async fn token(&self, kind: &str, least: usize) -> String {
         let mails = self.all(kind, least).await;

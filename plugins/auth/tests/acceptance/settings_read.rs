@@ -27,6 +27,7 @@ fn tables() -> Vec<(String, Json)> {
         ("auth.mount", json!("/a")),
         ("auth.roles", json!(["member"])),
         ("auth.defaultRole", json!("member")),
+        ("auth.appName", json!("Acme")),
         ("auth.primaryField", json!("phone")),
         ("auth.concealRegistration", json!(true)),
         ("auth.password.enabled", json!(false)),

@@ -62,9 +62,9 @@ async fn production_without_a_mailer(store: Store) {
     assert_eq!(forgot(&mailed).await, 200);
 }
 
-/// Paths that would be none, or all of them.
+/// Paths that would be none, or all of them, and names that would be none, or more than that.
 #[tokio::test]
-async fn paths_are_held_to_their_form() {
+async fn paths_and_names_are_held_to_their_form() {
     let start = async |key: &str, value: Json| {
         let started =
             Store::memory().try_app(|_| Auth::from_config(AuthConfig::from_json(&file(key, &value))).roles(["admin", "member"])).await;
@@ -77,6 +77,10 @@ async fn paths_are_held_to_their_form() {
     for path in ["", "hook", "*", "/*", "https://me.test/hook"] {
         let error = start("security.csrf.exemptPaths", json!(["/fine", path])).await;
         assert!(error.contains("security.csrf.exemptPaths: ") && error.contains(&format!("`{path}`")), "{path:?}: {error}");
+    }
+    for name in ["", " ", "Acme\r\nBcc: e@evil.test", &"a".repeat(65)] {
+        let error = start("auth.appName", json!(name)).await;
+        assert!(error.contains("auth.appName: "), "{name:?}: {error}");
     }
     for (key, value) in [("auth.mount", json!("/accounts/v1")), ("security.csrf.exemptPaths", json!(["/hook", "/hooks/*"]))] {
         assert_eq!(start(key, value).await, "");

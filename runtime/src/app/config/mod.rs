@@ -274,6 +274,9 @@ impl Config {
             let problems: Vec<Problem> = weak.map(|why| Problem::new(SECRET, "invalid", why)).collect();
             self.problems.extend(problems);
         }
+        for unread in self.problems.iter_mut().filter(|problem| problem.code == "unknown" && !problem.message.contains("did you mean")) {
+            unread.message.push_str("; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`");
+        }
         if self.problems.is_empty() {
             let secrets = self.secrets.clone();
             return Ok((self, secrets));

@@ -58,7 +58,7 @@ fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
         [
             format!("LINCHPIN_ATUH_SESSION_IDLE_SECONDS {nothing}; did you mean `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`?"),
             format!("LINCHPIN_SECURTY_CSRF {nothing}; did you mean `LINCHPIN_SECURITY_CSRF`?"),
-            format!("LINCHPIN_MAIL_FROM {nothing}"),
+            format!("LINCHPIN_MAIL_FROM {nothing}; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`"),
             format!("LINCHPIN_DOKS {nothing}; did you mean `LINCHPIN_DOCS`?"),
         ]
     );
