@@ -45,6 +45,8 @@ mod operations;
 mod paging;
 mod permission_cost;
 mod permissions;
+#[cfg(feature = "postgres")]
+mod plans;
 mod plugged;
 mod policy;
 mod projections;
