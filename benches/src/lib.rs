@@ -4,7 +4,10 @@
 
 pub mod account;
 pub mod client;
+pub mod line;
 mod seed;
+#[cfg(feature = "auth")]
+pub mod times;
 
 pub use seed::seed;
 

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use linchpin::BoxFuture;
 use linchpin::prelude::*;
-use linchpin_auth::{Auth, Limit, Mail, Mailer};
+use linchpin_auth::Auth;
 use linchpin_benches::account::{Account, Accounts, account};
-use linchpin_benches::client::{CONNECTIONS, Line, Load, drive};
+use linchpin_benches::client::{CONNECTIONS, Load, drive};
 use linchpin_benches::id;
+use linchpin_benches::line::Line;
+use linchpin_benches::times::{CONCEALED, OPEN, Outcome, PASSWORD, Pair, USERS, asked_about, known, post, register, without};
 use serde_json::{Value as Json, json};
 
 #[global_allocator]
@@ -42,14 +43,8 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-const PASSWORD: &str = "violet-otter-91-lamp";
-const WRONG: &str = "wrong-otter-91-lamp";
-
 /// Tries of each class, turn by turn: more than the 200 of contract 8.5, after which the median of a hash is known to 2 ms only.
 const TRIES: usize = 600;
-/// How far the medians of two classes may lie apart: the larger of both.
-const APART: Duration = Duration::from_millis(2);
-const SHARE: f64 = 0.05;
 
 /// What a checked session may cost: this share of the throughput without one stays.
 const KEPT: f64 = 0.9;
@@ -58,7 +53,7 @@ const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Whose sessions are used, turn by turn: as many as there are connections, for a client has one of its own.
-const USERS: usize = CONNECTIONS;
+const _: () = assert!(USERS == CONNECTIONS);
 
 /// Sign-ins at a time, and what others may feel of them: their p99, times this.
 const LOGINS: usize = 64;
@@ -66,8 +61,6 @@ const SLOWER: f64 = 2.0;
 /// Alone and beside them, turn by turn, so that a machine that changes meanwhile changes both; rounds of each in one turn.
 const TURNS: usize = 3;
 const PER_TURN: usize = 3;
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
     let args: Vec<usize> = std::env::args().skip(1).map(|arg| arg.parse()).collect::<Result<_, _>>()?;
@@ -78,53 +71,10 @@ fn main() -> Outcome<()> {
     if outcome? { Ok(()) } else { std::process::exit(1) }
 }
 
-/// Mail arrives nowhere.
-struct Nowhere;
-
-impl Mailer for Nowhere {
-    fn send(&self, _: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
 async fn start(folder: &std::path::Path, name: &str, concealed: bool) -> Outcome<linchpin::Running> {
-    let auth = Auth::new().configure(|config| {
-        let auth = &mut config.auth;
-        auth.mailer = Some(Arc::new(Nowhere));
-        auth.email_verification.enabled = true;
-        auth.conceal_registration = concealed;
-        auth.magic_link.enabled = true;
-        for page in [&mut auth.email_verification.link_base_url, &mut auth.magic_link.link_base_url, &mut auth.password_reset.link_base_url]
-        {
-            *page = Some("https://app.test/page".into());
-        }
-        // Counted as ever, but for as many as are measured.
-        for bucket in [
-            "register",
-            "login",
-            "loginIp",
-            "loginSpread",
-            "loginIdentifier",
-            "passwordLockout",
-            "forgot",
-            "forgotIdentifier",
-            "resend",
-            "resendIdentifier",
-            "magicRequest",
-            "magicRequestIdentifier",
-        ] {
-            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 1_000_000, window_seconds: 3600 });
-        }
-    });
     let database = format!("sqlite:{}", folder.join(name).display());
     let config = Config::new().signing_secret("a-secret-of-benches-of-32-bytes-or-more").port(0).database(database);
-    Ok(App::new(config).plugin(auth).plugin(Accounts::default()).package(&ENTRY).start().await?)
-}
-
-fn post(path: &str, body: &Json) -> Vec<u8> {
-    let body = body.to_string();
-    format!("POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
-        .into_bytes()
+    Ok(App::new(config).plugin(asked_about(Auth::new(), concealed)).plugin(Accounts::default()).package(&ENTRY).start().await?)
 }
 
 fn get(path: &str, token: &str) -> Vec<u8> {
@@ -145,12 +95,12 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     let mut tokens = Vec::new();
     // Instructions are counted of one: hashing a password takes as many as thousands of requests.
     for user in 0..if count.is_some() { 1 } else { USERS } {
-        let (status, body, _) = line.ask(&post("/auth/register", &json!({ "email": known(user), "password": PASSWORD })))?;
+        let (status, body, _) = line.ask(&register(&known(user)))?;
         assert_eq!(status, 201, "{}", String::from_utf8_lossy(body));
         tokens.push(serde_json::from_slice::<Json>(body)?["token"].as_str().unwrap_or_default().to_owned());
     }
     // Somebody else: an account has so many sessions and no more.
-    line.ask(&post("/auth/register", &json!({ "email": "busy@x.test", "password": PASSWORD })))?;
+    line.ask(&register("busy@x.test"))?;
     runtime.block_on(async {
         let service = running.adapters().provided::<linchpin_auth::AuthService>()?;
         for user in 0..USERS {
@@ -180,15 +130,15 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     holds &= beside(address, &tokens)?;
     // The server has hung up on the first meanwhile: nothing was asked over it.
     let mut line = Line::to(address)?;
-    holds &= times(&mut line)?;
+    println!("\n## Answers that must not tell whether there is an account\n");
+    println!("| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|");
+    holds &= times(&mut line, &OPEN)?;
     let hidden = runtime.block_on(start(folder, "concealed.db", true))?;
     let mut to_hidden = Line::to(hidden.address())?;
-    let register = |email: &str| post("/auth/register", &json!({ "email": email, "password": PASSWORD }));
     for user in 0..USERS {
         to_hidden.ask(&register(&known(user)))?;
     }
-    // Whom nobody knew is known from then on: somebody else each time.
-    holds &= pair(&mut to_hidden, "concealed sign-up", 202, |n| register(&known(n)), |n| register(&format!("new{n}@x.test")))?;
+    holds &= times(&mut to_hidden, &CONCEALED)?;
     drop((line, to_hidden));
     runtime.block_on(async {
         hidden.stop().await?;
@@ -198,60 +148,16 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     Ok(holds)
 }
 
-/// One of those who have an account. There are as many of these, and of those without a password, as of nobody: each is asked about
-/// equally often, so that what is counted of them is as old.
-fn known(n: usize) -> String {
-    format!("known{}@x.test", n % USERS)
-}
-
-fn without(n: usize) -> String {
-    format!("without{}@x.test", n % USERS)
-}
-
-fn nobody(n: usize) -> String {
-    format!("nobody{}@x.test", n % USERS)
-}
-
 /// Whether answers about an account take as long as those about none.
-fn times(line: &mut Line) -> Outcome<bool> {
-    println!("\n## Answers that must not tell whether there is an account\n");
-    println!("| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|");
-    let login = |email: &str| post("/auth/login", &json!({ "email": email, "password": WRONG }));
-    let mut holds = pair(line, "sign-in, wrong password", 401, |n| login(&known(n)), |n| login(&nobody(n)))?;
-    holds &= pair(line, "sign-in, account without a password", 401, |n| login(&without(n)), |n| login(&nobody(n)))?;
-    for (name, path, member) in [
-        ("forgotten password", "/auth/forgot-password", "email"),
-        ("verification, again", "/auth/resend-verification", "email"),
-        ("link to sign in", "/auth/magic-link/request", "identifier"),
-    ] {
-        let ask = |email: &str| post(path, &json!({ member: email }));
-        holds &= pair(line, name, 200, |n| ask(&known(n)), |n| ask(&nobody(n)))?;
+fn times(line: &mut Line, pairs: &[Pair]) -> Outcome<bool> {
+    let mut holds = true;
+    for pair in pairs {
+        let times = pair.ask(line, 0, TRIES)?;
+        let [known, unknown, apart, bound] = [times.known, times.unknown, times.apart(), times.bound()].map(millis);
+        println!("| {} | {known} | {unknown} | {apart} ms | {bound} ms |", pair.name);
+        holds &= times.holds();
     }
     Ok(holds)
-}
-
-/// Asks about a known and an unknown account turn by turn; whether the medians lie close enough.
-fn pair(line: &mut Line, name: &str, expected: u16, known: impl Fn(usize) -> Vec<u8>, unknown: impl Fn(usize) -> Vec<u8>) -> Outcome<bool> {
-    let (mut first, mut second) = (Vec::with_capacity(TRIES), Vec::with_capacity(TRIES));
-    for n in 0..TRIES + 10 {
-        // Who comes first changes, so that neither always finds what the other has warmed.
-        for turn in 0..2 {
-            let of_known = (n + turn) % 2 == 0;
-            let request = if of_known { known(n) } else { unknown(n) };
-            let (status, body, took) = line.ask(&request)?;
-            if status != expected {
-                return Err(format!("{name}: {status} {}", String::from_utf8_lossy(body)).into());
-            }
-            if n >= 10 {
-                if of_known { first.push(took) } else { second.push(took) }
-            }
-        }
-    }
-    let (first, second) = (median(&mut first), median(&mut second));
-    let apart = first.abs_diff(second);
-    let bound = first.max(second).mul_f64(SHARE).max(APART);
-    println!("| {name} | {} | {} | {} ms | {} ms |", millis(first), millis(second), millis(apart), millis(bound));
-    Ok(apart < bound)
 }
 
 fn median<T: Ord + Copy>(of: &mut [T]) -> T {

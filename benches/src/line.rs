@@ -1,0 +1,98 @@
+//! One request after the other over a connection, with how long each took. The tests of authentication measure with it as well, so that it
+//! needs nothing but the standard library.
+
+use std::io::{Error, ErrorKind, Result, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A connection for one request after the other, without a load.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    answer: Answer,
+}
+
+impl Line {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub fn to(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, answer: Answer::default() })
+    }
+
+    /// Sends a request; the answer's status and body, and how long it took.
+    ///
+    /// # Errors
+    /// The connection broke, or the answer was none.
+    pub fn ask(&mut self, request: &[u8]) -> Result<(u16, &[u8], Duration)> {
+        let begun = Instant::now();
+        self.stream.write_all(request)?;
+        loop {
+            if let Some(status) = self.answer.read(&mut self.stream)? {
+                return Ok((status, self.answer.body(), begun.elapsed()));
+            }
+        }
+    }
+}
+
+/// An answer as it comes in.
+#[derive(Debug)]
+pub(super) struct Answer {
+    buffer: Box<[u8]>,
+    filled: usize,
+    /// Where its body begins and ends, once its head is there.
+    body: Option<(usize, usize)>,
+    whole: bool,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self { buffer: vec![0; 256 << 10].into(), filled: 0, body: None, whole: false }
+    }
+}
+
+impl Answer {
+    /// Reads once; the status when the answer is whole.
+    pub(super) fn read(&mut self, from: &mut impl std::io::Read) -> Result<Option<u16>> {
+        if std::mem::take(&mut self.whole) {
+            (self.filled, self.body) = (0, None);
+        }
+        match from.read(&mut self.buffer[self.filled..]) {
+            Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the server hung up, or its answer is too long")),
+            Ok(n) => self.filled += n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        if self.body.is_none() {
+            self.body = bounds(&self.buffer[..self.filled])?;
+        }
+        let Some((_, end)) = self.body.filter(|(_, end)| *end <= self.filled) else { return Ok(None) };
+        if end < self.filled {
+            return Err(Error::other("more than an answer"));
+        }
+        self.whole = true;
+        let status = self.buffer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| digits.parse().ok());
+        status.map(Some).ok_or_else(|| Error::other("no status"))
+    }
+
+    fn body(&self) -> &[u8] {
+        self.body.map_or(&[], |(from, to)| &self.buffer[from..to])
+    }
+}
+
+/// Where the body begins and ends, once the whole head is there.
+fn bounds(buffer: &[u8]) -> Result<Option<(usize, usize)>> {
+    let Some(head) = buffer.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
+    let mut length = 0;
+    for line in buffer[..head].split(|b| *b == b'\n') {
+        let Some(at) = line.iter().position(|b| *b == b':') else { continue };
+        if line[..at].eq_ignore_ascii_case(b"content-length") {
+            let digits = std::str::from_utf8(line[at + 1..].trim_ascii()).ok();
+            length = digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| Error::other("no length"))?;
+        }
+    }
+    Ok(Some((head + 4, head + 4 + length)))
+}

@@ -1,0 +1,189 @@
+//! Whether times tell who has an account: the same questions about somebody who has one and about nobody, turn by turn. The benchmark and the
+//! test of authentication ask them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::BoxFuture;
+use linchpin_auth::{Auth, Limit, Mail, Mailer};
+use serde_json::{Value as Json, json};
+
+use super::line::Line;
+
+/// How far the medians of two classes may lie apart: the larger of both.
+const APART: Duration = Duration::from_millis(2);
+const SHARE: f64 = 0.05;
+/// Tries before those that count.
+const WARM: usize = 10;
+
+/// Those who have an account, and as many who have one without a password, and nobody: each is asked about equally often, so that what is
+/// counted of them is as old.
+pub const USERS: usize = 32;
+/// What those with a password have.
+pub const PASSWORD: &str = "violet-otter-91-lamp";
+const WRONG: &str = "wrong-otter-91-lamp";
+
+/// What went wrong.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Mail arrives nowhere.
+struct Nowhere;
+
+impl Mailer for Nowhere {
+    fn send(&self, _: Mail) -> BoxFuture<'_, linchpin::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The plugin with all that is asked about, and with room for as many calls.
+pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
+    auth.configure(|config| {
+        let auth = &mut config.auth;
+        auth.mailer = Some(Arc::new(Nowhere));
+        auth.email_verification.enabled = true;
+        auth.conceal_registration = concealed;
+        auth.magic_link.enabled = true;
+        for page in [&mut auth.email_verification.link_base_url, &mut auth.magic_link.link_base_url, &mut auth.password_reset.link_base_url]
+        {
+            *page = Some("https://app.test/page".into());
+        }
+        // Counted as ever, but for as many as are measured.
+        for bucket in [
+            "register",
+            "login",
+            "loginIp",
+            "loginSpread",
+            "loginIdentifier",
+            "passwordLockout",
+            "forgot",
+            "forgotIdentifier",
+            "resend",
+            "resendIdentifier",
+            "magicRequest",
+            "magicRequestIdentifier",
+        ] {
+            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 1_000_000, window_seconds: 3600 });
+        }
+    })
+}
+
+/// A question.
+#[derive(Debug)]
+pub struct Pair {
+    /// What it is called.
+    pub name: &'static str,
+    status: u16,
+    known: fn(usize) -> Vec<u8>,
+    unknown: fn(usize) -> Vec<u8>,
+}
+
+/// What is asked of an app whose sign-ups say whether there is an account.
+pub const OPEN: [Pair; 5] = [
+    Pair { name: "sign-in, wrong password", status: 401, known: |n| login(&known(n)), unknown: |n| login(&nobody(n)) },
+    Pair { name: "sign-in, account without a password", status: 401, known: |n| login(&without(n)), unknown: |n| login(&nobody(n)) },
+    Pair { name: "forgotten password", status: 200, known: |n| forgot(&known(n)), unknown: |n| forgot(&nobody(n)) },
+    Pair { name: "verification, again", status: 200, known: |n| resend(&known(n)), unknown: |n| resend(&nobody(n)) },
+    Pair { name: "link to sign in", status: 200, known: |n| magic(&known(n)), unknown: |n| magic(&nobody(n)) },
+];
+
+/// What is asked of one whose sign-ups do not. Whom nobody knew is known from then on: somebody else each time.
+pub const CONCEALED: [Pair; 1] =
+    [Pair { name: "concealed sign-up", status: 202, known: |n| register(&known(n)), unknown: |n| register(&format!("new{n}@x.test")) }];
+
+/// The medians of both, and how many milliseconds they may lie apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Of those who have an account.
+    pub known: Duration,
+    /// Of those who have none.
+    pub unknown: Duration,
+}
+
+impl Times {
+    /// How far they lie apart.
+    pub fn apart(self) -> Duration {
+        self.known.abs_diff(self.unknown)
+    }
+
+    /// How far they may.
+    pub fn bound(self) -> Duration {
+        self.known.max(self.unknown).mul_f64(SHARE).max(APART)
+    }
+
+    /// Whether they lie close enough.
+    pub fn holds(self) -> bool {
+        self.apart() < self.bound()
+    }
+}
+
+impl Pair {
+    /// Asks about known and unknown ones turn by turn, beginning with those of a number.
+    ///
+    /// # Errors
+    /// The connection broke, or an answer was another one.
+    pub fn ask(&self, line: &mut Line, from: usize, tries: usize) -> Outcome<Times> {
+        let (mut known, mut unknown) = (Vec::with_capacity(tries), Vec::with_capacity(tries));
+        for n in 0..tries + WARM {
+            // Who comes first changes, so that neither always finds what the other has warmed.
+            for turn in 0..2 {
+                let of_known = (n + turn) % 2 == 0;
+                let request = if of_known { (self.known)(from + n) } else { (self.unknown)(from + n) };
+                let (status, body, took) = line.ask(&request)?;
+                if status != self.status {
+                    return Err(format!("{}: {status} {}", self.name, String::from_utf8_lossy(body)).into());
+                }
+                if n >= WARM {
+                    if of_known { known.push(took) } else { unknown.push(took) }
+                }
+            }
+        }
+        Ok(Times { known: median(&mut known), unknown: median(&mut unknown) })
+    }
+}
+
+fn median(of: &mut [Duration]) -> Duration {
+    of.sort_unstable();
+    of[of.len() / 2]
+}
+
+/// A request of JSON.
+pub fn post(path: &str, body: &Json) -> Vec<u8> {
+    let body = body.to_string();
+    format!("POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
+}
+
+/// The address of somebody who has an account.
+pub fn known(n: usize) -> String {
+    format!("known{}@x.test", n % USERS)
+}
+
+/// The address of somebody who has one without a password.
+pub fn without(n: usize) -> String {
+    format!("without{}@x.test", n % USERS)
+}
+
+fn nobody(n: usize) -> String {
+    format!("nobody{}@x.test", n % USERS)
+}
+
+/// Signs somebody up.
+pub fn register(email: &str) -> Vec<u8> {
+    post("/auth/register", &json!({ "email": email, "password": PASSWORD }))
+}
+
+fn login(email: &str) -> Vec<u8> {
+    post("/auth/login", &json!({ "email": email, "password": WRONG }))
+}
+
+fn forgot(email: &str) -> Vec<u8> {
+    post("/auth/forgot-password", &json!({ "email": email }))
+}
+
+fn resend(email: &str) -> Vec<u8> {
+    post("/auth/resend-verification", &json!({ "email": email }))
+}
+
+fn magic(email: &str) -> Vec<u8> {
+    post("/auth/magic-link/request", &json!({ "identifier": email }))
+}
