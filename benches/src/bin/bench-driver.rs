@@ -7,7 +7,8 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use linchpin_benches::client::{CONNECTIONS, Line, drive};
+use linchpin_benches::client::{CONNECTIONS, drive};
+use linchpin_benches::line::Line;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
