@@ -13,14 +13,13 @@ use linchpin::store::postgres::PostgresOptions;
 use linchpin_auth::{Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, NewUser, PostgresBus, SecretText};
 use serde_json::{Value as Json, json};
 
-use crate::child::{GOOD, NEW, Process, URL};
+use crate::child::{GOOD, NEW, Process, ROOT, URL};
 use crate::postgres_server::{Server, execute, rows};
 
 /// How long a session is remembered, in seconds.
 const REMEMBERED: i64 = 30;
 /// How long somebody waits for the other process, in tries of 10 ms, before the test gives up.
 const PATIENCE: usize = 6000;
-const ROOT: &str = "root@x.test";
 
 /// One of the processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

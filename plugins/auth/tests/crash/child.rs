@@ -13,7 +13,7 @@ use linchpin::axum::http::Request;
 use linchpin::prelude::*;
 use linchpin::store::Store;
 use linchpin::{BoxFuture, Running};
-use linchpin_auth::{Argon2Cost, Auth, Limit, Mail, Mailer};
+use linchpin_auth::{Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, Mail, Mailer, NewUser, SecretText};
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 
@@ -21,6 +21,14 @@ use crate::stopping::{Stop, Then, stopping};
 
 /// Names the store of a child.
 pub const URL: &str = "LINCHPIN_CRASH_URL";
+/// How long accounts that are to be deleted are kept, in seconds, and how many have passed when the child starts.
+const GRACE: &str = "LINCHPIN_CRASH_GRACE";
+const PASSED: &str = "LINCHPIN_CRASH_PASSED";
+/// Begins a line that lets seconds pass.
+const PASS: &str = "pass ";
+
+/// Who may read the audit.
+pub const ROOT: &str = "root@x.test";
 
 pub const GOOD: &str = "violet-otter-91-lamp";
 pub const NEW: &str = "amber-walrus-17-dune";
@@ -34,14 +42,22 @@ impl Mailer for Nowhere {
     }
 }
 
-/// The app, on a store. Its deletions are at once: those with a grace period write less.
-pub async fn app(store: Arc<dyn Store>) -> Running {
-    let auth = Auth::new().refresh_tokens().configure(|config| {
+/// The app, on a store, with its clock, which stands still until it is told otherwise.
+pub async fn app(store: Arc<dyn Store>, grace: u64) -> (Running, Arc<FakeClock>) {
+    let clock = Arc::new(FakeClock::at(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap()));
+    let running = app_at(store, grace, Arc::clone(&clock)).await;
+    (running, clock)
+}
+
+async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Running {
+    let env = Env { clock: Arc::clone(&clock) as _, ..Env::system() };
+    let auth = Auth::new().refresh_tokens().roles(["admin", "member"]).default_role("member").env(env).configure(|config| {
         let auth = &mut config.auth;
         auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
         auth.password.history_count = 2;
         auth.refresh.grace_seconds = 60;
-        auth.account_deletion.grace_seconds = 0;
+        auth.account_deletion.grace_seconds = grace;
+        auth.admin_role = Some("admin".to_owned());
         auth.mailer = Some(Arc::new(Nowhere));
         // Counted as ever, but for this many from one address.
         for bucket in ["register", "login", "loginIp", "refreshIp", "proof", "loginIdentifier", "loginSpread"] {
@@ -49,21 +65,34 @@ pub async fn app(store: Arc<dyn Store>) -> Running {
         }
     });
     let config = Config::new().signing_secret("a-secret-of-tests-of-32-bytes-or-more").port(0);
-    App::new(config).plugin(auth).store(store).start().await.unwrap()
+    let running = App::new(config).plugin(auth).clock(move || clock.now()).store(store).start().await.unwrap();
+    let mut root = NewUser::new(ROOT);
+    root.password = Some(SecretText::new(GOOD));
+    root.roles = Some(vec!["admin".to_owned()]);
+    match running.adapters().provided::<AuthService>().unwrap().create_user(root).await {
+        Err(error) if error.code() != linchpin::Code::Conflict => panic!("{error}"),
+        _ => running,
+    }
 }
 
 /// What a child does: it serves until it is killed, and stops at the write that it is told.
 pub async fn serve() {
     let Ok(url) = std::env::var(URL) else { return };
+    let told = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let stop = Stop::new(|| {
         println!("STOPPED");
         Then::Wait
     });
-    let running = app(open(&url, &stop)).await;
+    let clock = Arc::new(FakeClock::at(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap()));
+    clock.advance(Duration::from_secs(told(PASSED)));
+    let running = app_at(open(&url, &stop), told(GRACE), Arc::clone(&clock)).await;
     println!("PORT {}", running.address().port());
     let commands = std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            stop.after(line.parse().unwrap());
+            match line.strip_prefix(PASS) {
+                Some(seconds) => clock.advance(Duration::from_secs(seconds.parse().unwrap())),
+                None => stop.after(line.parse().unwrap()),
+            }
             println!("ARMED");
         }
     });
@@ -152,14 +181,20 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn start(url: &str) -> Self {
-        Self::of("serve", url)
+    /// The app on the store at a URL, with a time of grace, when so many seconds have passed.
+    pub fn start(url: &str, grace: u64, passed: u64) -> Self {
+        Self::with("serve", &[(URL, url), (GRACE, &grace.to_string()), (PASSED, &passed.to_string())])
     }
 
     /// A child that runs another of the ignored tests.
+    #[cfg(feature = "postgres")]
     pub fn of(test: &str, url: &str) -> Self {
+        Self::with(test, &[(URL, url)])
+    }
+
+    fn with(test: &str, told: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"]).env(URL, url);
+        command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"]).envs(told.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -181,10 +216,15 @@ impl Process {
         self.tell(points).await;
     }
 
-    /// Says a number to it, and waits until it has done what that is for.
-    pub async fn tell(&mut self, number: i64) {
+    /// Lets time pass.
+    pub async fn pass(&mut self, seconds: u64) {
+        self.tell(format!("{PASS}{seconds}")).await;
+    }
+
+    /// Says something to it, and waits until it has done what that is for.
+    pub async fn tell(&mut self, what: impl std::fmt::Display) {
         let before = self.said.borrow().0;
-        writeln!(self.stdin, "{number}").unwrap();
+        writeln!(self.stdin, "{what}").unwrap();
         self.said.wait_for(|(armed, _)| *armed > before).await.unwrap();
     }
 

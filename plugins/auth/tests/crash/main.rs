@@ -9,9 +9,13 @@
 #[cfg(feature = "postgres")]
 mod bus;
 mod child;
+mod grace;
 mod stopping;
 
+use std::time::Duration;
+
 use child::{Answer, GOOD, NEW, Peer, Process, app};
+use grace::{Cancellation, Purge, Request};
 use linchpin::store::memory::Memory;
 use serde_json::json;
 use stopping::{Stop, Then, stopping};
@@ -31,6 +35,7 @@ async fn serve() {
 
 /// What a case knows before its request: who is there.
 struct Before {
+    id: String,
     email: String,
     token: String,
     refresh: String,
@@ -44,11 +49,16 @@ async fn somebody(peer: &Peer, n: i64) -> Before {
     let made = peer.register(&email).await;
     assert_eq!(made.status, 201, "{made:?}");
     let other = peer.login(&email, GOOD).await.text("token");
-    Before { token: made.text("token"), refresh: made.text("refreshToken"), other, email }
+    Before { id: made.text("userId"), token: made.text("token"), refresh: made.text("refreshToken"), other, email }
 }
 
 /// One request, and what must hold afterwards, whether it was answered or not.
 trait Case {
+    /// How long an account that is to be deleted is kept, in seconds.
+    const GRACE: u64 = 0;
+    /// Seconds that pass before the request.
+    const WAITS: u64 = 0;
+
     async fn before(peer: &Peer, n: i64) -> Before {
         somebody(peer, n).await
     }
@@ -63,7 +73,7 @@ struct Registration;
 
 impl Case for Registration {
     async fn before(_: &Peer, n: i64) -> Before {
-        Before { email: format!("user{n}@x.test"), token: String::new(), refresh: String::new(), other: String::new() }
+        Before { id: String::new(), email: format!("user{n}@x.test"), token: String::new(), refresh: String::new(), other: String::new() }
     }
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
@@ -149,11 +159,15 @@ impl Case for Refresh {
 
 /// Kills a server at each point, until a request gets to its end before.
 async fn killed<C: Case>(url: &str) {
-    let mut process = Process::start(url);
-    let mut points = 0;
+    let (mut points, mut passed) = (0, 0);
+    let mut process = Process::start(url, C::GRACE, passed);
     loop {
         let peer = process.peer.clone();
         let before = C::before(&peer, points).await;
+        if C::WAITS > 0 {
+            passed += C::WAITS;
+            process.pass(C::WAITS).await;
+        }
         process.stop_after(points).await;
         let answer = tokio::select! {
             biased;
@@ -161,7 +175,7 @@ async fn killed<C: Case>(url: &str) {
             answer = C::request(&peer, &before) => answer,
         };
         drop(process);
-        process = Process::start(url);
+        process = Process::start(url, C::GRACE, passed);
         let done = answer.is_some();
         C::judge(&process.peer, &before, answer).await;
         if done {
@@ -175,11 +189,12 @@ async fn killed<C: Case>(url: &str) {
 /// Takes the store away at each point.
 async fn away<C: Case>() {
     let stop = Stop::new(|| Then::Fail);
-    let running = app(stopping(Memory::new(), &stop)).await;
+    let (running, clock) = app(stopping(Memory::new(), &stop), C::GRACE).await;
     let peer = Peer::at(running.address().port());
     let mut points = 0;
     loop {
         let before = C::before(&peer, points).await;
+        clock.advance(Duration::from_secs(C::WAITS));
         stop.after(points);
         let answer = C::request(&peer, &before).await;
         let stopped = stop.has_stopped();
@@ -220,4 +235,12 @@ macro_rules! cases {
     };
 }
 
-cases!(registration: Registration, password_change: PasswordChange, deletion: Deletion, refresh: Refresh);
+cases!(
+    registration: Registration,
+    password_change: PasswordChange,
+    deletion: Deletion,
+    deletion_with_grace: Request,
+    deletion_called_off: Cancellation,
+    deletion_that_is_due: Purge,
+    refresh: Refresh,
+);
