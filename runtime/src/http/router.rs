@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderValue, Method, Request, Response};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use futures_util::FutureExt;
 use tokio::sync::watch;
@@ -16,7 +17,7 @@ use super::auth::{ActorResolver, RouteAuth};
 use super::body::Room;
 use super::context::ContextProviders;
 use super::cors::Cors;
-use super::endpoint::Endpoint;
+use super::endpoint::{Action, Endpoint};
 use super::gates::Registry;
 use super::idempotency::Claims;
 use super::layers::{self, Layers};
@@ -24,7 +25,7 @@ use super::mounted::Mounted;
 use super::path;
 use super::path_guard::{PathGuard, PathGuards};
 use super::rate::{RateStore, RatesInProcess};
-use super::serve::{self, Unrouted};
+use super::serve::{self, NO_STORE, Unrouted};
 use crate::audit::AuditLog;
 use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
@@ -215,7 +216,16 @@ pub(super) struct App {
 struct Shape {
     params: Slots,
     methods: [Option<Box<Mounted>>; METHODS.len()],
-    allow: Option<HeaderValue>,
+    /// What refuses other methods; `None` where there are none of ours.
+    refusal: Option<Refusal>,
+}
+
+/// What the answer to a method says that a path does not have.
+#[derive(Clone)]
+pub(super) struct Refusal {
+    pub(super) allow: HeaderValue,
+    /// What routes of plugins say with each answer.
+    pub(super) headers: HeaderMap,
 }
 
 const METHODS: [operation::Method; 5] =
@@ -284,7 +294,7 @@ pub(super) enum Found<'r, 'p> {
     /// To an endpoint, with its path parameters.
     Endpoint(&'r Mounted, Params<'p>),
     /// The path has other methods.
-    Other(&'r HeaderValue),
+    Other(&'r Refusal),
     /// Nowhere we know; perhaps to a plugin.
     Nowhere,
 }
@@ -314,7 +324,7 @@ impl App {
             shapes[at].methods[method] = Some(Box::new(mounted));
         }
         for shape in &mut shapes {
-            shape.allow = Some(allow(&shape.methods));
+            shape.refusal = Some(Refusal { allow: allow(&shape.methods), headers: headers(&shape.methods) });
         }
         for path in &state.extra_paths {
             shape_at(&path::canonical(path).0, &mut known, &mut paths, &mut shapes)?;
@@ -360,7 +370,7 @@ impl App {
         if let Some(Some(mounted)) = slot(method).map(|s| &shape.methods[s]) {
             return Found::Endpoint(mounted, params);
         }
-        shape.allow.as_ref().map_or(Found::Nowhere, Found::Other)
+        shape.refusal.as_ref().map_or(Found::Nowhere, Found::Other)
     }
 }
 
@@ -391,6 +401,20 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
     text.push_str("OPTIONS");
     // Method names and commas are a header value always.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("OPTIONS"))
+}
+
+/// What the routes of plugins at a path say with each of their answers. How long one may be kept is not said of a refusal.
+fn headers(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderMap {
+    let mut out = HeaderMap::new();
+    for mounted in methods.iter().flatten() {
+        let Action::Plugin(desc) = mounted.endpoint.action else { continue };
+        for (name, value) in desc.headers {
+            let name = HeaderName::from_static(name);
+            let value = if name == CACHE_CONTROL { NO_STORE } else { HeaderValue::from_static(value) };
+            out.entry(name).or_insert(value);
+        }
+    }
+    out
 }
 
 pub(super) fn method_not_allowed() -> Error {

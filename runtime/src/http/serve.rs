@@ -25,7 +25,7 @@ use super::mounted::Mounted;
 use super::path;
 use super::request_id::{self, RequestId};
 use super::response;
-use super::router::{App, Found, method_not_allowed};
+use super::router::{App, Found, Refusal, method_not_allowed};
 use crate::{Code, Cx, Error, Result};
 
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -74,7 +74,7 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
             let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
             return finish(Err(error), &Asked { mounted: None, method: &parts.method, id: &id, started }, grant(&app, &parts));
         }
-        let allow = match app.find(&parts.method, parts.uri.path()) {
+        let refusal = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
                 let answer = {
                     let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id, from));
@@ -86,12 +86,12 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
                 let asked = Asked { mounted: Some(mounted), method: &parts.method, id: &id, started };
                 return finish(answer, &asked, grant(&app, &parts));
             }
-            Found::Other(allow) => Some(allow),
+            Found::Other(refusal) => Some(refusal),
             Found::Nowhere => None,
         };
         let (method, grant) = (parts.method.clone(), grant(&app, &parts));
-        let answer = match allow {
-            Some(allow) => Box::pin(other_method(&app, allow, parts, body, &id, from)).await,
+        let answer = match refusal {
+            Some(refusal) => Box::pin(other_method(&app, refusal, parts, body, &id, from)).await,
             // The server itself is asked what it can do.
             None if method == Method::OPTIONS && parts.uri.path() == "*" => {
                 Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &ANY_METHOD))
@@ -105,14 +105,14 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
 /// A path of ours without this method: a plugin may have it.
 async fn other_method(
     app: &App,
-    allow: &HeaderValue,
+    refusal: &Refusal,
     parts: Parts,
     body: Body,
     id: &RequestId,
     from: Option<IpAddr>,
 ) -> Result<Response<Body>> {
     let options = parts.method == Method::OPTIONS;
-    let mut allow = allow.clone();
+    let mut allow = refusal.allow.clone();
     if app.extra.is_some() {
         let answer = elsewhere(app, parts, body, id, from).await?;
         if answer.extensions().get::<Unrouted>().is_none() {
@@ -124,10 +124,10 @@ async fn other_method(
             }
         }
     }
-    if options {
-        return Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &allow));
-    }
-    Ok(response::allow(response::error(&method_not_allowed(), id.as_str()), &allow))
+    let answer = if options { response::empty(StatusCode::NO_CONTENT) } else { response::error(&method_not_allowed(), id.as_str()) };
+    let mut answer = response::allow(answer, &allow);
+    answer.headers_mut().extend(refusal.headers.clone());
+    Ok(answer)
 }
 
 /// The plugins' routes, or 404.

@@ -53,6 +53,13 @@ static FORM: Route<Nothing> = shared(Route::post("form", "form"))
     .lenient()
     .answers(&[AnswerDesc::of::<Greeting>(200, "The greeting.")]);
 
+static HOURS: Route<Nothing> = Route::get("hours", "hours")
+    .of("greeter")
+    .headers(&[("cache-control", "max-age=300")])
+    .doc("When it greets.")
+    .public()
+    .answers(&[AnswerDesc::of::<Greeting>(200, "Always.")]);
+
 struct Greeter;
 
 impl Plugin for Greeter {
@@ -83,6 +90,7 @@ impl Plugin for Greeter {
                 assert_eq!((call.param(0), call.query::<i64>(0)?), ("a/b", Some(7)));
                 Answer::empty(204)
             }),
+            HOURS.bind("/hello", |_, _| async { Answer::json(200, &Greeting { text: "always".to_owned(), note: None }) }),
             FORM.bind("/hello", |call: PluginCall, _| async move {
                 let text = format!("{} {:?}", call.query::<String>(0)?.unwrap_or_default(), call.query::<i64>(1)?);
                 Answer::json(200, &Greeting { text, note: None })
@@ -149,7 +157,18 @@ async fn answers_paths_and_queries() {
     let refused = server.post("/hello/greet", json!({"name": "nobody"})).await;
     assert_eq!((refused.code(), refused.header("x-mood")), ((409, "busy"), "bad".into()));
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
-    assert_eq!(server.get("/hello/greet").await.status, 405);
+    // A method that the path does not have is answered with the same headers.
+    for (method, status, allow) in
+        [("GET", 405, "POST, PATCH, OPTIONS"), ("HEAD", 405, "POST, PATCH, OPTIONS"), ("OPTIONS", 204, "POST, PATCH, OPTIONS")]
+    {
+        let reply = server.raw(method, "/hello/greet", &[], "").await;
+        assert_eq!((reply.status, reply.header("allow").as_str()), (status, allow), "{method}");
+        assert_eq!((reply.header("cache-control"), reply.header("referrer-policy")), ("no-store".into(), "no-referrer".into()), "{method}");
+    }
+    // What may be kept of a route is none of what refuses another method.
+    assert_eq!(server.get("/hello/hours").await.header("cache-control"), "max-age=300");
+    let refused = server.post("/hello/hours", json!({})).await;
+    assert_eq!((refused.code(), refused.header("cache-control")), ((405, "method_not_allowed"), "no-store".into()));
 }
 
 #[tokio::test]
