@@ -19,6 +19,7 @@ mod dropped;
 mod email;
 mod events;
 mod factor;
+mod foreign;
 mod fuzz;
 mod hooks;
 mod issuer;

@@ -1,0 +1,199 @@
+//! Pages of other origins in the browser of somebody who is signed in: they send what browsers let them send, with cookies, and change
+//! nothing. Another port of one host is the same site to a browser, which sends it all cookies; another host is another site, which gets
+//! those alone that are meant for it.
+
+use std::collections::BTreeMap;
+
+use linchpin::axum::{self, Router, response::Html};
+use linchpin_auth::{Auth, SameSite, Transport};
+use serde_json::{Value as Json, json};
+
+use crate::chromium::Browser;
+use crate::server::{GOOD, Server, Store};
+
+const ADA: &str = "ada@example.test";
+const EVE: &str = "eve@example.test";
+const NEW: &str = "another-lamp-for-otters";
+
+/// A page without anything; its port.
+async fn elsewhere() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let app = Router::new().fallback(|| async { Html("<!doctype html><title>Elsewhere</title><body></body>") });
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    port
+}
+
+/// What scripts ask for: method, path, body.
+fn asked() -> Json {
+    let eve = json!({ "email": EVE, "password": GOOD });
+    json!([
+        ["GET", "/auth/me", null],
+        ["GET", "/auth/sessions", null],
+        ["POST", "/auth/login", eve],
+        ["POST", "/auth/register", { "email": "mallory@example.test", "password": GOOD }],
+        ["POST", "/auth/refresh", {}],
+        ["PATCH", "/auth/me", { "displayName": "Eve" }],
+        ["POST", "/auth/set-password", { "password": NEW, "currentPassword": GOOD }],
+        ["POST", "/auth/step-up", { "method": "password", "password": GOOD }],
+        ["POST", "/auth/change-email", { "email": EVE, "password": GOOD }],
+        ["POST", "/auth/sessions/revoke-others", null],
+        ["DELETE", "/auth/sessions", null],
+        ["DELETE", "/auth/me", { "password": GOOD }],
+        ["POST", "/auth/logout", null],
+    ])
+}
+
+/// What forms send: path and fields.
+const FORMS: [(&str, &[(&str, &str)]); 11] = [
+    ("/auth/login", &[("email", EVE), ("password", GOOD)]),
+    ("/auth/register", &[("email", "mallory@example.test"), ("password", GOOD)]),
+    ("/auth/refresh", &[]),
+    ("/auth/sessions/revoke-others", &[]),
+    ("/auth/ui/sign-in", &[("identifier", EVE), ("password", GOOD)]),
+    ("/auth/ui/register", &[("identifier", "mallory@example.test"), ("password", GOOD)]),
+    ("/auth/ui/security/password", &[("password", NEW), ("currentPassword", GOOD)]),
+    ("/auth/ui/sessions/end-others", &[]),
+    ("/auth/ui/delete", &[]),
+    ("/auth/ui/sign-out", &[]),
+    ("/auth/logout", &[]),
+];
+
+/// Sends it all from the page that is open: in each way that needs nobody's leave, and as what needs that. Whatever could be read.
+async fn scripts(browser: &mut Browser, app: &str) -> Json {
+    browser
+        .run(&format!(
+            "(async () => {{
+                const read = [];
+                for (const [method, path, body] of {asked}) {{
+                    const text = body && JSON.stringify(body);
+                    const ways = [['no-cors', null], ['no-cors', 'text/plain'], ['cors', 'application/json'], ['cors', null]];
+                    for (const [mode, type] of ways) {{
+                        if (mode === 'no-cors' && method !== 'GET' && method !== 'POST') continue;
+                        const sends = type && text && method !== 'GET';
+                        const what = {{ method, mode, credentials: 'include', headers: sends ? {{ 'content-type': type }} : {{}} }};
+                        if (sends) what.body = text;
+                        const got = await fetch({app} + path, what).catch(() => null);
+                        if (got && got.type !== 'opaque') read.push([method, path, got.status]);
+                    }}
+                }}
+                return read;
+            }})()",
+            asked = asked(),
+            app = json!(app),
+        ))
+        .await
+}
+
+/// Sends a form as a link of the page would: the browser goes where it leads.
+async fn form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
+    browser
+        .run(&format!(
+            "(() => {{
+                const form = document.createElement('form');
+                [form.method, form.action] = ['post', {action}];
+                for (const [name, value] of {fields}) {{
+                    const field = document.createElement('input');
+                    [field.name, field.value] = [name, value];
+                    form.append(field);
+                }}
+                form.append(document.createElement('button'));
+                document.body.append(form);
+            }})()",
+            action = json!(action),
+            fields = json!(fields),
+        ))
+        .await;
+    browser.submit("form", &[]).await;
+}
+
+/// What is to stay as it is: the cookies of the browser, and what the app says to them and to Eve.
+async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> Json {
+    let urls = json!({ "urls": [origin, format!("{origin}/auth/refresh"), format!("{origin}/auth/ui/security")] });
+    let cookies: BTreeMap<String, String> = browser.call("Network.getCookies", urls).await["cookies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cookie| ["name", "value"].map(|member| cookie[member].as_str().unwrap().to_owned()).into())
+        .collect();
+    let held = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
+    let sessions = async |cookies: &str| {
+        let listed = app.raw("GET", "/auth/sessions", &[("cookie", cookies)], "").await.json();
+        listed["sessions"].as_array().map(|all| all.iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>())
+    };
+    // Whoever asks who is signed in renews this one, which nobody elsewhere can read; the one before is as good.
+    let cookies: BTreeMap<String, String> =
+        cookies.into_iter().map(|(name, value)| if name == "csrf_token" { (name, String::new()) } else { (name, value) }).collect();
+    let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await.json();
+    let me = json!([me["id"], me["sessionId"], me["email"], me["displayName"], me["deletionScheduledFor"]]);
+    let mallory = app.post("/__test/find", json!({ "identifier": "mallory@example.test" })).await.json();
+    json!({ "cookies": cookies, "me": me, "sessions": sessions(&held).await, "eve": sessions(eve).await, "mallory": mallory["id"] })
+}
+
+/// Ada is signed in twice, once in the browser. What there was before pages at this host had sent all that they could, and after.
+async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
+    let store = Store::memory().at_a_free_port();
+    let origin = format!("http://localhost:{}", store.port());
+    let settings = |auth: Auth| {
+        auth.transport(Transport::Cookie).refresh_tokens().configure(|config| {
+            config.security.csrf = csrf;
+            config.auth.cookies.same_site = same_site;
+            // What is refused is to be refused for where it comes from.
+            config.auth.rate_limit.enabled = false;
+        })
+    };
+    let app = store.app_with(settings).await;
+    let eve = app.post("/auth/register", json!({ "email": EVE, "password": GOOD })).await.cookie_value("__Host-token");
+    let eve = format!("__Host-token={eve}");
+    let mut browser = Browser::start().await;
+    browser.open(&format!("{origin}/auth/ui/register")).await;
+    browser.submit("main form", &[("identifier", ADA), ("password", GOOD)]).await;
+    assert_eq!(browser.path().await, "/auth/ui/security");
+    assert_eq!(app.post("/auth/login", json!({ "email": ADA, "password": GOOD })).await.status, 200);
+    let before = state(&mut browser, &app, &origin, &eve).await;
+    let signed_in = before["me"][0].is_string() && before["cookies"]["__Host-token"].is_string();
+    assert!(signed_in && before["sessions"].as_array().is_some_and(|all| all.len() == 2), "{before}");
+    let page = format!("http://{host}:{}/", elsewhere().await);
+    browser.open(&page).await;
+    assert_eq!(scripts(&mut browser, &origin).await, json!([]), "a script of {host} has read something");
+    if csrf {
+        assert_eq!(state(&mut browser, &app, &origin, &eve).await, before, "scripts of {host}");
+    }
+    for (path, fields) in FORMS {
+        browser.open(&page).await;
+        form(&mut browser, &format!("{origin}{path}"), fields).await;
+        if csrf {
+            assert_eq!(state(&mut browser, &app, &origin, &eve).await, before, "a form of {host} for {path}");
+        }
+    }
+    let after = state(&mut browser, &app, &origin, &eve).await;
+    if csrf {
+        // And the one that it was all about goes on where they were.
+        browser.open(&format!("{origin}/auth/ui/sessions")).await;
+        assert!(browser.seen().await.contains("This device"), "{}", browser.seen().await);
+        let login = app.post("/auth/login", json!({ "email": ADA, "password": GOOD })).await;
+        assert_eq!(login.status, 200, "the password is the same");
+    }
+    browser.stop().await;
+    app.stop().await;
+    (before, after)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_other_origins_change_nothing() {
+    for (host, same_site) in
+        [("localhost", SameSite::Lax), ("localhost", SameSite::Strict), ("127.0.0.1", SameSite::Lax), ("127.0.0.1", SameSite::None)]
+    {
+        let (before, after) = attacked(host, same_site, true).await;
+        assert_eq!(after, before, "{host}");
+    }
+}
+
+/// The same would change something, were it not looked at where requests come from: the cookies do come along.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_check_they_would() {
+    for (host, same_site) in [("localhost", SameSite::Lax), ("127.0.0.1", SameSite::None)] {
+        let (before, after) = attacked(host, same_site, false).await;
+        assert!(after["sessions"] != before["sessions"] && after["me"] != before["me"], "{host}: {before} {after}");
+    }
+}
