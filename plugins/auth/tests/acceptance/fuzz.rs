@@ -31,15 +31,38 @@ pub fn everything(auth: Auth, post: &Post) -> Auth {
         auth.passkeys.rp_id = "me.test".into();
         auth.passkeys.origins = vec!["https://me.test".into()];
         // As many calls as it makes from one address, but some are refused for being too many.
-        for bucket in ["register", "login", "loginIp", "loginSpread", "verifyEmail", "resetPassword", "magicVerify", "proof", "mfaVerifyIp"]
-        {
+        for bucket in [
+            "register",
+            "login",
+            "loginIp",
+            "loginSpread",
+            "verifyEmail",
+            "resetPassword",
+            "magicVerify",
+            "proof",
+            "mfaVerifyIp",
+            "oauthStart",
+            "oauthCallback",
+            "oauthExchange",
+            "link",
+        ] {
             auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 100_000, window_seconds: 900 });
         }
     })
 }
 
-/// Sends whoever follows it to somebody else's server.
-const LEAVES: [&str; 4] = ["GET /auth/github", "POST /auth/github", "GET /auth/github/link", "POST /auth/github/link"];
+/// The routes that lead to a provider and back, with what the document says that they answer when all is well.
+const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
+    ("GET", "/auth/providers", &[200]),
+    ("GET", "/auth/github", &[302]),
+    ("POST", "/auth/github", &[200, 303]),
+    ("POST", "/auth/github/callback", &[303]),
+    // With a state of nobody's.
+    ("GET", "/auth/github/callback", &[400]),
+];
+/// Those for who is signed in. A link that is followed has to come from a page of the app, and nobody has one to end.
+const LINKS: [(&str, &str, &[u64]); 3] =
+    [("POST", "/auth/github/link", &[200, 303]), ("GET", "/auth/github/link", &[403]), ("DELETE", "/auth/github/link", &[400, 404])];
 
 /// Deletes the account that it calls with.
 const ENDS: &str = "DELETE /auth/me";
@@ -92,6 +115,8 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     command.args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"]);
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--generation-deterministic"]);
     command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
+    // What leads to a provider leads away from here: the answer is looked at, and nobody follows it.
+    command.args(["--max-redirects", "0"]);
     command.args(["--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off", "--no-color"]);
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
     if let Some(root) = root {
@@ -115,6 +140,24 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     calls
 }
 
+/// What a route has answered, each time.
+fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let is_it = |call: &&Called| {
+        let same = |(part, sent): (&&str, &String)| part.starts_with('{') || part == sent;
+        call.method.eq_ignore_ascii_case(method) && call.path.len() == parts.len() && parts.iter().zip(&call.path).all(same)
+    };
+    calls.iter().filter(is_it).map(|call| call.status).collect()
+}
+
+/// Each of these routes has been called, and has answered what it is there for.
+fn have_answered(calls: &[Called], routes: &[(&str, &str, &[u64])]) {
+    for (method, path, expected) in routes {
+        let answers = answers(calls, method, path);
+        assert!(answers.len() >= 3 && answers.iter().any(|status| expected.contains(status)), "{method} {path}: {answers:?}");
+    }
+}
+
 fn called(entry: &Json) -> Called {
     let url = url::Url::parse(entry["request"]["url"].as_str().unwrap()).unwrap();
     let path = url.path_segments().unwrap().map(str::to_owned).collect();
@@ -124,7 +167,9 @@ fn called(entry: &Json) -> Called {
 async fn schemathesis_as_nobody(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
-    run(&app, None, &LEAVES).await;
+    let calls = run(&app, None, &[]).await;
+    have_answered(&calls, &TO_PROVIDER);
+    have_answered(&calls, &[("POST", "/auth/oauth/exchange", &[401])]);
     assert_eq!(app.raw("GET", "/openapi.json", &[], "").await.status, 200, "it still answers");
 }
 
@@ -143,10 +188,10 @@ async fn schemathesis_with_other_settings() {
         })
     };
     let app = Store::memory().app_with(named).await;
-    run(&app, None, &LEAVES).await;
+    have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
     app.stop().await;
     let app = Store::memory().app_with(|auth| many(auth).configure(|config| config.auth.conceal_registration = true)).await;
-    run(&app, None, &LEAVES).await;
+    have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
 }
 
 async fn schemathesis_as_an_administrator(store: Store) {
@@ -156,20 +201,17 @@ async fn schemathesis_as_an_administrator(store: Store) {
     for n in 0..3 {
         app.register(&format!("user{n}@x.test")).await;
     }
-    let without: Vec<&str> = [ENDS].into_iter().chain(LEAVES).collect();
-    let calls = run(&app, Some(&root), &without).await;
+    // Whoever links a provider has a proved address.
+    app.change(&root.id, json!({ "emailVerified": true })).await;
+    let calls = run(&app, Some(&root), &[ENDS]).await;
+    have_answered(&calls, &LINKS);
     // It has been at every route as somebody who may call it.
     let document = app.raw("GET", "/openapi.json", &[], "").await.json();
     let (mut routes, mut done) = (0, 0);
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys().filter(|_| path.starts_with("/auth/admin/")) {
             routes += 1;
-            let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-            let is_it = |call: &&Called| {
-                let same = |(part, sent): (&&str, &String)| part.starts_with('{') || part == sent;
-                call.method.eq_ignore_ascii_case(method) && call.path.len() == parts.len() && parts.iter().zip(&call.path).all(same)
-            };
-            let answers: Vec<u64> = calls.iter().filter(is_it).map(|call| call.status).collect();
+            let answers = answers(&calls, method, path);
             assert!(answers.len() >= 5 && !answers.iter().any(|status| matches!(status, 401 | 403)), "{method} {path}: {answers:?}");
             done += usize::from(answers.contains(&200));
         }
