@@ -1,5 +1,5 @@
-//! Whether times tell who has an account: the same questions about somebody who has one and about nobody, turn by turn. The benchmark and the
-//! test of authentication ask them.
+//! Whether times tell who has an account: the same questions about somebody who has one and about nobody, turn by turn. The benchmark and
+//! the test of authentication ask them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, Limit, Provi
 use serde_json::{Value as Json, json};
 
 use self::elsewhere::{
-    links_that_a_hook_refuses, links_that_a_page_elsewhere_asks_for, links_whose_session_has_ended_meanwhile,
+    back_at_another_host, links_that_a_hook_refuses, links_that_a_page_elsewhere_asks_for, links_whose_session_has_ended_meanwhile,
     parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
 };
 use self::provider::{answers_that_are_none, mix_up, somebody_else_in_userinfo, tokens_that_prove_nothing};
@@ -26,6 +26,7 @@ cases!(
     mix_up,
     somebody_else_in_userinfo,
     parallel_callbacks_and_exchanges,
+    back_at_another_host,
     links_that_a_hook_refuses,
     links_that_a_page_elsewhere_asks_for,
     links_whose_session_has_ended_meanwhile,

@@ -49,6 +49,7 @@ async fn a_token_for_the_json_route(store: Store) {
     ada.sign_up("ada@example.test").await;
     let own = ada.cookies[REFRESH].clone();
     let named = own.rsplit_once('.').map(|(front, body)| format!("{front}.{}{}", &body[..30], "A".repeat(body.len() - 30))).unwrap();
+    let mut latest = own.clone();
     for planted in [
         format!("{}; {REFRESH}={own}", eve.cookies[REFRESH]),
         format!("{own}; {REFRESH}=x"),
@@ -58,8 +59,17 @@ async fn a_token_for_the_json_route(store: Store) {
         ada.cookies.insert(REFRESH.to_owned(), planted);
         let renewed = refresh(&app, &mut ada, true).await;
         assert_eq!((renewed.status, app.me(&renewed.text("token")).await.text("email")), (200, "ada@example.test".to_owned()));
-        let next = ada.cookies.insert(REFRESH.to_owned(), own.clone()).unwrap();
-        assert_ne!(next, own);
+        latest = ada.cookies.insert(REFRESH.to_owned(), own.clone()).unwrap();
+        assert_ne!(latest, own);
+    }
+    // Of two that it was given the latest counts, wherever it stands: the older one would tell of a thief.
+    for older_first in [true, false] {
+        app.advance(11).await;
+        let (first, second) = if older_first { (&own, &latest) } else { (&latest, &own) };
+        ada.cookies.insert(REFRESH.to_owned(), format!("{first}; {REFRESH}={second}"));
+        let renewed = refresh(&app, &mut ada, true).await;
+        assert_eq!(renewed.status, 200, "{renewed:?}");
+        latest = ada.cookies[REFRESH].clone();
     }
     // A program that keeps cookies by hand may send this one alone. A browser does not.
     let mut alone = Visitor::new(&app);

@@ -214,3 +214,32 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
     assert_eq!((post.all("provider_linked", 1).await.len(), doorman.0.0.load(Ordering::SeqCst)), (1, 1));
 }
+
+/// Hosts that share their cookies by a domain share what a browser was sent away with. What one of them gave it for itself alone is at no
+/// other, or is another there; a provider may send back to either.
+pub(super) async fn back_at_another_host(store: Store) {
+    for shared in [true, false] {
+        let standin = StandIn::start().await;
+        let domain = shared.then(|| "app.test".to_owned());
+        let app = app_with(&store, &standin, |auth| auth.configure(|config| config.auth.cookies.domain = domain)).await;
+        let other = "A".repeat(43);
+        for held in [None, Some(&other)] {
+            let away = Away::from(&app, "/auth/stand").await;
+            assert!(away.host.is_some());
+            let own = format!("{MARK}={}", away.cookie);
+            let cookies = held.map_or_else(|| own.clone(), |other| format!("{own}; __Host-browser={other}"));
+            let callback = Browser::new().sign_in(&away.url, "").await;
+            let path = callback.strip_prefix(APP).unwrap();
+            let back = app.raw("GET", path, &[("cookie", &cookies), ("sec-fetch-site", "cross-site")], "").await;
+            if !shared {
+                back.refused(400, "invalid_state");
+                continue;
+            }
+            assert_eq!(back.status, 302, "{held:?}: {back:?}");
+            let headers = [("cookie", cookies.as_str()), ("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+            let done = app.raw("POST", "/auth/oauth/exchange", &headers, &json!({ "code": landed(&back, "code") }).to_string()).await;
+            assert_eq!(done.status, 200, "{held:?}: {done:?}");
+        }
+        app.stop().await;
+    }
+}
