@@ -20,7 +20,7 @@ use times::{CONCEALED, OPEN, Pair, USERS, asked_about, known, register, without}
 const TRIES: usize = 200;
 /// How often a pair is measured before it counts as telling. What else a machine does makes one measurement wrong, now this way and now
 /// that; work that is done for one class only shows in each of them.
-const MEASUREMENTS: usize = 3;
+const MEASUREMENTS: usize = 5;
 
 async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
     let auth = asked_about(Auth::new(), concealed).configure(|config| {
