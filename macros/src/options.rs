@@ -73,6 +73,10 @@ impl Parse for Readable {
         if !input.peek(Ident::peek_any) || input.peek(Lit) {
             return Err(input.error(NO_NAME));
         }
+        let fork = input.fork();
+        if let (Ok(key), Ok(equals)) = (fork.call(Ident::parse_any), fork.parse::<Token![==]>()) {
+            return Err(syn::Error::new_spanned(equals, format!("`{key}` is given with `=`; `==` compares")));
+        }
         let option = input.parse::<NestedMeta>()?;
         let path = match &option {
             NestedMeta::Meta(meta) => meta.path(),

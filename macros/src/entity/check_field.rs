@@ -21,6 +21,7 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
         literal_default(field, value, d);
     }
     exclusions(field, d);
+    required(field, d);
     marks(field, d);
     check_rules::check(field, d);
 }
@@ -153,6 +154,7 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
     }
     if let Some(at) = field.options.flag(Flag::ReadOnly)
         && !field.optional
+        && !field.has(Flag::Required)
         && !field.has_default()
         && field.options.on_update.is_none()
         && field.owned.is_none()
@@ -160,6 +162,26 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
         d.error(at, format!("read_only field `{}` could never get its first value", field.name))
             .help(format!("give it a default, or make it `Option<{}>`", type_text(&field.inner)));
     }
+}
+
+/// `required` says of a list that leaving it out is no empty list; nothing else has two meanings. What hides behind an alias, rustc knows.
+fn required(field: &Field, d: &mut Diagnostics) {
+    let Some(at) = field.options.flag(Flag::Required) else { return };
+    let name = &field.name;
+    let (problem, help) = if field.optional {
+        let list = type_text(&field.inner);
+        (format!("`required` on `{name}`, which is an `Option`: null is a value that may be left out"), format!("make it a `{list}`"))
+    } else if field.options.default.is_some() {
+        ("`required` and `default` exclude each other: a default is what is left out".to_owned(), "leave one of them out".to_owned())
+    } else if field.server_owned() || field.has(Flag::Private) {
+        (format!("`required` on `{name}`, which no client sends"), "leave the option out".to_owned())
+    } else if !field.kind.is_list() && field.kind != Kind::Other {
+        let help = "leave the option out: it is for lists, which are empty when they are left out".to_owned();
+        (format!("`{name}` is required without saying so"), help)
+    } else {
+        return;
+    };
+    d.error(at, problem).help(help);
 }
 
 /// Rule 10 for the marks `filterable` and `sortable`.

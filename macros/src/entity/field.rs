@@ -137,7 +137,7 @@ impl Field {
 
     /// Whether leaving it out on create selects a default: a declared one, or the empty list.
     pub(crate) fn has_default(&self) -> bool {
-        self.options.default.is_some() || (!self.optional && matches!(self.kind, Kind::StringArray | Kind::Items))
+        self.options.default.is_some() || (!self.optional && self.kind.is_list() && !self.has(Flag::Required))
     }
 }
 
@@ -185,6 +185,11 @@ impl Kind {
     /// Whether values compare; unknown types count as such, rustc has the last word.
     pub(crate) fn is_scalar(self) -> bool {
         !matches!(self, Self::StringArray | Self::Json | Self::Items)
+    }
+
+    /// Empty when it is left out.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(self, Self::StringArray | Self::Items)
     }
 
     /// Never filterable, sortable, unique.

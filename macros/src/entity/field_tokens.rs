@@ -37,6 +37,7 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
         (sensitive, quote!(SENSITIVE)),
         (field.has(Flag::ClientSet), quote!(CLIENT_SET)),
         (field.options.on_update.is_some(), quote!(ON_UPDATE)),
+        (field.has(Flag::Required), quote!(REQUIRED)),
     ];
     all.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect()
 }

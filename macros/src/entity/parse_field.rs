@@ -21,6 +21,7 @@ const FIELD_OPTIONS: &[&str] = &[
     "sortable",
     "client_set",
     "sensitive",
+    "required",
     "default",
     "computed",
     "on_update",
@@ -49,6 +50,7 @@ pub(crate) enum Flag {
     Sortable,
     ClientSet,
     Sensitive,
+    Required,
 }
 
 /// `default = ..`.
@@ -115,6 +117,7 @@ struct FieldKeys {
     sortable: Option<Opt>,
     client_set: Option<Opt>,
     sensitive: Option<Opt>,
+    required: Option<Opt>,
     default: Option<Opt>,
     computed: Option<Opt>,
     on_update: Option<Opt>,
@@ -141,6 +144,7 @@ impl FieldArgs {
             (Flag::Sortable, keys.sortable),
             (Flag::ClientSet, keys.client_set),
             (Flag::Sensitive, keys.sensitive),
+            (Flag::Required, keys.required),
         ];
         Self {
             flags: flags.into_iter().filter_map(|(flag, opt)| opt.filter(|opt| opt.flag(d)).map(|opt| (flag, opt.key))).collect(),
@@ -211,7 +215,6 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
         "min_items" | "max_items" => "`items = 1..=10`",
         "unique" => "`unique(..)` of #[entity]",
         "index" => "`index(..)` of #[entity]",
-        "required" => "a field is required unless its type is `Option<..>`",
         _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
     };
     d.error(&opt.key, format!("unknown field option `{name}`")).help(instead);

@@ -138,8 +138,21 @@ pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     ]
 }
 
-/// The registry of the app.
-pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteAuth {
+/// What `require_step_up` takes.
+fn takes_seconds(argument: Option<GuardArg>) -> std::result::Result<(), String> {
+    match argument {
+        None | Some(GuardArg::Int(1..)) => Ok(()),
+        // In no time nobody could pass.
+        _ => Err("a whole number of seconds, 1 or more: `require_step_up(300)`, or none for `auth.stepUp.maxAgeSeconds`".to_owned()),
+    }
+}
+
+fn takes_none(argument: Option<GuardArg>) -> std::result::Result<(), String> {
+    if argument.is_none() { Ok(()) } else { Err("none".to_owned()) }
+}
+
+/// The registry of the app. Without `programs`, which are API credentials, nobody could ever pass as one.
+pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>, programs: bool) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
     named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
     named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)));
@@ -150,12 +163,17 @@ pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>) -> RouteA
         if admin_role.as_deref().is_some_and(|role| actor.has_any_role(&[role])) { Ok(()) } else { Err(Error::forbidden()) }
     };
     named.insert(ADMIN.to_owned(), NamedCheck::actor(admin));
-    named.insert(BEARER.to_owned(), NamedCheck::actor(bearer));
+    let programs = if programs {
+        NamedCheck::actor(bearer)
+    } else {
+        NamedCheck::unset("which no caller could pass: list its credential in `security.apiCredentials`, as { id, token, roles }")
+    };
+    named.insert(BEARER.to_owned(), programs);
     named.insert(VERIFIED.to_owned(), NamedCheck::actor(verified_email));
     named.insert(MFA.to_owned(), NamedCheck::actor(mfa));
     let (step_up_seconds, recent_seconds) = (ages.max_age_seconds, ages.account_max_age_seconds);
-    named.insert(STEP_UP.to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)));
-    named.insert(RECENT.to_owned(), NamedCheck::guard(move |call| recent(call, recent_seconds)));
+    named.insert(STEP_UP.to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)).taking(takes_seconds));
+    named.insert(RECENT.to_owned(), NamedCheck::guard(move |call| recent(call, recent_seconds)).taking(takes_none));
     RouteAuth { user_auth: Arc::new(user_auth), require_role: Arc::new(require_role), named }
 }
 
@@ -197,7 +215,7 @@ mod tests {
         let made_up = Actor::user("u");
         let restricted = user(|k| k.restricted = true);
         let enrolling = user(|k| k.mfa_setup_required = true);
-        let registry = registry(&StepUpSection::default(), Some("editor"));
+        let registry = registry(&StepUpSection::default(), Some("editor"), true);
         let check = |name: &str, actor: &Actor| match registry.check(name) {
             Some(check) => code(check(actor)),
             None => "unknown",
@@ -214,7 +232,8 @@ mod tests {
             let actors = [&Actor::anonymous(), &user(|_| {}), &service, &made_up, &restricted, &enrolling];
             assert_eq!(actors.map(|actor| check(name, actor)), expected, "{name}");
         }
-        let admin = |role: Option<&str>| code((super::registry(&StepUpSection::default(), role).check(ADMIN).unwrap())(&user(|_| {})));
+        let admin =
+            |role: Option<&str>| code((super::registry(&StepUpSection::default(), role, true).check(ADMIN).unwrap())(&user(|_| {})));
         assert_eq!((admin(Some("admin")), admin(None)), ("forbidden", "forbidden"));
         assert_eq!(check("require_verified_email", &user(|_| {})), "email_not_verified");
         assert_eq!(check("require_verified_email", &user(|k| k.email_verified = true)), "ok");

@@ -225,7 +225,11 @@ impl Plugin for Auth {
                     *self.line.lock() = Some(Line::open(bus, &core.checks, told));
                 }
             }
-            cx.registrar().set_route_auth(guards::registry(&auth.step_up, auth.admin_role.as_deref()))
+            cx.registrar().set_route_auth(guards::registry(
+                &auth.step_up,
+                auth.admin_role.as_deref(),
+                !self.config.security.api_credentials.is_empty(),
+            ))
         })
     }
 

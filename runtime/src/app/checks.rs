@@ -267,6 +267,7 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
             }
             AuthDesc::Named(wanted) if auth.check(wanted).is_none() => {
                 let what = match auth.named.get(wanted) {
+                    Some(NamedCheck::Unset(why)) => format!("needs auth `{wanted}`, {why}"),
                     Some(_) => format!("needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),
                     None => {
                         let checks = auth.named.iter().filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
@@ -319,8 +320,8 @@ impl Lacking {
 
     fn told(self) -> Option<String> {
         let mut lines = self.twice;
-        // A role that nobody declares says itself where it belongs.
-        let plugin = self.named.iter().any(|(what, _)| !what.contains(crate::http::UNDECLARED));
+        // What says itself where it belongs needs no further plugin.
+        let plugin = self.named.iter().any(|(what, _)| what.contains("but no plugin"));
         lines.extend(self.named.iter().map(|(what, places)| match places.split_at_checked(Self::MOST) {
             _ if places.len() == 1 => format!("{} {what}", places[0]),
             Some((first, rest)) if !rest.is_empty() => format!("{} and {} more: {what}", first.join(", "), rest.len()),
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn what_many_routes_lack_is_said_once() {
         let mut lacking = Lacking::default();
-        let role = format!("needs role `admin`, {}", crate::http::UNDECLARED);
+        let role = "needs role `admin`, which no plugin declares".to_owned();
         for n in [1, 2, 2, 3] {
             lacking.add(&format!("route `{n}`"), role.clone());
         }

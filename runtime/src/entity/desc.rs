@@ -203,6 +203,29 @@ impl FieldDesc {
         self.creatable() && !self.flags.has(Flags::IMMUTABLE.or(Flags::PRIMARY))
     }
 
+    /// Whether a body must hold it, where bodies hold it at all: nothing says what it is when it is left out.
+    pub const fn is_required(&self) -> bool {
+        !self.optional && !self.default.is_some() && !self.empty_when_absent()
+    }
+
+    /// Whether leaving it out means the empty list.
+    const fn empty_when_absent(&self) -> bool {
+        matches!(self.kind, Kind::StringArray | Kind::Items(_))
+            && !self.optional
+            && !self.default.is_some()
+            && !self.flags.has(Flags::REQUIRED)
+    }
+
+    /// What leaving it out means where no default says so: the empty list, if anything.
+    #[cfg(feature = "server")]
+    pub(crate) fn empty(&self) -> Option<Value> {
+        match self.kind {
+            _ if !self.empty_when_absent() => None,
+            Kind::StringArray => Some(Value::Strings(Vec::new())),
+            _ => Some(Value::Json("[]".to_owned())),
+        }
+    }
+
     /// A field no client may write: `read_only`, on-update dates, the version, and generated values that are not `client_set`.
     pub const fn server_owned(&self) -> bool {
         self.flags.has(Flags::READ_ONLY.or(Flags::ON_UPDATE).or(Flags::VERSION))
@@ -268,6 +291,8 @@ impl Flags {
     pub const ON_UPDATE: Self = Self(1 << 9);
     /// The version counter.
     pub const VERSION: Self = Self(1 << 10);
+    /// A list that must be sent: leaving it out is no empty list.
+    pub const REQUIRED: Self = Self(1 << 11);
 
     /// A filter and a sort of the list route.
     pub const LISTED: Self = Self::FILTERABLE.or(Self::SORTABLE);

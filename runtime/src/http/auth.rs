@@ -58,13 +58,18 @@ pub struct GuardCall<'a> {
 /// Decides whether a call may pass: the meaning of a guard. The error is the answer.
 pub type GuardCheck = Arc<dyn Fn(&GuardCall<'_>) -> Result<()> + Send + Sync>;
 
+/// Judges what a route gives a guard, when the app starts. The error says what it takes, as in "seconds, 1 or more".
+pub type ArgumentCheck = Arc<dyn Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync>;
+
 /// The meaning of a name in `auth` or `guards`.
 #[derive(Clone)]
 pub enum NamedCheck {
     /// Looks at the actor alone: for `auth`, and for `guards` without an argument.
     Actor(AuthCheck),
-    /// Looks at the call and takes an argument: for `guards`.
-    Guard(GuardCheck),
+    /// Looks at the call: for `guards`, with the arguments that the second one lets pass.
+    Guard(GuardCheck, ArgumentCheck),
+    /// Means nothing under the settings of the app, for this reason: whoever asks for it is told so when the app starts.
+    Unset(Arc<str>),
 }
 
 impl NamedCheck {
@@ -73,9 +78,25 @@ impl NamedCheck {
         Self::Actor(Arc::new(check))
     }
 
-    /// A guard that may take an argument.
+    /// A guard that takes any argument, or none.
     pub fn guard(check: impl Fn(&GuardCall<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self::Guard(Arc::new(check))
+        Self::Guard(Arc::new(check), Arc::new(|_| Ok(())))
+    }
+
+    /// The same guard, which takes what this lets pass: a route that gives it anything else is a start-up error. The error of `judge`
+    /// says what it takes.
+    #[must_use]
+    pub fn taking(self, judge: impl Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync + 'static) -> Self {
+        match self {
+            Self::Guard(check, _) => Self::Guard(check, Arc::new(judge)),
+            // These take none in any case.
+            other => other,
+        }
+    }
+
+    /// A name that means nothing as the app is set up. `why` follows what asks for it: "which nobody could pass: list one in `x.y`".
+    pub fn unset(why: impl Into<Arc<str>>) -> Self {
+        Self::Unset(why.into())
     }
 }
 
@@ -87,7 +108,7 @@ impl From<AuthCheck> for NamedCheck {
 
 impl From<GuardCheck> for NamedCheck {
     fn from(check: GuardCheck) -> Self {
-        Self::Guard(check)
+        Self::Guard(check, Arc::new(|_| Ok(())))
     }
 }
 
@@ -108,7 +129,7 @@ impl RouteAuth {
         match self.named.get(name) {
             _ if name == "userAuth" => Some(&self.user_auth),
             Some(NamedCheck::Actor(check)) => Some(check),
-            Some(NamedCheck::Guard(_)) | None => None,
+            Some(NamedCheck::Guard(..) | NamedCheck::Unset(_)) | None => None,
         }
     }
 }

@@ -97,7 +97,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
     let declared = body.size_hint();
     if declared.lower() > max {
         drain(&mut body).await;
-        return Err(too_large());
+        return Err(too_large(Some(max)));
     }
     let longest = usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
     let mut held = Held { room: room.clone(), bytes: 0 };
@@ -110,7 +110,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
             drain(&mut body).await;
-            return Err(too_large());
+            return Err(too_large(Some(max)));
         }
         // Nearly every body is one chunk, which is kept as it came.
         let grown = if length == data.len() || length <= all.capacity() { length } else { length.max((length * 2).min(longest)) };
@@ -149,8 +149,10 @@ pub(super) async fn drain(body: &mut Body) {
     drop(tokio::time::timeout(PATIENCE, rest).await);
 }
 
-pub(super) fn too_large() -> Error {
-    Error::new(Code::BodyTooLarge, "The body is too large")
+/// `max` is how many bytes it may have, where that is known.
+pub(super) fn too_large(max: Option<u64>) -> Error {
+    let most = max.map_or_else(String::new, |max| format!(": it may have {max} bytes"));
+    Error::new(Code::BodyTooLarge, format!("The body is too large{most}"))
 }
 
 /// Checks that a body is declared as JSON, and as nothing around it.
@@ -260,7 +262,8 @@ mod tests {
         let room = Room::new(1 << 20);
         let read = |body, max| read(body, max, Duration::from_secs(1), &room);
         assert_eq!(read(chunks(3), 24).await.unwrap(), "123456781234567812345678");
-        assert_eq!(read(chunks(4), 24).await.unwrap_err().code(), Code::BodyTooLarge);
+        let large = read(chunks(4), 24).await.unwrap_err();
+        assert_eq!((large.code(), large.message()), (Code::BodyTooLarge, "The body is too large: it may have 24 bytes"));
         assert_eq!(read(Body::from("12345"), 4).await.unwrap_err().code(), Code::BodyTooLarge);
         assert_eq!(read(Body::empty(), 0).await.unwrap(), "");
         let broken = Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]));

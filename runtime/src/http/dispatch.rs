@@ -23,8 +23,9 @@ use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{body, path};
+use crate::entity::Flags;
 use crate::validate::parse_scalar;
-use crate::{Actor, Cx, Error, Result, Uuid, Value};
+use crate::{Actor, Cx, Error, Problem, Result, Uuid, Value};
 
 /// The actor behind a request.
 pub(super) async fn actor(app: &App, parts: &Parts, request_id: &RequestId, from: Option<IpAddr>) -> Result<Arc<Actor>> {
@@ -144,14 +145,30 @@ pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Respons
         // Answered before there is anything to repeat.
         Plan::Plugged(_) => return Err(Error::internal("a plugin's route was asked as one of an entity")),
     };
-    match plan {
+    let answered = match plan {
         EntityPlan::Get => asked.get(on).await,
         EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
         EntityPlan::Create(births) => Box::pin(asked.create(on, births)).await,
         EntityPlan::Update => Box::pin(asked.update(on)).await,
         EntityPlan::Delete => Box::pin(asked.delete(on)).await,
         EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
+    };
+    answered.map_err(|error| told(on, error))
+}
+
+/// What is told of a unique that is taken: stores name all of its fields, and clients are not to know of private ones.
+fn told(on: &Target, error: Error) -> Error {
+    let private = |problem: &&Problem| {
+        problem.code == "unique" && on.table.desc.fields.iter().any(|f| f.wire == problem.path && f.flags.has(Flags::PRIVATE))
+    };
+    if !error.details().iter().any(|problem| private(&problem)) {
+        return error;
     }
+    let mut details: Vec<Problem> = error.details().iter().filter(|problem| !private(problem)).cloned().collect();
+    if details.is_empty() {
+        details.push(Problem::new("", "unique", "is already taken"));
+    }
+    error.with_details(details)
 }
 
 /// Names the first event of a call in its answer.
@@ -217,7 +234,7 @@ async fn extra(
     let max = mounted.endpoint.policy.max_body;
     if body.size_hint().lower() > max {
         body::drain(&mut body).await;
-        return Err(body::too_large());
+        return Err(body::too_large(Some(max)));
     }
     let mut parts = parts.clone();
     parts.extensions.insert(cx);

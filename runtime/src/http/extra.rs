@@ -206,7 +206,7 @@ async fn refused(response: Response) -> Response {
     let status = response.status();
     let own = match status {
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Code::ValidationFailed,
-        StatusCode::PAYLOAD_TOO_LARGE => return super::body::too_large().into_response(),
+        StatusCode::PAYLOAD_TOO_LARGE => return super::body::too_large(None).into_response(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
         _ if status.is_server_error() => Code::Internal,
         // An extractor of the user's own, which knows what it says.

@@ -160,16 +160,13 @@ impl Gates {
     }
 }
 
-/// What is said of a role that is in no list.
-pub(crate) const UNDECLARED: &str = "which no plugin declares";
-
 impl Registry {
     /// Roles that nobody declares, once somebody has said which there are; in words that follow what names them.
     pub(super) fn unknown_roles<'a>(&'a self, roles: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
         let known = || self.roles.iter().flatten().map(String::as_str);
         let unknown = roles.filter(|role| self.roles.as_ref().is_some_and(|all| !all.contains(*role)));
         let add = self.roles_at.as_ref().map_or_else(String::new, |at| format!(": list it in `{at}`"));
-        unknown.map(move |role| format!("needs role `{role}`, {UNDECLARED}{add}{}", did_you_mean(role, known())))
+        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{add}{}", did_you_mean(role, known())))
     }
 
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {
@@ -183,10 +180,15 @@ impl Registry {
 /// What stands behind the name of a guard.
 ///
 /// # Errors
-/// When nothing does, or it takes no argument and is given one; in words that follow what names it.
+/// When nothing does, or it takes another argument than it is given; in words that follow what names it.
 pub(super) fn guard_of(auth: &RouteAuth, name: &str, argument: Option<GuardArg>) -> Result<GuardCheck, String> {
     match auth.named.get(name) {
-        Some(NamedCheck::Guard(check)) => Ok(Arc::clone(check)),
+        Some(NamedCheck::Guard(check, judge)) => match (judge(argument), argument) {
+            (Ok(()), _) => Ok(Arc::clone(check)),
+            (Err(takes), Some(argument)) => Err(format!("gives guard `{name}` the argument {}, and it takes {takes}", argument.to_json())),
+            (Err(takes), None) => Err(format!("gives guard `{name}` no argument, and it takes {takes}")),
+        },
+        Some(NamedCheck::Unset(why)) => Err(format!("needs guard `{name}`, {why}")),
         Some(NamedCheck::Actor(check)) if argument.is_none() => {
             let check = Arc::clone(check);
             Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))

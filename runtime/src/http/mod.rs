@@ -77,7 +77,7 @@ mod serve;
 mod unreadable;
 
 #[cfg(feature = "server")]
-pub use auth::{ActorResolver, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
+pub use auth::{ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
 #[cfg(feature = "server")]
 pub use context::{ContextCall, ContextProviders};
 #[cfg(feature = "server")]
@@ -94,7 +94,7 @@ pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
 #[cfg(feature = "server")]
 pub use gates::Registry;
 #[cfg(feature = "server")]
-pub(crate) use gates::{UNDECLARED, missing};
+pub(crate) use gates::missing;
 #[cfg(feature = "server")]
 pub(crate) use host::refused as refused_host;
 #[cfg(feature = "server")]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::header_map;
 use super::schema::{self, Object};
 use super::{Components, names, reference};
-use crate::entity::{FieldDesc, Kind};
+use crate::entity::FieldDesc;
 use crate::http::{AnswerDesc, RouteDesc};
 use crate::operation::Shape;
 
@@ -22,7 +22,7 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
     let fields = desc.body_fields();
     let mut object = Object::new(fields.iter(), schema::input);
     if !desc.partial {
-        object.required = fields.iter().filter(|f| is_required(f)).map(|f| f.wire).collect();
+        object.required = fields.iter().filter(|f| f.is_required()).map(|f| f.wire).collect();
     }
     object.closed = true;
     let required = !object.required.is_empty();
@@ -30,10 +30,6 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
     components.schemas.insert(name.clone(), object.finish());
     let content = json!({ "application/json": { "schema": reference("schemas", &name) } });
     Some(json!({ "required": required, "content": content }))
-}
-
-fn is_required(field: &FieldDesc) -> bool {
-    !field.optional && !field.default.is_some() && !matches!(field.kind, Kind::StringArray | Kind::Items(_))
 }
 
 /// What it answers when it succeeds: one of several bodies where a status has more than one.

@@ -26,7 +26,7 @@ pub(super) fn record(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
 /// The body of create, with the fields for which `keep` says so.
 pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
     let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable() && keep(f)), created);
-    create.required = desc.fields.iter().filter(|f| f.creatable() && is_required(f) && keep(f)).map(|f| f.wire).collect();
+    create.required = desc.fields.iter().filter(|f| f.creatable() && f.is_required() && keep(f)).map(|f| f.wire).collect();
     create.closed = true;
     create.finish()
 }
@@ -104,12 +104,6 @@ pub(super) fn shape(shape: Shape) -> Json {
         Shape::List(item) => json!({ "type": "array", "items": self::shape(*item) }),
         Shape::Nothing | Shape::Record | Shape::RecordOrNull | Shape::Records => json!({}),
     }
-}
-
-/// Whether a create body must hold the field.
-fn is_required(field: &FieldDesc) -> bool {
-    let empty_list = matches!(field.kind, Kind::StringArray | Kind::Items(_));
-    !field.optional && !field.default.is_some() && !empty_list
 }
 
 /// An object schema under construction.
@@ -291,7 +285,7 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
         Kind::Json => {}
         Kind::Items(fields) => {
             let mut item = Object::new(fields.iter(), input);
-            item.required = fields.iter().filter(|f| is_required(f)).map(|f| f.wire).collect();
+            item.required = fields.iter().filter(|f| f.is_required()).map(|f| f.wire).collect();
             item.closed = true;
             list(rules, item.finish(), &mut set);
         }

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::key::valid_key;
 use super::{Borrowed, Draft, Form, Table, computed};
-use crate::entity::{DefaultDesc, EntityDesc, Flags, Kind, RecordCheck};
+use crate::entity::{DefaultDesc, EntityDesc, Flags, RecordCheck};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
@@ -117,10 +117,9 @@ impl Table {
                         DefaultDesc::None if field.flags.has(Flags::VERSION) => Value::Int(1),
                         DefaultDesc::None if field.flags.has(Flags::ON_UPDATE) => Value::Date(cx.now()),
                         DefaultDesc::None if field.optional => Value::Null,
-                        DefaultDesc::None => match field.kind {
-                            Kind::StringArray => Value::Strings(Vec::new()),
-                            Kind::Items(_) => Value::Json("[]".to_owned()),
-                            _ => {
+                        DefaultDesc::None => match field.empty() {
+                            Some(empty) => empty,
+                            None => {
                                 // A member that was there but unreadable has been reported as such.
                                 if !problems.iter().any(|p| p.path == field.wire) {
                                     problems.push(Problem::new(field.wire, "required", "is required"));

@@ -211,14 +211,16 @@ impl Query {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 fn parameters(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
-    let (mut rest, mut before) = (text, ' ');
+    // What stands before, and before that.
+    let (mut rest, mut before, mut earlier) = (text, ' ', ' ');
     while let Some(c) = rest.chars().next() {
         let skipped = match c {
-            '\'' if matches!(before, 'e' | 'E') => escaped(rest),
+            // The letter stands alone: in `date'..'` it ends a word.
+            '\'' if matches!(before, 'e' | 'E') && !is_of_word(earlier) => escaped(rest),
             '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n'),
             '/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
-            '$' if !before.is_alphanumeric() && !matches!(before, '_' | '$') => {
+            '$' if !is_of_word(before) => {
                 let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
                 // More digits than a number holds are the number of no value.
                 found.extend((digits > 0).then(|| rest[1..=digits].parse().unwrap_or(usize::MAX)));
@@ -228,9 +230,15 @@ fn parameters(text: &str) -> Vec<usize> {
         };
         // What nothing closes ends the text; the database says so.
         rest = &rest[skipped.unwrap_or(rest.len())..];
-        before = c;
+        (earlier, before) = (before, c);
     }
     found
+}
+
+/// Whether a letter behind it goes on with a word.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
 /// How many bytes a text of Postgres takes in which a backslash keeps a quote from ending it.
@@ -275,6 +283,7 @@ mod tests {
             ("a = $99999999999999999999999", vec![usize::MAX]),
             ("price$1 = $ 2 AND ä$3 = '", vec![]),
             ("/* $1", vec![]),
+            (r"a = date'\' AND b = $1 AND c = $2E'\'", vec![1, 2]),
             (r"a = E'it\'s $1' AND b = $2 AND c = e'\\' AND d = $3", vec![2, 3]),
         ] {
             assert_eq!(parameters(text), found, "{text}");

@@ -152,17 +152,15 @@ impl Reader<'_> {
     }
 
     fn absent(&self, field: &FieldDesc) -> Option<Value> {
-        Some(match (field.default, field.kind) {
-            (DefaultDesc::Uuid, _) => Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string()),
-            (DefaultDesc::Cuid, _) => Value::Text(cuid2::create_id()),
-            (DefaultDesc::Now, _) => Value::Date(self.now),
-            (DefaultDesc::Literal(value), _) => value(),
+        Some(match field.default {
+            DefaultDesc::Uuid => Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string()),
+            DefaultDesc::Cuid => Value::Text(cuid2::create_id()),
+            DefaultDesc::Now => Value::Date(self.now),
+            DefaultDesc::Literal(value) => value(),
             // Items have no context; their macro refuses such a default.
-            (DefaultDesc::Ctx(_), _) => return None,
-            (DefaultDesc::None, _) if field.optional => Value::Null,
-            (DefaultDesc::None, Kind::StringArray) => Value::Strings(Vec::new()),
-            (DefaultDesc::None, Kind::Items(_)) => Value::Json("[]".to_owned()),
-            _ => return None,
+            DefaultDesc::Ctx(_) => return None,
+            DefaultDesc::None if field.optional => Value::Null,
+            DefaultDesc::None => return field.empty(),
         })
     }
 }

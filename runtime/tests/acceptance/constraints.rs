@@ -16,6 +16,51 @@ pub struct Line {
     pub id: String,
 }
 
+/// A list that must be sent, and one that need not.
+#[derive(Clone, Debug, PartialEq, Embedded)]
+pub struct Mark {
+    #[field(required)]
+    pub by: Vec<String>,
+    pub on: Vec<String>,
+}
+
+/// One of each name for each owner, who are told of to nobody.
+#[entity(unique(owner_id, slug), scope(owner_id = ctx(actor.id)), routes(auth = "userAuth"))]
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    #[field(primary)]
+    pub id: String,
+    #[field(private)]
+    pub owner_id: String,
+    pub slug: String,
+}
+
+/// There can be one, and why is nobody's business.
+#[entity(unique(code), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    #[field(primary)]
+    pub id: String,
+    #[field(private, default = "one")]
+    pub code: String,
+}
+
+/// Lists that must be sent, the empty one among them.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Ballot {
+    #[field(primary)]
+    pub id: String,
+    #[field(required)]
+    pub votes: Vec<String>,
+    #[field(required)]
+    pub marks: Vec<Mark>,
+    pub rest: Vec<Mark>,
+}
+
+#[operation(kind = "field_update", match(id = param(id)), set(votes))]
+pub const RECOUNT: Operation<Ballot>;
+
 /// Somebody's page, signed by short names alone.
 #[entity(version(required_on_write = false), routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -63,9 +108,46 @@ pub const SINK: Operation<Sheet>;
 #[operation(kind = "increment", field = drift, by = 1.1)]
 pub const MOVE: Operation<Sheet>;
 
-pub static SHEETS: Package = package!(name = "sheets", entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES, GROW, SINK, MOVE])]);
+pub static SHEETS: Package = package!(
+    name = "sheets",
+    entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES, GROW, SINK, MOVE]), entity(Ballot, [RECOUNT]), entity(Shelf), entity(Stamp)]
+);
 
-cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums);
+cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums, lists_that_must_be_sent, private_fields_of_a_unique);
+
+async fn private_fields_of_a_unique(s: &Server) {
+    let shelf = async |name: &str, id: &str| by(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await;
+    let stamp = async |id: &str| s.post("/stamps", json!({ "id": id })).await;
+    assert_eq!((shelf("ada", "a").await.status, shelf("bob", "b").await.status, stamp("a").await.status), (201, 201, 201));
+    let details = |taken: Reply| {
+        assert_eq!(taken.code(), (409, "conflict"));
+        taken.json()["details"].clone()
+    };
+    let one = |path: &str| json!([{ "path": path, "code": "unique", "message": "is already taken" }]);
+    assert_eq!(details(shelf("ada", "c").await), one("slug"));
+    assert_eq!(details(stamp("b").await), one(""));
+    assert_eq!(details(stamp("a").await), one("id"));
+}
+
+async fn lists_that_must_be_sent(s: &Server) {
+    let post = async |body: Json| s.post("/ballots", body).await;
+    let none = post(json!({ "id": "a" })).await;
+    none.problem("required", "votes");
+    none.problem("required", "marks");
+    assert_eq!(none.json()["details"].as_array().map(Vec::len), Some(2), "{none:?}");
+    post(json!({ "id": "a", "votes": null, "marks": [] })).await.problem("null_not_allowed", "votes");
+    post(json!({ "id": "a", "votes": [], "marks": [{ "on": [] }] })).await.problem("required", "marks[0].by");
+    assert_eq!(post(json!({ "id": "a", "votes": [], "marks": [{ "by": [] }] })).await.status, 201);
+    let made = s.get("/ballots/a").await.json();
+    assert_eq!(made, json!({ "id": "a", "votes": [], "marks": [{ "by": [], "on": [] }], "rest": [] }));
+    s.patch("/ballots/a/recount", json!({})).await.problem("required", "votes");
+    assert_eq!(s.patch("/ballots/a", json!({})).await.status, 200, "a change leaves out what it leaves alone");
+    let document = s.get("/openapi.json").await.json();
+    let required = |schema: &str| document["components"]["schemas"][schema]["required"].clone();
+    assert_eq!(required("BallotCreate"), json!(["id", "votes", "marks"]));
+    let item = &document["components"]["schemas"]["BallotCreate"]["properties"]["marks"]["items"]["required"];
+    assert_eq!(item, &json!(["by"]));
+}
 
 /// A call by somebody.
 async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {

@@ -287,6 +287,42 @@ async fn what_is_missing(s: &Server) {
         let part = format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
         assert!(text.contains(&part), "{part} is not in\n{text}");
     }
+    // Arguments that guards do not take, and a name that the settings leave without a meaning.
+    struct Strict;
+    impl Plugin for Strict {
+        fn name(&self) -> &'static str {
+            "strict"
+        }
+        fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+            Box::pin(async {
+                let any = || NamedCheck::guard(|_| Ok(()));
+                cx.registrar().named("bearer", NamedCheck::unset("which nobody could pass: set `programs`"))?;
+                cx.registrar().named("partner", NamedCheck::actor(|_| Ok(())))?;
+                let some = |argument: Option<GuardArg>| argument.map(drop).ok_or_else(|| "one".to_owned());
+                cx.registrar().named("require_mfa", any().taking(some))?;
+                let most = |argument| if argument == Some(GuardArg::Int(60)) { Ok(()) } else { Err("seconds up to 60".to_owned()) };
+                cx.registrar().named("require_step_up", any().taking(most))?;
+                let plans = |argument| match argument {
+                    Some(GuardArg::Text("free")) => Ok(()),
+                    _ => Err("a plan: \"free\"".to_owned()),
+                };
+                cx.registrar().named("require_plan", any().taking(plans))?;
+                cx.registrar().middleware("counted", Middleware::new(|call, next| Box::pin(counted(call, next))))
+            })
+        }
+    }
+    let app = App::new(Config::new().signing_secret(SECRET).port(0).database("memory:")).plugin(JwtAuth::new()).plugin(Strict);
+    let text = app.package(&DOORS).start().await.err().unwrap().to_string();
+    for part in [
+        "route `create` of `Door` (",
+        "needs auth `bearer`, which nobody could pass: set `programs`",
+        "gives guard `require_mfa` no argument, and it takes one",
+        "gives guard `require_step_up` the argument 300, and it takes seconds up to 60",
+        "gives guard `require_plan` the argument \"pro\", and it takes a plan: \"free\"",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert!(!text.contains("help: correct the name"), "{text}");
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 

@@ -175,7 +175,9 @@ fn tenant(opt: &Opt, d: &mut Diagnostics) -> Option<TenantArgs> {
 fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
     const EXAMPLE: &str = "scope(owner_id = ctx(actor.id))";
     let (mut bound, mut apply_to, mut unscoped) = (None, None, None);
+    let before = d.len();
     let options = options::parse(opt.list(EXAMPLE, d)?, d);
+    let unread = d.len() > before;
     options::repeated(&options, &[], d);
     let empty = options.is_empty();
     for option in options {
@@ -205,7 +207,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
             }
         }
     }
-    if bound.is_none() && (empty || apply_to.is_some()) {
+    if bound.is_none() && !unread && (empty || apply_to.is_some()) {
         d.error(&opt.key, "`scope` binds no field").help(format!("`{EXAMPLE}`"));
     }
     let (field, from) = bound?;

@@ -128,7 +128,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 fn paging(call: &PluginCall) -> Result<(Option<u32>, Option<String>)> {
     let limit = call.query::<i64>(0)?;
     if limit.is_some_and(|limit| limit < 1) {
-        return Err(Error::invalid(Problem::new("query:limit", "min", "must be at least 1")));
+        return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
     }
     Ok((limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)), call.query(1)?))
 }

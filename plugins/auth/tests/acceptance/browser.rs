@@ -1,12 +1,15 @@
 //! AUTH-75, AUTH-81, AUTH-86: what a browser sends by itself, actors, and guards on the app's own routes.
 
+use linchpin::http::{GuardArg, RouteGuard};
+use linchpin::prelude::*;
 use linchpin_auth::{ApiCredential, Auth, SecretText, Transport};
 use serde_json::json;
 
 use crate::cases;
 use crate::server::{GOOD, Reply, Store};
+use crate::testbed::NOTES;
 
-cases!(auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86, transports);
+cases!(auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86, what_no_caller_could_pass, transports);
 
 async fn auth_75(store: Store) {
     let app = store.app().await;
@@ -143,6 +146,39 @@ async fn auth_85_bearer(store: Store) {
     app.raw("DELETE", &path, &[], "").await.refused(401, "unauthorized");
     app.with(&ada.token, "DELETE", &path, None).await.refused(403, "forbidden");
     assert_eq!(app.with("a-token-of-a-program-of-32-characters", "DELETE", &path, None).await.status, 204);
+}
+
+/// Policies that let nobody pass stop the start, with what they lack.
+async fn what_no_caller_could_pass(store: Store) {
+    let config = Config::new().signing_secret("a-signing-secret-of-32-characters-or-more").port(0).database("memory:");
+    let text = match App::new(config).plugin(Auth::new().roles(["admin"])).package(&NOTES).start().await {
+        Ok(_) => panic!("the app started"),
+        Err(error) => error.to_string(),
+    };
+    let wanted =
+        "needs auth `bearer`, which no caller could pass: list its credential in `security.apiCredentials`, as { id, token, roles }";
+    assert!(text.contains("route `delete` of `Note` (") && text.contains(wanted) && !text.contains("help:"), "{text}");
+    for (guard, argument, part) in [
+        (
+            "require_step_up",
+            GuardArg::Text("x"),
+            "the argument \"x\", and it takes a whole number of seconds, 1 or more: `require_step_up(300)`",
+        ),
+        ("require_step_up", GuardArg::Int(0), "the argument 0, and it takes a whole number of seconds, 1 or more: `require_step_up(300)`"),
+        (
+            "require_step_up",
+            GuardArg::Int(-5),
+            "the argument -5, and it takes a whole number of seconds, 1 or more: `require_step_up(300)`",
+        ),
+        ("require_recent", GuardArg::Int(5), "the argument 5, and it takes none"),
+        ("require_mfa", GuardArg::Int(2), "an argument, and it takes none"),
+    ] {
+        let text = match store.guarded("/notes/{*rest}", RouteGuard::with(guard, argument)).await {
+            Ok(_) => panic!("the app started"),
+            Err(error) => error.to_string(),
+        };
+        assert!(text.contains("guard of `/notes/{*rest}` gives guard `") && text.contains(part), "{part} is not in {text}");
+    }
 }
 
 async fn auth_86(store: Store) {

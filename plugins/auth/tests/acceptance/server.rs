@@ -11,7 +11,7 @@ use linchpin::axum::http::{HeaderMap, Request};
 use linchpin::prelude::*;
 use linchpin::store::memory::Memory;
 use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
-use linchpin_auth::{Argon2Cost, Auth, Clock, Env, FakeClock};
+use linchpin_auth::{ApiCredential, Argon2Cost, Auth, Clock, Env, FakeClock, SecretText};
 use serde_json::{Value as Json, json};
 use tokio::sync::OnceCell;
 
@@ -135,7 +135,7 @@ impl Store {
         let reading = Arc::clone(&self.clock);
         let config = Config::new().signing_secret(SECRET).port(self.port).database(self.url.as_str()).environment(environment);
         let app = App::new(config)
-            .plugin(change(auth.env(env)))
+            .plugin(change(auth.env(env)).configure(|config| config.security.api_credentials.push(remover())))
             .plugin(TestBed { clock: Arc::clone(&self.clock) })
             .package(&NOTES)
             .clock(move || reading.now());
@@ -143,6 +143,11 @@ impl Store {
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock), document: OnceCell::new() })
     }
+}
+
+/// What removes notes: a program.
+fn remover() -> ApiCredential {
+    ApiCredential { id: "remover".into(), token: SecretText::new("what-removes-the-notes-of-this-testbed"), roles: Vec::new() }
 }
 
 /// A running app.

@@ -67,8 +67,11 @@ pub struct Bounds {
     pub none: Vec<String>,
     #[field(length = ..=5)]
     pub alias: Text,
-    #[field(items = 1.., unique_items)]
+    // The list behind an alias must be sent as well.
+    #[field(items = 1.., unique_items, required)]
     pub aliases: Tags,
+    #[field(required, each(length = 1..=5))]
+    pub sent: Vec<String>,
     #[field(one_of("a"), default = "a")]
     pub only: String,
     #[field(length = 1..=5, default = "äöüéß")]
