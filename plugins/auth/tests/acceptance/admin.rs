@@ -85,6 +85,8 @@ async fn auth_27_by_route(store: Store) {
     assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200);
     put(json!(["admin", "owner"])).await.problem("enum", "roles[1]");
     put(json!(["admin", "admin"])).await.problem("duplicate", "roles[1]");
+    send(&app, &root, "PUT", &path, Some(json!({}))).await.problem("required", "roles");
+    send(&app, &root, "PUT", &path, None).await.problem("required", "roles");
     assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200, "what is refused changes nothing");
     assert_eq!(put(json!([])).await.json(), json!({ "roles": [] }));
     app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");

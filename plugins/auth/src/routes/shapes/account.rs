@@ -129,5 +129,7 @@ pub(crate) struct SuspendInput {
 /// What the owner of an account may do.
 #[derive(Embedded)]
 pub(crate) struct Roles {
+    // Left out, it would take all of them away.
+    #[field(required)]
     pub(crate) roles: Vec<String>,
 }
