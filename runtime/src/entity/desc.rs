@@ -217,7 +217,6 @@ impl FieldDesc {
     }
 
     /// What leaving it out means where no default says so: the empty list, if anything.
-    #[cfg(feature = "server")]
     pub(crate) fn empty(&self) -> Option<Value> {
         match self.kind {
             _ if !self.empty_when_absent() => None,
