@@ -6,8 +6,12 @@
 use proc_macro::TokenStream;
 
 mod diagnostics;
+mod editor;
 mod entity;
 mod expr;
+mod fragments;
+mod lints;
+mod list;
 #[cfg(test)]
 mod mutation_tests;
 mod names;
@@ -16,6 +20,8 @@ mod options;
 mod package;
 mod policy;
 mod projection;
+mod readable;
+mod repair;
 mod roles;
 mod route;
 mod schema;
@@ -92,20 +98,20 @@ pub fn entity(args: TokenStream, item: TokenStream) -> TokenStream {
 /// `#[field(rename = "..")]`. The enum must be `Copy`.
 #[proc_macro_derive(FieldEnum, attributes(field))]
 pub fn field_enum(item: TokenStream) -> TokenStream {
-    entity::field_enum(item.into()).into()
+    entity::field_enum(&item.into()).into()
 }
 
 /// Makes a struct an item: `Vec` of it is a field type. Its fields take the same `#[field(..)]` as an entity's.
 #[proc_macro_derive(Embedded, attributes(field))]
 pub fn embedded(item: TokenStream) -> TokenStream {
-    entity::embedded(item.into()).into()
+    entity::embedded(&item.into()).into()
 }
 
 /// Makes an enum of unit variants the roles of an app: `roles = [Role::Admin]` in a policy. In tokens and actors a role is the
 /// name of its variant in snake_case, or `#[role(rename = "..")]`; `Role::Admin.as_str()` tells it.
 #[proc_macro_derive(Roles, attributes(role))]
 pub fn roles(item: TokenStream) -> TokenStream {
-    roles::run(item.into()).into()
+    roles::run(&item.into()).into()
 }
 
 /// Declares a const as an operation of its entity, in the crate of the entity: it adds a method to the entity's adapter.

@@ -158,10 +158,10 @@ fn entities() {
 
 #[test]
 fn derives() {
-    let derive = |run: fn(TokenStream) -> TokenStream| {
+    let derive = |run: fn(&TokenStream) -> TokenStream| {
         move |item: TokenStream| {
             let named = !item.to_string().contains(" _ :");
-            let expansion = run(item);
+            let expansion = run(&item);
             assert!(!named || syn::parse2::<syn::File>(expansion.clone()).is_ok(), "no items: {expansion}");
             expansion
         }

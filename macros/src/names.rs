@@ -1,5 +1,19 @@
 //! Names: from Rust to the wire, to routes and to storage.
 
+use proc_macro2::{Ident, Span};
+
+/// An identifier of this name, raw when it is a keyword in any edition.
+pub(crate) fn ident(name: &str, span: Span) -> Ident {
+    match name {
+        // These cannot be raw.
+        "self" | "super" | "crate" | "Self" | "_" => Ident::new(&format!("{name}_"), span),
+        // syn knows the keywords of earlier editions.
+        "gen" => Ident::new_raw(name, span),
+        _ if syn::parse_str::<Ident>(name).is_err() => Ident::new_raw(name, span),
+        _ => Ident::new(name, span),
+    }
+}
+
 /// The words of a name, lower-cased: split at `_` and `-`, between lower case or digit and upper case, and before the last
 /// letter of an upper-case run that a lower-case letter follows.
 pub(crate) fn words(name: &str) -> Vec<String> {

@@ -1,18 +1,20 @@
 //! The grammar all our attributes share: `flag, key = expression, key(…)`, separated by commas.
 //!
 //! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A mistake in one option does not
-//! hide the others: reading goes on behind the next comma. darling reads an option and sorts options into tables; what a value
-//! has to be, and the words for what is wrong with it, are ours.
+//! hide the others: reading goes on behind the next comma. An option whose value cannot be read is there all the same, so that
+//! nobody reports it as missing. darling reads an option and sorts options into tables; what a value has to be, and the words
+//! for what is wrong with it, are ours.
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
-use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
+use syn::parse::Parse;
 use syn::parse::discouraged::Speculative;
-use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, MacroDelimiter, Meta, Path, Token};
+use syn::{Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Meta, MetaNameValue, Path, Token};
 
 use crate::diagnostics::{self, Diagnostics};
+use crate::list::List;
+use crate::readable::{Readable, skip};
 
 /// One option as written.
 #[derive(Debug, Clone)]
@@ -29,15 +31,18 @@ pub(crate) enum OptValue {
     /// `= expression`.
     Expr(Expr),
     /// `(…)`.
-    List(TokenStream),
+    List(List),
+    /// Something that could not be read, which has been reported.
+    Unreadable,
 }
 
 impl FromMeta for Opt {
     fn from_meta(meta: &Meta) -> darling::Result<Self> {
         let value = match meta {
             Meta::Path(_) => OptValue::Flag,
+            Meta::NameValue(MetaNameValue { value: Expr::Verbatim(nothing), .. }) if nothing.is_empty() => OptValue::Unreadable,
             Meta::NameValue(pair) => OptValue::Expr(pair.value.clone()),
-            Meta::List(list) => OptValue::List(list.tokens.clone()),
+            Meta::List(list) => OptValue::List(List::of(list)),
         };
         match meta.path().get_ident() {
             Some(key) => Ok(Self { key: key.clone(), value }),
@@ -63,66 +68,22 @@ impl FromMeta for Rest {
     }
 }
 
-const NO_NAME: &str = "expected the name of an option";
+pub(crate) const NO_NAME: &str = "expected the name of an option";
 
-/// An option in darling's grammar, which takes keywords as keys, with what is beyond ours refused.
-struct Readable(NestedMeta);
-
-impl Parse for Readable {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if !input.peek(Ident::peek_any) || input.peek(Lit) {
-            return Err(input.error(NO_NAME));
-        }
-        let fork = input.fork();
-        if let (Ok(key), Ok(equals)) = (fork.call(Ident::parse_any), fork.parse::<Token![==]>()) {
-            return Err(syn::Error::new_spanned(equals, format!("`{key}` is given with `=`; `==` compares")));
-        }
-        let option = input.parse::<NestedMeta>()?;
-        let path = match &option {
-            NestedMeta::Meta(meta) => meta.path(),
-            NestedMeta::NameValueInvalidExpr(pair) => &pair.path,
-            NestedMeta::Lit(lit) => return Err(syn::Error::new_spanned(lit, NO_NAME)),
-        };
-        let Some(key) = path.get_ident() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
-        if let NestedMeta::NameValueInvalidExpr(pair) = &option
-            && (key == "input" || key == "output")
-            && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
-        {
-            // `output = Vec<Post>` is no expression; its tokens are kept as a list's are.
-            let (path, tokens) = (pair.path.clone(), pair.value.clone());
-            return Ok(Self(NestedMeta::Meta(Meta::List(syn::MetaList {
-                path,
-                delimiter: MacroDelimiter::Paren(syn::token::Paren::default()),
-                tokens,
-            }))));
-        }
-        match &option {
-            NestedMeta::NameValueInvalidExpr(pair) => {
-                let (error, last) = (&pair.error, pair.value.clone().into_iter().last());
-                // An end of input has no token; the one before it is where something is missing.
-                let at = if input.is_empty() { last.map_or(key.span(), |last| last.span()) } else { error.span() };
-                return Err(syn::Error::new(at, format!("option `{key}` has no readable value: {error}")));
-            }
-            NestedMeta::Meta(Meta::List(list)) if !matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
-                return Err(syn::Error::new(list.delimiter.span().join(), format!("`{key}` takes its list in parentheses")));
-            }
-            _ => {}
-        }
-        if !input.is_empty() && !input.peek(Token![,]) {
-            return Err(input.error(format!("expected `,` behind option `{key}`")));
-        }
-        Ok(Self(option))
-    }
+/// Reads a list of options; unreadable ones are reported, and left out if they have no name.
+pub(crate) fn parse(list: impl Into<List>, d: &mut Diagnostics) -> Vec<Opt> {
+    read(list, d).iter().filter_map(|option| d.take(Opt::from_nested_meta(option).map_err(syn::Error::from))).collect()
 }
 
-/// Reads a list of options; unreadable ones are reported and left out.
-pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Vec<Opt> {
-    read(tokens, d).iter().filter_map(|option| d.take(Opt::from_nested_meta(option).map_err(syn::Error::from))).collect()
-}
-
-/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported and left out.
-pub(crate) fn read(tokens: TokenStream, d: &mut Diagnostics) -> Vec<NestedMeta> {
-    each::<Readable>(tokens, d).into_iter().map(|option| option.0).collect()
+/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported, and left out if they have no name.
+pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta> {
+    let options = each::<Readable>(list, d).into_iter().map(|Readable { option, error }| {
+        if let Some(error) = error {
+            d.syntax(&error);
+        }
+        option
+    });
+    options.collect()
 }
 
 /// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for the `repeatable` ones.
@@ -142,9 +103,9 @@ pub(crate) fn table<T: FromMeta + Default>(mut options: Vec<NestedMeta>, repeata
 }
 
 /// Reads a comma-separated list of `T`; unreadable members are reported and left out.
-pub(crate) fn each<T: Parse>(tokens: TokenStream, d: &mut Diagnostics) -> Vec<T> {
+pub(crate) fn each<T: Parse>(list: impl Into<List>, d: &mut Diagnostics) -> Vec<T> {
     let mut items = Vec::new();
-    let read = |input: ParseStream<'_>| {
+    let result = list.into().read(|input| {
         while !input.is_empty() {
             let fork = input.fork();
             match fork.parse::<T>() {
@@ -155,17 +116,14 @@ pub(crate) fn each<T: Parse>(tokens: TokenStream, d: &mut Diagnostics) -> Vec<T>
                 Ok(_) => d.syntax(&fork.error("expected `,`")),
                 Err(error) => d.syntax(&error),
             }
-            while !input.is_empty() && !input.peek(Token![,]) {
-                input.parse::<proc_macro2::TokenTree>()?;
-            }
+            skip(input)?;
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
         Ok(())
-    };
+    });
     // Skipping token by token cannot fail.
-    let result = read.parse2(tokens);
     if let Err(error) = result {
         d.syntax(&error);
     }
@@ -181,11 +139,16 @@ impl Opt {
     /// A bare word; a value is reported, and the word is meant all the same.
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
-            OptValue::Flag => {}
+            OptValue::Flag | OptValue::Unreadable => {}
             OptValue::Expr(value) => d.error(value, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
             OptValue::List(_) => d.error(&self.key, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
         }
         true
+    }
+
+    /// Whether its value could not be read, which has been reported.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(&self.value, OptValue::Unreadable)
     }
 
     /// Whether it has a list in parentheses.
@@ -195,22 +158,24 @@ impl Opt {
 
     /// Whether it is a list with nothing in it.
     pub(crate) fn is_empty_list(&self) -> bool {
-        matches!(&self.value, OptValue::List(tokens) if tokens.is_empty())
+        matches!(&self.value, OptValue::List(list) if list.is_empty())
     }
 
     /// The expression behind `=`; anything else is reported with `example` as help.
     pub(crate) fn expr(&self, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
-        if let OptValue::Expr(value) = &self.value {
-            return Some(value);
+        match &self.value {
+            OptValue::Expr(value) => return Some(value),
+            OptValue::Unreadable => {}
+            _ => d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`")),
         }
-        d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`"));
         None
     }
 
-    /// The tokens in parentheses; anything else is reported with `example` as help.
-    pub(crate) fn list(&self, example: &str, d: &mut Diagnostics) -> Option<TokenStream> {
+    /// The list in parentheses; anything else is reported with `example` as help.
+    pub(crate) fn list(&self, example: &str, d: &mut Diagnostics) -> Option<List> {
         match &self.value {
-            OptValue::List(tokens) => Some(tokens.clone()),
+            OptValue::List(list) => Some(list.clone()),
+            OptValue::Unreadable => None,
             OptValue::Flag => {
                 d.error(&self.key, format!("`{}` needs a list", self.key)).help(format!("`{example}`"));
                 None
@@ -248,6 +213,7 @@ impl Opt {
     pub(crate) fn boolean(&self, d: &mut Diagnostics) -> Option<bool> {
         match &self.value {
             OptValue::Flag => Some(true),
+            OptValue::Unreadable => None,
             OptValue::Expr(Expr::Lit(ExprLit { lit: Lit::Bool(LitBool { value, .. }), .. })) => Some(*value),
             OptValue::Expr(other) => {
                 d.error(other, format!("`{}` is true or false", self.key)).help(format!("`{} = false`", self.key));
@@ -370,7 +336,9 @@ mod tests {
     fn a_mistake_hides_no_other_option() {
         let mut d = Diagnostics::new();
         let options = parse(quote!(a = , "b", c d, e), &mut d);
-        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["e"]);
+        // Those that have a name are there, so that nobody reports them as missing.
+        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["a", "c", "e"]);
+        assert!(options[0].is_unreadable() && options[0].expr("a = 1", &mut d).is_none() && options[1].list("c(x)", &mut d).is_none());
         assert_eq!(d.into_texts().len(), 3);
     }
 
@@ -402,7 +370,8 @@ mod tests {
     fn what_darling_reads_beyond_our_grammar_is_refused() {
         let mut d = Diagnostics::new();
         let options = parse(quote!(a::b, ::c = 1, true, "text" = 2, d[1], e { x }, f = pub(crate), #[g] h, i = #[j] k, self), &mut d);
-        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["self"]);
+        let read = options.iter().filter(|opt| !opt.is_unreadable());
+        assert_eq!(read.map(Opt::name).collect::<Vec<_>>(), ["self"]);
         assert_eq!(d.into_texts().len(), 9);
     }
 

@@ -12,7 +12,9 @@ use syn::{Field, Fields, ItemStruct, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, hidden};
-use crate::expr::{at, beside};
+use crate::expr::marker_of;
+use crate::fragments::plain;
+use crate::repair;
 use crate::schema::{self, Handed};
 
 mod word {
@@ -40,8 +42,9 @@ impl Parse for Asked {
 /// The first step.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     const SHAPE: &str = "\nhelp: `#[projection(Post)] pub struct PostCard { pub id: String, pub title: String }`";
+    let (args, item) = (plain(args), plain(item));
     let mut d = Diagnostics::new();
-    let parsed = syn::parse2::<ItemStruct>(item.clone()).map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
+    let parsed = repair::item::<ItemStruct>(&item).map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
     let Some(structure) = d.take(parsed) else {
         let errors = d.finish();
         return quote!(#item #errors);
@@ -75,7 +78,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
 pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();
     let asked = d.take(syn::parse2::<Asked>(handed.args.clone()));
-    let structure = d.take(syn::parse2::<ItemStruct>(handed.item.clone()));
+    let structure = d.take(repair::item::<ItemStruct>(&handed.item));
     let (args, item) = handed.declaration();
     let (Some(Asked(entity)), Some(structure)) = (asked, structure) else { return d.finish() };
     let Some(model) = schema::model(args, item) else {
@@ -113,9 +116,10 @@ fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model
     let names = named.iter().filter_map(|field| Some(field.ident.as_ref()?.unraw().to_string()));
     let whole = named.len() == structure.fields.len();
     let members = named.iter().map(|field| {
-        let (name, ty, module) = (&field.ident, &field.ty, &model.generated.module);
+        let (name, ty) = (&field.ident, &field.ty);
+        let position = field.ident.as_ref().and_then(|ident| model.index_of(ident)).unwrap_or_default();
         // All of it at the type: rustc says there what the entity has.
-        let marker = at(beside(entity, &quote!(#module::#name)), &ty.to_token_stream());
+        let marker = marker_of(&model.krate, entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
         let mut held = name.clone();
         if let Some(ident) = &mut held {

@@ -7,17 +7,25 @@ use syn::ext::IdentExt;
 use syn::{Attribute, Data, DeriveInput, Fields, Ident, LitStr};
 
 use crate::diagnostics::Diagnostics;
-use crate::entity::attribute_options;
+use crate::entity::{attribute_options, attrs_of_variants, krate};
+use crate::fragments::plain;
+use crate::lints;
 use crate::names;
 use crate::options::{self, Opt, Rest};
+use crate::repair;
 
 /// The derive.
-pub(crate) fn run(item: TokenStream) -> TokenStream {
+pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|input| {
+    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|input| {
+        let krate = krate(&input.attrs, "role", &mut d);
         let roles = roles(&input, &mut d);
         // With parameters there is no one type to write this for.
-        input.generics.params.is_empty().then(|| expand(&input.ident, &roles))
+        input
+            .generics
+            .params
+            .is_empty()
+            .then(|| expand(&input.ident, &krate, &lints::allowed(&input.attrs, attrs_of_variants(&input)), &roles))
     });
     let errors = d.finish();
     quote!(#expanded #errors)
@@ -82,22 +90,25 @@ fn rename(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
 }
 
 /// A wrong enum still is a set of roles, so that the policies that name it add no errors.
-fn expand(ident: &Ident, roles: &[(Ident, String)]) -> TokenStream {
+fn expand(ident: &Ident, krate: &TokenStream, lints: &TokenStream, roles: &[(Ident, String)]) -> TokenStream {
     let names = roles.iter().map(|(_, wire)| wire);
     let arms = roles.iter().map(|(variant, wire)| quote!(Self::#variant { .. } => #wire));
     let name = if roles.is_empty() { quote!("") } else { quote!(match self { #(#arms),* }) };
     quote! {
         #[automatically_derived]
-        impl ::linchpin::Roles for #ident {
+        #lints
+        impl #krate::Roles for #ident {
             const NAMES: &'static [&'static str] = &[#(#names),*];
         }
         #[automatically_derived]
+        #lints
         impl #ident {
             /// The role as it stands in tokens.
             #[allow(dead_code)] // an app may compare roles alone
             pub const fn as_str(&self) -> &'static str { #name }
         }
         #[automatically_derived]
+        #lints
         impl ::core::convert::From<#ident> for ::std::string::String {
             fn from(role: #ident) -> Self { ::core::convert::From::from(role.as_str()) }
         }

@@ -9,6 +9,7 @@ use syn::{ItemFn, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
+use crate::fragments::plain;
 use crate::operation;
 use crate::operation::path::{Method, RouteArgs, Segment};
 use crate::options;
@@ -23,7 +24,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
         let item = operation::poisoned(item);
         return quote!(#item #errors);
     };
-    let args = Args::parse(args, &function, &mut d);
+    let args = Args::parse(plain(args), &function, &mut d);
     check(&function, &mut d);
     if !crate::SERVER {
         d.error(&function.sig.ident, "a route needs the `server` feature of linchpin").help("`linchpin = { features = [\"server\"] }`");

@@ -20,8 +20,11 @@ pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
     syn::parse::Parser::parse2(item, tokens).unwrap_or_else(|e| panic!("not a declaration: {e}"))
 }
 
-/// Formats an expansion and compares it with the stored one.
+/// Formats an expansion and compares it with the stored one. It holds errors if its name says that the declaration is broken, and no
+/// others do.
 pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
+    let broken = expansion.to_string().contains("compile_error");
+    assert_eq!(broken, name.ends_with("_broken"), "errors in `{name}`: {broken}\n{expansion}");
     let file = syn::parse2::<syn::File>(expansion.clone()).unwrap_or_else(|e| panic!("not a file: {e}\n{expansion}"));
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../../snapshots");

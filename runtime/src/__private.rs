@@ -27,7 +27,8 @@ pub use crate::operation::transition_choice::choose;
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
     Increment, Lookup, Merge, Method, NamedSort, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg,
-    Transition, Upsert, Whole, assert_apart, assert_audited, assert_operation_audited, assert_unique, beginnings,
+    Transition, Upsert, Whole, assert_action, assert_apart, assert_audited, assert_operation_audited, assert_scoped, assert_unique,
+    beginnings,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
 #[cfg(feature = "server")]
@@ -49,15 +50,19 @@ pub use axum::{extract::FromRequestParts, http::request::Parts};
 pub use linchpin_macros::__operation;
 
 mod checks;
+pub mod editor;
+mod fields;
 mod items;
 mod literals;
 mod operations;
 
+pub use crate::__editor as editor;
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
     expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
-    expect_relation,
+    expect_relation, named, refuse_if,
 };
+pub use fields::{FieldAt, MarkerOf, fields};
 pub use items::{Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
 pub use literals::{cuid, date, item_literal, literal, no_items, some_literal, text, texts, uuid};
 pub use operations::{

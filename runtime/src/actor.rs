@@ -58,6 +58,9 @@ impl std::fmt::Debug for Attached {
     }
 }
 
+/// Marks anonymous callers whose credential cannot be used.
+struct InvalidCredential;
+
 /// The kind of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum ActorKind {
@@ -88,6 +91,17 @@ impl Actor {
     /// Nobody known.
     pub fn anonymous() -> Self {
         Self::default()
+    }
+
+    /// Nobody known, though the request presents a credential: it has ended, was revoked, or is malformed. Routes that anonymous
+    /// callers may call answer as they do to [`Actor::anonymous`], and say `WWW-Authenticate: Bearer error="invalid_token"`.
+    pub fn with_invalid_credential() -> Self {
+        Self { attached: Attached::new(Arc::new(InvalidCredential)), ..Self::default() }
+    }
+
+    /// Whether this is an anonymous caller whose credential cannot be used.
+    pub fn has_invalid_credential(&self) -> bool {
+        self.attached.get::<InvalidCredential>().is_some()
     }
 
     /// A person with this id and no roles.

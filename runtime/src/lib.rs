@@ -30,6 +30,7 @@ pub mod resource;
 mod roles;
 #[cfg(feature = "server")]
 pub mod search;
+mod steady;
 pub mod store;
 #[cfg(feature = "server")]
 pub mod testing;

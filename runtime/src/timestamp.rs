@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::steady::Steady;
+
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, years 0001 to 9999.
 ///
 /// On the wire it is RFC 3339 in UTC with three decimals.
@@ -43,7 +45,8 @@ impl Timestamp {
         self.0
     }
 
-    /// The system clock's present, floored to the millisecond.
+    /// The system clock's present, floored to the millisecond. It never goes back within the process: after the system clock was
+    /// set back, time goes on from the latest instant that was given, so that what has expired stays expired.
     ///
     /// Request code takes `now` from its [`Cx`](crate::Cx) instead, so that one call sees one instant.
     pub fn system_now() -> Self {
@@ -51,7 +54,8 @@ impl Timestamp {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         };
-        Self::from_millis(millis)
+        static STEADY: Steady = Steady::new();
+        Self::from_millis(STEADY.at(millis, std::time::Instant::now))
     }
 
     /// Reads RFC 3339 with any offset; fractions below a millisecond are floored.

@@ -69,6 +69,11 @@ impl Value {
         matches!(self, Self::Null)
     }
 
+    /// The whole number, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        if let Self::Int(number) = self { Some(*number) } else { None }
+    }
+
     /// The text of a [`Value::Text`].
     pub fn as_text(&self) -> Option<&str> {
         match self {

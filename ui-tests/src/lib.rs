@@ -2,6 +2,9 @@
 
 use linchpin::prelude::*;
 
+#[deny(clippy::pedantic, clippy::nursery, unused_qualifications, unused, deprecated)]
+pub mod strict;
+
 /// A note.
 #[entity(routes(auth = none))]
 pub struct Note {

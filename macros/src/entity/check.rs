@@ -18,6 +18,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for field in &model.fields {
         check_field::check(field, d);
     }
+    first_values(model, d);
     check_names::check(model, d);
     lists(model, d);
     sort(model, d);
@@ -75,6 +76,30 @@ fn primary(model: &EntityModel, d: &mut Diagnostics) {
             d.error(at, format!("primary key `{}` cannot be hidden: it is part of every path", key.name)).help("leave the option out");
         }
     }
+}
+
+/// The private fields that no create could fill, with the word: clients do not know them, and nothing else gives them a value.
+pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &syn::Ident)> {
+    let create = !model.routes[0].disabled && !model.unsure && !model.routes_unsure;
+    let filled = |f: &Field| f.optional || f.server_owned() || f.has_default() || f.has(Flag::Required);
+    let fields = model.fields.iter().filter(move |field| create && !filled(field));
+    fields.filter_map(|field| Some((field, field.options.flag(Flag::Private)?)))
+}
+
+/// Rule 17 for private fields. Behind another name a type may be a list, which begins empty; rustc knows.
+fn first_values(model: &EntityModel, d: &mut Diagnostics) {
+    for (field, at) in unfillable(model).filter(|(field, _)| field.kind != Kind::Other) {
+        d.error(at, unfillable_text(field)).help(unfillable_help(field));
+    }
+}
+
+pub(super) fn unfillable_text(field: &Field) -> String {
+    format!("create could not fill private field `{}`, which no client may send", field.name)
+}
+
+pub(super) fn unfillable_help(field: &Field) -> String {
+    let ty = type_text(&field.inner);
+    format!("give it a default, make it `Option<{ty}>`, or leave creating to code: `routes(create(disabled))`")
 }
 
 /// Rules 9 and 10 for indexes and uniques.
@@ -199,6 +224,15 @@ fn stores(model: &EntityModel, d: &mut Diagnostics) {
             d.error(store, format!("unknown store `{name}`")).suggest(&name, STORES);
         } else if !seen.insert(name.clone()) {
             d.error(store, format!("store `{name}` repeated")).help("name each store once");
+        }
+    }
+    if seen.contains("redis") {
+        let elsewhere = "take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo provide it";
+        for unique in &model.uniques {
+            d.error(&unique.key, "a unique needs `unique.reservation`, which `redis` does not provide").help(elsewhere);
+        }
+        if let Some(version) = &model.version {
+            d.error(&version.key, "`version` needs `atomic.version`, which `redis` does not provide").help(elsewhere);
         }
     }
 }

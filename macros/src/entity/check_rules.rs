@@ -71,6 +71,13 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
     }
 }
 
+/// Whether the constraints of a text field allow a text, as far as the macro knows them.
+pub(crate) fn admits(field: &Field, text: &str) -> bool {
+    let rules = &field.options.rules;
+    let pattern = rules.pattern.as_ref().and_then(|pattern| whole(&pattern.value.value()).ok());
+    text_flaw(text, rules, pattern.as_ref()).is_none()
+}
+
 /// A pattern as the runtime compiles it.
 fn whole(pattern: &str) -> Result<Regex, regex::Error> {
     Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")))

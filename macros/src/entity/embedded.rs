@@ -6,19 +6,26 @@ use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Fields, Ident};
 
 use super::field::{Default, Field, Flag};
+use super::parse_field::krate;
 use super::{check_field, field_tokens};
 use crate::diagnostics::{Diagnostics, list};
+use crate::fragments::plain;
+use crate::lints;
+use crate::repair;
 
 /// The derive.
-pub(crate) fn run(item: TokenStream) -> TokenStream {
+pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|mut input| match fields(&mut input, &mut d) {
-        Some(fields) => {
-            check(&fields, &mut d);
-            Some(expand(&input, &fields, !d.is_empty()))
+    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|mut input| {
+        let krate = krate(&input.attrs, "field", &mut d);
+        match fields(&mut input, &mut d) {
+            Some(fields) => {
+                check(&fields, &mut d);
+                Some(expand(&input, &krate, &fields, !d.is_empty()))
+            }
+            // A wrong shape still is an item, so that lists of it add no errors; with parameters there is nothing to write.
+            None => input.generics.params.is_empty().then(|| expand_unreadable(&input.ident, &krate)),
         }
-        // A wrong shape still is an item, so that lists of it add no errors; with parameters there is nothing to write.
-        None => input.generics.params.is_empty().then(|| expand_unreadable(&input.ident)),
     });
     let errors = d.finish();
     quote!(#expanded #errors)
@@ -38,10 +45,10 @@ fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Option<Vec<Field>> {
     None
 }
 
-fn expand_unreadable(ident: &Ident) -> TokenStream {
+fn expand_unreadable(ident: &Ident, krate: &TokenStream) -> TokenStream {
     quote! {
         const _: () = {
-            use ::linchpin::__private as __lp;
+            use #krate::__private as __lp;
             #[automatically_derived]
             impl __lp::Embedded for #ident {
                 const FIELDS: &'static [__lp::FieldDesc] = &[];
@@ -106,8 +113,9 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
     }
 }
 
-fn expand(input: &DeriveInput, fields: &[Field], inert: bool) -> TokenStream {
+fn expand(input: &DeriveInput, krate: &TokenStream, fields: &[Field], inert: bool) -> TokenStream {
     let (ident, vis) = (&input.ident, &input.vis);
+    let lints = lints::allowed(&input.attrs, fields.iter().flat_map(|field| &field.attrs));
     let name = ident.unraw().to_string();
     let descs = fields.iter().map(|field| {
         let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
@@ -127,7 +135,8 @@ fn expand(input: &DeriveInput, fields: &[Field], inert: bool) -> TokenStream {
     let members = changeable.iter().map(|f| {
         let (doc, ident, ty) = (&f.doc, &f.ident, &f.ty);
         let doc = if doc.is_empty() { format!("The new `{}`.", f.name) } else { doc.clone() };
-        quote!(#[doc = #doc] pub #ident: ::core::option::Option<#ty>)
+        let lints = lints::allowed(&f.attrs, []);
+        quote!(#[doc = #doc] #lints pub #ident: ::core::option::Option<#ty>)
     });
     let puts = changeable.iter().map(|f| {
         let (wire, ident) = (&f.wire, &f.ident);
@@ -135,10 +144,12 @@ fn expand(input: &DeriveInput, fields: &[Field], inert: bool) -> TokenStream {
     });
     quote! {
         #[doc = #doc]
-        #[derive(Default)]
+        #[derive(::core::default::Default)]
+        #lints
         #vis struct #patch { #(#members),* }
+        #lints
         const _: () = {
-            use ::linchpin::__private as __lp;
+            use #krate::__private as __lp;
             #[automatically_derived]
             impl __lp::Embedded for #ident {
                 const FIELDS: &'static [__lp::FieldDesc] = &[#(#descs),*];

@@ -31,6 +31,8 @@ pub(crate) struct Field {
     pub(crate) optional: bool,
     pub(crate) kind: Kind,
     pub(crate) doc: String,
+    /// All but our own.
+    pub(crate) attrs: Vec<Attribute>,
     pub(crate) options: FieldArgs,
     /// Whether it is the version counter, which the macro adds to the struct.
     pub(crate) generated: bool,
@@ -77,6 +79,7 @@ impl Field {
             inner,
             optional,
             doc: doc_of(&field.attrs),
+            attrs: field.attrs.clone(),
             generated: false,
             owned: options.computed.as_ref().map(|_| COMPUTED),
             options,
@@ -98,6 +101,7 @@ impl Field {
             optional: false,
             kind: Kind::Integer,
             doc: String::new(),
+            attrs: Vec::new(),
             options: FieldArgs::default(),
             generated: true,
             owned: None,
@@ -153,7 +157,9 @@ impl Kind {
             "i64" => Self::Integer,
             "f64" => Self::Number,
             "Timestamp" => Self::Date,
-            "Value" | "Json" => Self::Json,
+            // Alone, either may be the name of anything.
+            "Json" if !last.arguments.is_none() => Self::Json,
+            "Value" if path.path.segments.iter().rev().nth(1).is_some_and(|before| before.ident == "serde_json") => Self::Json,
             "Vec" => match argument(last).map(Self::of) {
                 Some(Self::String) => Self::StringArray,
                 _ => Self::Items,

@@ -4,12 +4,15 @@ use darling::FromMeta;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
-use syn::{Data, DeriveInput, Fields, Ident, LitStr};
+use syn::{Attribute, Data, DeriveInput, Fields, Ident, LitStr};
 
-use super::parse_field::field_options;
+use super::parse_field::{field_options, krate};
 use crate::diagnostics::Diagnostics;
+use crate::fragments::plain;
+use crate::lints;
 use crate::names;
 use crate::options::{self, Opt, Rest};
+use crate::repair;
 
 struct Variant {
     ident: Ident,
@@ -17,15 +20,25 @@ struct Variant {
 }
 
 /// The derive.
-pub(crate) fn run(item: TokenStream) -> TokenStream {
+pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(syn::parse2::<DeriveInput>(item)).and_then(|input| {
+    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|input| {
+        let krate = krate(&input.attrs, "field", &mut d);
         let variants = variants(&input, &mut d);
         // With parameters there is no one type to write this for.
-        input.generics.params.is_empty().then(|| expand(&input.ident, &variants, !d.is_empty()))
+        input.generics.params.is_empty().then(|| {
+            let lints = lints::allowed(&input.attrs, attrs_of_variants(&input));
+            expand(&input.ident, &krate, &lints, if d.is_empty() { &variants } else { &[] })
+        })
     });
     let errors = d.finish();
     quote!(#expanded #errors)
+}
+
+/// The attributes of all variants.
+pub(crate) fn attrs_of_variants(input: &DeriveInput) -> impl Iterator<Item = &Attribute> {
+    let variants = if let Data::Enum(data) = &input.data { Some(&data.variants) } else { None };
+    variants.into_iter().flatten().flat_map(|variant| &variant.attrs)
 }
 
 fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
@@ -82,17 +95,17 @@ fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr
     keys.rename.and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 
-fn expand(ident: &Ident, variants: &[Variant], inert: bool) -> TokenStream {
-    // A wrong enum still is a field type, so that the fields of its type add no errors.
-    let variants: &[Variant] = if inert { &[] } else { variants };
+/// A wrong enum still is a field type, without variants, so that the fields of its type add no errors.
+fn expand(ident: &Ident, krate: &TokenStream, lints: &TokenStream, variants: &[Variant]) -> TokenStream {
     let name = ident.unraw().to_string();
     let wires = variants.iter().map(|v| &v.wire);
     let idents: Vec<_> = variants.iter().map(|v| &v.ident).collect();
     let indexes = (0..variants.len()).map(proc_macro2::Literal::usize_unsuffixed);
-    let index = if inert { quote!(0) } else { quote!(match self { #(Self::#idents => #indexes),* }) };
+    let index = if variants.is_empty() { quote!(0) } else { quote!(match self { #(Self::#idents => #indexes),* }) };
     quote! {
+        #lints
         const _: () = {
-            use ::linchpin::__private as __lp;
+            use #krate::__private as __lp;
             static DESC: __lp::EnumDesc = __lp::EnumDesc { name: #name, variants: &[#(#wires),*] };
             #[automatically_derived]
             impl __lp::FieldEnum for #ident {

@@ -30,21 +30,29 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::diagnostics::Diagnostics;
-use crate::schema;
+use crate::editor::Hints;
+use crate::fragments::plain;
+use crate::{repair, schema};
 
 pub(crate) use check::{hidden, index_text};
-pub(crate) use check_rules::check_written;
+pub(crate) use check_rules::{admits, check_written};
 pub(crate) use date::parse as parse_date;
 pub(crate) use embedded::run as embedded;
 pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
-pub(crate) use field_enum::run as field_enum;
+pub(crate) use field_enum::{attrs_of_variants, run as field_enum};
 pub(crate) use model::EntityModel;
+#[cfg(test)]
+pub(crate) use parse::ENTITY_OPTIONS;
 pub(crate) use parse::{Member, ROUTES, by_number, member, members};
-pub(crate) use parse_field::attribute_options;
+#[cfg(test)]
+pub(crate) use parse_field::FIELD_OPTIONS;
+pub(crate) use parse_field::{attribute_options, krate};
+pub(crate) use rules::{Bound, Choice};
 pub(crate) use visibility::{Route, public, reason, reported};
 
 /// `#[entity(args)] item`.
 pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
+    let (args, item) = (&plain(args.clone()), &plain(item.clone()));
     let mut d = Diagnostics::new();
     let Some(mut model) = EntityModel::parse(args.clone(), item.clone(), &mut d) else {
         // Not a struct with named fields: keep what the user wrote, without the attribute that nobody reads now.
@@ -56,10 +64,19 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
     if !d.is_empty() {
         model.make_inert();
     }
-    let expanded = expand::expand(&model);
+    let hints = Hints::default().offer("entity", args.clone());
+    let hints = field_attributes(item).into_iter().fold(hints, |hints, list| hints.offer("field", list));
+    let expanded = expand::expand(&model, hints);
     let schema = schema::emit(&model, args, item);
     let errors = d.finish();
     quote!(#expanded #schema #errors)
+}
+
+/// What stands in every `#[field(..)]`.
+fn field_attributes(item: &TokenStream) -> Vec<TokenStream> {
+    let Ok(item) = repair::item::<syn::ItemStruct>(item) else { return Vec::new() };
+    let attrs = item.fields.iter().flat_map(|field| &field.attrs).filter(|attr| attr.path().is_ident("field"));
+    attrs.filter_map(|attr| attr.meta.require_list().ok().map(|list| list.tokens.clone())).collect()
 }
 
 fn without_field_attributes(item: TokenStream) -> TokenStream {

@@ -19,6 +19,7 @@ use crate::diagnostics::Diagnostics;
 use crate::names;
 use crate::operation::path::Moved;
 use crate::policy::Policy;
+use crate::repair;
 
 /// An entity as declared.
 #[derive(Debug)]
@@ -138,6 +139,8 @@ pub(crate) struct Place {
 /// Optimistic concurrency.
 #[derive(Debug)]
 pub(crate) struct Version {
+    /// The word `version`.
+    pub(crate) key: Ident,
     /// Position of the counter.
     pub(crate) field: usize,
     pub(crate) required_on_write: bool,
@@ -149,7 +152,7 @@ impl EntityModel {
     /// All problems go to `d`; the model is there as long as the item is a struct with named fields, so that the expansion
     /// can go on with what could be read.
     pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
-        let mut item = match syn::parse2::<ItemStruct>(item.clone()) {
+        let mut item = match repair::item::<ItemStruct>(&item) {
             Ok(item) => item,
             Err(error) => {
                 let problem = match syn::parse2::<syn::DeriveInput>(item) {
@@ -195,7 +198,7 @@ impl EntityModel {
                 push_version(&mut item, &ident);
                 fields.push(Field::version(ident));
             }
-            Version { field, required_on_write: version.required_on_write }
+            Version { key: version.key.clone(), field, required_on_write: version.required_on_write }
         });
 
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
@@ -385,10 +388,7 @@ pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
         "" => format_ident!("{bare}_", span = span),
         // A struct in lower case: types and modules share their names.
         _ if snake == bare => format_ident!("{snake}_", span = span),
-        // These cannot be raw identifiers.
-        "crate" | "self" | "super" | "_" => Ident::new(&format!("{snake}_"), span),
-        _ if syn::parse_str::<Ident>(&snake).is_err() => Ident::new_raw(&snake, span),
-        _ => Ident::new(&snake, span),
+        _ => names::ident(&snake, span),
     }
 }
 

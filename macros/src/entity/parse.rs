@@ -9,11 +9,12 @@ use super::relations::RelationArgs;
 use super::summaries::SummaryArgs;
 use super::visibility::{VisibilityArgs, VisibilityKeys};
 use crate::diagnostics::{Diagnostics, nearest};
+use crate::list::List;
 use crate::operation::path::{Moved, RouteArgs};
 use crate::options::{self, Opt, OptValue, Rest};
 use crate::policy::{self, Policy};
 
-const ENTITY_OPTIONS: &[&str] = &[
+pub(crate) const ENTITY_OPTIONS: &[&str] = &[
     "name",
     "namespace",
     "path",
@@ -193,7 +194,7 @@ impl EntityArgs {
         args
     }
 
-    fn routes(&mut self, list: TokenStream, d: &mut Diagnostics) {
+    fn routes(&mut self, list: List, d: &mut Diagnostics) {
         let options = options::parse(list, d);
         options::repeated(&options, &[], d);
         for opt in &options {
@@ -257,7 +258,7 @@ fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
     Some(UniqueArgs { key: opt.key, global: members.len() < count, members })
 }
 
-pub(crate) fn members(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Vec<Member> {
+pub(crate) fn members(opt: &Opt, list: List, d: &mut Diagnostics) -> Vec<Member> {
     if list.is_empty() {
         d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{}(created_at)`", opt.key));
     }

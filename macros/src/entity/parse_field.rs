@@ -2,16 +2,19 @@
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser};
+use syn::parse::ParseStream;
 use syn::{Attribute, Expr, Ident, LitStr, Meta, Path, Token};
 
 use super::rules::{RuleArgs, RuleKeys};
 use crate::diagnostics::Diagnostics;
 use crate::expr::{CtxPath, Source};
-use crate::options::{self, Opt, OptValue};
+use crate::list::List;
+use crate::options::{self, Opt, OptValue, Rest};
 
-const FIELD_OPTIONS: &[&str] = &[
+pub(crate) const FIELD_OPTIONS: &[&str] = &[
     "primary",
     "immutable",
     "read_only",
@@ -167,7 +170,7 @@ impl FieldArgs {
 fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
     const EXAMPLE: &str = "computed = slug_key";
     const FROM: &str = "computed(slug_key, from(slug))";
-    let OptValue::List(tokens) = &opt.value else {
+    let OptValue::List(list) = &opt.value else {
         return opt.path(EXAMPLE, d).map(|function| ComputedArgs { key: opt.key.clone(), function, from: Vec::new() });
     };
     let read = |input: ParseStream<'_>| {
@@ -177,13 +180,13 @@ fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
         if from != "from" {
             return Err(syn::Error::new(from.span(), "expected `from(..)`"));
         }
-        let list;
-        syn::parenthesized!(list in input);
-        let names = list.parse_terminated(Ident::parse_any, Token![,])?;
+        let names;
+        syn::parenthesized!(names in input);
+        let names = names.parse_terminated(Ident::parse_any, Token![,])?;
         input.parse::<Option<Token![,]>>()?;
         Ok((function, names.into_iter().collect::<Vec<_>>()))
     };
-    match read.parse2(tokens.clone()) {
+    match list.read(read) {
         Ok((function, from)) if !from.is_empty() => Some(ComputedArgs { key: opt.key.clone(), function, from }),
         Ok(_) => {
             d.error(&opt.key, "`from` names no field").help(format!("`{FROM}`"));
@@ -221,7 +224,8 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
 }
 
 fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
-    let Some(value) = opt.expr("default = uuid", d) else { return Default::None };
+    // One that cannot be read is meant to be there.
+    let Some(value) = opt.expr("default = uuid", d) else { return if opt.is_unreadable() { Default::Poisoned } else { Default::None } };
     if let Some(ident) = options::as_ident(value) {
         match ident.to_string().as_str() {
             "uuid" => return Default::Uuid(ident.clone()),
@@ -252,6 +256,24 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     Default::Value(value.clone())
 }
 
+/// Options of a type under a derive.
+#[derive(Debug, std::default::Default, FromMeta)]
+struct TypeKeys {
+    #[darling(rename = "crate")]
+    krate: Option<Opt>,
+    #[darling(flatten)]
+    rest: Rest,
+}
+
+/// The path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` above the type says otherwise.
+pub(crate) fn krate(attrs: &[Attribute], name: &str, d: &mut Diagnostics) -> TokenStream {
+    let example = format!("`#[{name}(crate = ::framework::linchpin)]`");
+    let keys: TypeKeys = options::table(attribute_options(&mut attrs.to_vec(), name, &example, d), &[], d);
+    keys.rest.refuse("type", &["crate"], &[], d);
+    let path = keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d));
+    path.map_or_else(|| quote!(::linchpin), |path| path.to_token_stream())
+}
+
 /// The options of all `#[field(..)]` attributes, which are taken off.
 pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<NestedMeta> {
     attribute_options(attrs, "field", "`#[field(primary)]`", d)
@@ -265,7 +287,7 @@ pub(crate) fn attribute_options(attrs: &mut Vec<Attribute>, name: &str, example:
             return true;
         }
         match &attr.meta {
-            Meta::List(list) => found.extend(options::read(list.tokens.clone(), d)),
+            Meta::List(list) => found.extend(options::read(List::of(list), d)),
             _ => d.error(attr, format!("`#[{name}]` needs options")).help(example),
         }
         false

@@ -155,7 +155,7 @@ fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
     const EXAMPLE: &str = "one_of(\"a\", \"b\")";
     let mut choices: Vec<Choice> = Vec::new();
     let members = options::each::<Expr>(opt.list(EXAMPLE, d)?, d);
-    if members.is_empty() {
+    if opt.is_empty_list() {
         d.error(&opt.key, "`one_of` names no value").help(format!("`{EXAMPLE}`"));
     }
     for member in &members {

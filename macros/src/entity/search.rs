@@ -92,6 +92,7 @@ fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
                 d.error(expr, format!("the weight of `{name}` is a number greater than 0")).help(format!("`{name} = 1`"));
                 None
             }),
+            OptValue::Unreadable => None,
             OptValue::Flag | OptValue::List(_) => {
                 d.error(&at, format!("`{name}` needs a weight")).help(format!("`{name} = 1`"));
                 None

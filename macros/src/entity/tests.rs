@@ -62,23 +62,45 @@ fn a_broken_entity() {
 #[test]
 fn a_field_enum() {
     let source = include_str!("../../tests/snapshot/field_enum.rs");
-    snapshot::assert("field_enum", source, &super::field_enum(derive_input(source)));
+    snapshot::assert("field_enum", source, &super::field_enum(&derive_input(source)));
 }
 
 #[test]
 fn roles() {
     let source = include_str!("../../tests/snapshot/roles.rs");
-    snapshot::assert("roles", source, &crate::roles::run(derive_input(source)));
+    snapshot::assert("roles", source, &crate::roles::run(&derive_input(source)));
 }
 
 #[test]
 fn an_embedded_item() {
     let source = include_str!("../../tests/snapshot/embedded.rs");
-    snapshot::assert("embedded", source, &super::embedded(derive_input(source)));
+    snapshot::assert("embedded", source, &super::embedded(&derive_input(source)));
 }
 
 fn derive_input(source: &str) -> TokenStream {
     source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"))
+}
+
+/// A declaration that says where the runtime is looks for it nowhere else.
+#[test]
+fn the_path_of_the_runtime_is_the_declared_one() {
+    let (args, entity) = snapshot::declaration(include_str!("../../tests/snapshot/entity_full.rs"));
+    let args = quote!(crate = a::framework, #args);
+    let (operation, constant) = snapshot::declaration(include_str!("../../tests/snapshot/op_exists_full.rs"));
+    let (route, function) = snapshot::declaration(include_str!("../../tests/snapshot/route.rs"));
+    let derived = |attribute: &str, source: &str| derive_input(&format!("#[{attribute}(crate = a::framework)] {source}"));
+    let expansions = [
+        super::run(&args, &entity),
+        super::field_enum(&derived("field", include_str!("../../tests/snapshot/field_enum.rs"))),
+        super::embedded(&derived("field", include_str!("../../tests/snapshot/embedded.rs"))),
+        crate::roles::run(&derived("role", include_str!("../../tests/snapshot/roles.rs"))),
+        crate::schema::expand(quote!({#operation} {#constant} {#args} {#entity})),
+        crate::route::run(quote!(crate = a::framework, #route), function),
+        crate::package::run(quote!(crate = a::framework, name = "all", entities = [entity(Post, [PUBLISH])])),
+    ];
+    for expansion in expansions.map(|expansion| expansion.to_string()) {
+        assert!(expansion.contains("a :: framework") && !expansion.contains(":: linchpin"), "{expansion}");
+    }
 }
 
 /// Lines of code of an entity of 8 fields: everything but docs, as a reviewer counts.
@@ -101,7 +123,7 @@ fn model(args: TokenStream, item: TokenStream) -> (EntityModel, Vec<String>) {
 #[test]
 fn the_model_resolves_names_and_types() {
     let (model, problems) = model(
-        quote!(namespace = "blog", unique(slug), index(author_id, desc(views)), sort = desc(views), version),
+        quote!(namespace = "blog", unique(slug), index(author_id, desc(views)), sort = desc(views), version, routes(create(disabled))),
         quote! {
             pub struct BlogPost {
                 #[field(primary, default = uuid)]
@@ -215,7 +237,7 @@ fn odd_derive_input_is_answered() {
         "struct Tuple(i64);",
     ];
     for source in odd {
-        for expansion in [super::field_enum(derive_input(source)), super::embedded(derive_input(source))] {
+        for expansion in [super::field_enum(&derive_input(source)), super::embedded(&derive_input(source))] {
             assert!(expansion.to_string().contains("linchpin: "), "no error: {source}");
             assert!(syn::parse2::<syn::File>(expansion).is_ok(), "not a file: {source}");
         }

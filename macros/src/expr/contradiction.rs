@@ -1,89 +1,161 @@
-//! Filters that can never match: `views > 5 && views < 3`, one field equal to two literals.
+//! Filters that can never match, and those that always do.
 
-use std::collections::HashMap;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
 
+use super::decide::{Clause, Named, Verdict, possible};
 use super::filter::Op;
-use super::scope::{Cond, Resolved, Scope, Value};
+use super::lower;
+use super::scope::{Assign, Cond, Resolved, Scope};
 
-/// Reports conditions which no record can satisfy together, at the later one.
-pub(super) fn check(scope: &mut Scope<'_>, filter: &Resolved) {
+/// What holds beside a filter.
+pub(crate) struct Beside {
+    /// As the user knows it: `` `fields` ``.
+    what: String,
+    filter: Resolved,
+}
+
+impl Beside {
+    /// A condition.
+    pub(crate) fn new(what: impl Into<String>, filter: Resolved) -> Self {
+        Self { what: what.into(), filter }
+    }
+
+    /// Fields that equal values.
+    pub(crate) fn equal(what: impl Into<String>, assigns: &[Assign]) -> Option<Self> {
+        (!assigns.is_empty()).then(|| Self::new(what, equalities(assigns)))
+    }
+}
+
+/// Fields that equal values, as a filter.
+pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
+    let equal = |Assign { key, field, value }: &Assign| {
+        Resolved::Cond(Cond { ident: key.clone(), field: *field, op: Op::Eq, values: vec![value.clone()], list: false })
+    };
+    Resolved::All(assigns.iter().map(equal).collect())
+}
+
+/// How many variants an enum has at least: a condition on one of them is none on all.
+pub(crate) const TWO: usize = 2;
+
+/// Reports conditions that no record satisfies, in the whole filter or in a branch of it, at the first that is too much.
+///
+/// `what` is judged: `the filter`.
+pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
+    // What stands beside it is judged where it is written.
+    let Some(last) = culprit(filter).filter(|_| fits(scope, beside)) else { return };
+    let verdict = possible(scope, &clauses(beside, std::slice::from_ref(filter)), TWO);
+    match (verdict, filter) {
+        (Verdict::Impossible, _) => report(scope, what, filter, beside),
+        (Verdict::Unless(lists), _) => {
+            let at = last.ident.to_token_stream();
+            refuse(scope, lists, &at, &format!("linchpin: {what} can never match: its conditions exclude each other"));
+        }
+        // What can hold as a whole may have branches that cannot.
+        (Verdict::Possible, Resolved::Any(list)) => list.iter().for_each(|one| check(scope, what, one, beside)),
+        (Verdict::Possible, Resolved::All(list)) => {
+            list.iter().filter(|one| matches!(one, Resolved::Any(_))).for_each(|one| check(scope, what, one, beside));
+        }
+        (Verdict::Possible, Resolved::Cond(_)) => {}
+    }
+}
+
+/// Reports values of a field that what stands beside them excludes. Values that the rules of the field alone exclude are no mistake: a
+/// record that was stored before a rule may hold them.
+pub(crate) fn check_stored(scope: &mut Scope<'_>, what: &str, values: &Resolved, beside: &[Beside]) {
+    if matches!(possible(scope, &clauses(&[], std::slice::from_ref(values)), TWO), Verdict::Possible) {
+        check(scope, what, values, beside);
+    }
+}
+
+fn clauses<'r>(beside: &'r [Beside], members: &'r [Resolved]) -> Vec<Clause<'r>> {
+    let clause = |filter| Clause { filter, holds: true };
+    beside.iter().map(|beside| clause(&beside.filter)).chain(members.iter().map(clause)).collect()
+}
+
+fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
+    let members = match filter {
+        Resolved::All(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let excluded = |beside: &[Beside], members: &[Resolved]| matches!(possible(scope, &clauses(beside, members), TWO), Verdict::Impossible);
+    let enough = (1..=members.len()).find(|n| excluded(beside, &members[..*n])).unwrap_or(members.len());
+    let (last, earlier) = members[..enough].split_last().unwrap_or((filter, &[]));
+    let Some(at) = culprit(last) else { return };
+    let name = &scope.at(at.field).name;
+    let by = beside.iter().find(|_| !excluded(&[], &members[..enough])).map(|first| {
+        let alone = beside.iter().find(|one| excluded(std::slice::from_ref(one), &members[..enough]));
+        &alone.unwrap_or(first).what
+    });
+    let same_field = earlier.iter().any(|one| conditions(one).iter().any(|cond| cond.field == at.field));
+    let why = match (by, last) {
+        (Some(by), _) => format!("{by} excludes it"),
+        (None, Resolved::Cond(_)) if excluded(&[], std::slice::from_ref(last)) => format!("`{name}` has no such value"),
+        (None, Resolved::Cond(_)) if same_field => format!("conditions on `{name}` exclude each other"),
+        _ => "its conditions exclude each other".to_owned(),
+    };
+    scope.d.error(&at.ident, format!("{what} can never match: {why}"));
+}
+
+/// The condition that a report points at.
+fn culprit(filter: &Resolved) -> Option<&Cond> {
+    conditions(filter).pop()
+}
+
+/// Whether what stands beside a filter can hold by itself.
+fn fits(scope: &Scope<'_>, beside: &[Beside]) -> bool {
+    beside.is_empty() || matches!(possible(scope, &clauses(beside, &[]), TWO), Verdict::Possible)
+}
+
+/// Every condition of a filter.
+pub(crate) fn conditions(filter: &Resolved) -> Vec<&Cond> {
     match filter {
-        Resolved::Cond(_) => {}
-        Resolved::Any(list) => list.iter().for_each(|f| check(scope, f)),
-        Resolved::All(list) => {
-            // Nested conjunctions have been flattened by the parser.
-            let mut known: HashMap<usize, Known<'_>> = HashMap::new();
-            for member in list {
-                match member {
-                    Resolved::Cond(cond) => {
-                        if !known.entry(cond.field).or_default().add(cond) {
-                            let text = format!("the filter can never match: conditions on `{}` exclude each other", cond.ident);
-                            scope.d.error(&cond.ident, text);
-                        }
-                    }
-                    other => check(scope, other),
-                }
-            }
+        Resolved::All(list) | Resolved::Any(list) => list.iter().flat_map(conditions).collect(),
+        Resolved::Cond(cond) => vec![cond],
+    }
+}
+
+/// Whether every record that is what stands beside a filter matches it.
+pub(crate) fn is_always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside]) -> bool {
+    matches!(always(scope, filter, beside, TWO), Verdict::Impossible)
+}
+
+fn always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usize) -> Verdict {
+    if !fits(scope, beside) {
+        return Verdict::Possible;
+    }
+    let mut clauses = clauses(beside, &[]);
+    clauses.push(Clause { filter, holds: false });
+    possible(scope, &clauses, variants)
+}
+
+/// Reports a filter that every record matches; from so many named `variants` on they may be all that an enum has.
+pub(crate) fn refuse_always(scope: &mut Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usize, at: &dyn ToTokens, text: &str) {
+    let help = "a condition that some records do not satisfy";
+    match always(scope, filter, beside, variants) {
+        Verdict::Possible => {}
+        Verdict::Impossible => scope.d.error(at, text).help(help),
+        Verdict::Unless(lists) => {
+            let at = culprit(filter).map(|cond| cond.ident.to_token_stream()).unwrap_or_default();
+            refuse(scope, lists, &at, &format!("linchpin: {text}\nhelp: {help}"));
         }
     }
 }
 
-/// What is known of one field.
-#[derive(Default)]
-struct Known<'a> {
-    equal: Option<&'a str>,
-    different: Vec<&'a str>,
-    null: Option<bool>,
-    /// Value and whether it is excluded itself.
-    low: Option<(f64, bool)>,
-    high: Option<(f64, bool)>,
+/// Has const evaluation refuse what is wrong if enums have no other variants than these.
+fn refuse(scope: &mut Scope<'_>, lists: Vec<Vec<Named>>, at: &TokenStream, message: &str) {
+    for list in lists {
+        let named = list.iter().map(|Named { field, variants, all }| {
+            let marker = lower::marker(scope, *field, at);
+            let check = lower::at(quote!(__lp::named::<#marker>), at);
+            quote!(#check(&[#(#variants as usize),*], #all))
+        });
+        let named: Vec<TokenStream> = named.collect();
+        let refuse = lower::at(quote!(__lp::refuse_if), at);
+        scope.asserts.push(quote::quote_spanned!(span_of(at)=> const _: () = #refuse(&[#(#named),*], #message);));
+    }
 }
 
-impl<'a> Known<'a> {
-    /// Whether the conditions so far can hold together.
-    fn add(&mut self, cond: &'a Cond) -> bool {
-        let [value] = &cond.values[..] else { return true };
-        let (text, null) = match value {
-            Value::Literal(_, text) => (text.as_str(), false),
-            Value::Null => ("None", true),
-            _ => return true,
-        };
-        match cond.op {
-            Op::Eq if null => self.note_null(true),
-            Op::Ne if null => self.note_null(false),
-            Op::Eq => {
-                let conflicting = self.equal.is_some_and(|other| other != text) || self.different.contains(&text);
-                self.equal = Some(text);
-                !conflicting && self.note_null(false) && self.ranges(Op::Gte, text) && self.ranges(Op::Lte, text)
-            }
-            Op::Ne => {
-                self.different.push(text);
-                self.equal != Some(text)
-            }
-            Op::Gt | Op::Gte | Op::Lt | Op::Lte => self.note_null(false) && self.ranges(cond.op, text),
-            _ => true,
-        }
-    }
-
-    fn note_null(&mut self, null: bool) -> bool {
-        let fits = self.null.is_none_or(|known| known == null);
-        self.null = Some(null);
-        fits
-    }
-
-    fn ranges(&mut self, op: Op, text: &str) -> bool {
-        let Ok(value) = text.replace([' ', '_'], "").trim_end_matches("i64").trim_end_matches("f64").parse::<f64>() else { return true };
-        let open = matches!(op, Op::Gt | Op::Lt);
-        if matches!(op, Op::Gt | Op::Gte) {
-            if self.low.is_none_or(|(low, _)| value >= low) {
-                self.low = Some((value, open));
-            }
-        } else if self.high.is_none_or(|(high, _)| value <= high) {
-            self.high = Some((value, open));
-        }
-        match (self.low, self.high) {
-            (Some((low, low_open)), Some((high, high_open))) => low < high || (low <= high && !low_open && !high_open),
-            _ => true,
-        }
-    }
+fn span_of(at: &TokenStream) -> proc_macro2::Span {
+    at.clone().into_iter().next().map_or_else(proc_macro2::Span::call_site, |token| token.span())
 }

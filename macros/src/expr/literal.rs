@@ -20,7 +20,7 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
     let of = scope.at(field);
     let is_path = matches!(expr, Expr::Path(_));
     let at = ident.to_token_stream();
-    let written = expr.to_token_stream().to_string();
+    let written = Box::new(expr.clone());
     let kind = match (of.kind, role) {
         // The right side of `has` is one element.
         (Kind::StringArray, Role::Compare { op: Op::Has, .. } | Role::Element) => {

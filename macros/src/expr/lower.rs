@@ -33,10 +33,15 @@ fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// `post::status`, or `crate::blog::post::status` for an operation of `crate::blog::Post`, at the user's token.
+/// The marker of a field, at the user's token.
 pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
-    let (module, ident) = (&scope.model.generated.module, &scope.at(field).ident);
-    at(beside(scope.entity, &quote!(#module::#ident)), to)
+    marker_of(&scope.model.krate, scope.entity, field, to)
+}
+
+/// The marker of a field of an entity by its position: where an operation stands, the module of the markers may not be in scope.
+pub(crate) fn marker_of(krate: &TokenStream, entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
+    let field = index(field);
+    at(quote!(#krate::__private::MarkerOf<#entity, #field>), to)
 }
 
 /// A path whose last segment is replaced: what the entity's macro made beside the entity.

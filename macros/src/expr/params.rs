@@ -3,6 +3,7 @@
 use syn::Ident;
 use syn::ext::IdentExt;
 
+use super::cells;
 use super::scope::{Place, Value};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Kind};
@@ -86,7 +87,7 @@ impl Params {
             return None;
         }
         match (&first.default, &used.default) {
-            (Some((_, one)), Some((_, other))) if one != other => {
+            (Some((first_value, one)), Some((value, other))) if !cells::same(&model.fields[used.field], first_value, value) => {
                 d.error(&used.ident, format!("parameter `{name}` has two defaults: `{one}` and `{other}`"))
                     .help("one of them, in one place");
                 return None;

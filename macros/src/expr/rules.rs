@@ -120,5 +120,5 @@ pub(super) fn made(scope: &mut Scope<'_>, name: &str, field: usize, at: &Expr, r
         return None;
     }
     let function = quote::format_ident!("{name}");
-    Some(Value::Literal(quote::quote!(__lp::#function), format!("{name}()")))
+    Some(Value::Literal(quote::quote!(__lp::#function), Box::new(at.clone())))
 }

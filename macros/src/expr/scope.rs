@@ -4,12 +4,12 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Ident, Path};
+use syn::{Expr, Ident, Path, parse_quote};
 
 use super::filter::{Filter, Op, Operand};
 use super::params::{Param, Params, Via};
 use super::source::{CtxPath, Pair, Source};
-use super::{contradiction, literal, lower, rules};
+use super::{Beside, contradiction, literal, lower, rules};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Field, check_written};
 
@@ -34,8 +34,12 @@ pub(crate) struct Scope<'a> {
     inside: Option<usize>,
     /// Checks of types that only rustc knows.
     pub(crate) asserts: Vec<TokenStream>,
+    /// Fields of the operation's own entity that the declaration names, as written.
+    pub(crate) named: Vec<Ident>,
     /// Values of the context that plugins provide, each once.
     pub(crate) context: Vec<Path>,
+    /// Whether callers reach the records, for whom `visible` holds.
+    pub(crate) callers: bool,
     pub(crate) d: &'a mut Diagnostics,
 }
 
@@ -55,7 +59,7 @@ pub(crate) enum Value {
     Now,
     Null,
     /// A closure that makes the value, and the expression for comparisons.
-    Literal(TokenStream, String),
+    Literal(TokenStream, Box<Expr>),
 }
 
 /// `field = source`, resolved.
@@ -105,7 +109,18 @@ pub(crate) enum Role {
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, siblings: &'a [Sibling], d: &'a mut Diagnostics) -> Self {
-        Self { model, entity, params: Params::default(), siblings, inside: None, asserts: Vec::new(), context: Vec::new(), d }
+        Self {
+            model,
+            entity,
+            params: Params::default(),
+            siblings,
+            inside: None,
+            asserts: Vec::new(),
+            named: Vec::new(),
+            context: Vec::new(),
+            callers: true,
+            d,
+        }
     }
 
     /// Resolves expressions over the fields of another entity; `None` stands for the operation's own.
@@ -128,9 +143,13 @@ impl<'a> Scope<'a> {
     /// The field of this name; an unknown one is reported.
     pub(crate) fn field(&mut self, ident: &Ident) -> Option<usize> {
         let found = self.model.index_of(ident);
-        if found.is_none() {
-            let name = ident.unraw().to_string();
-            self.d.error(ident, format!("unknown field `{name}` on {}", self.model.name)).suggest(&name, self.model.field_names());
+        match found {
+            Some(_) if self.inside.is_none() => self.named.push(ident.clone()),
+            Some(_) => {}
+            None => {
+                let name = ident.unraw().to_string();
+                self.d.error(ident, format!("unknown field `{name}` on {}", self.model.name)).suggest(&name, self.model.field_names());
+            }
         }
         found
     }
@@ -191,8 +210,7 @@ impl<'a> Scope<'a> {
             Source::Defaulted(name, default) => {
                 // What may stand in its place may be its default.
                 let value = self.value(default, field, ident, role)?;
-                let written = default.tokens().to_string();
-                self.param(name, Via::Param, field, role, false, Some((value, written)))
+                self.param(name, Via::Param, field, role, false, Some((value, default.tokens().to_string())))
             }
             Source::Input(name) => self.param(name, Via::Input, field, role, false, None),
             Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
@@ -244,9 +262,26 @@ impl<'a> Scope<'a> {
 
     /// Resolves a filter. Parameters for which `optional` holds may be left out.
     pub(crate) fn filter(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
+        self.filter_beside(filter, optional, Vec::new())
+    }
+
+    /// Resolves a filter of records that have to be something else as well.
+    pub(crate) fn filter_beside(&mut self, filter: &Filter, optional: &[String], mut beside: Vec<Beside>) -> Option<Resolved> {
         let resolved = self.tree(filter, optional)?;
-        contradiction::check(self, &resolved);
+        beside.extend(self.visible());
+        contradiction::check(self, "the filter", &resolved, &beside);
         Some(resolved)
+    }
+
+    /// The condition that `visible` puts on records of callers, of the operation's own entity.
+    pub(crate) fn visible(&self) -> Option<Beside> {
+        let visible = self.model.gates.visible().filter(|_| self.callers && self.inside.is_none())?;
+        let mut ignored = Diagnostics::new();
+        let filter = Filter::parse(visible, &mut ignored);
+        let resolved = filter.and_then(|filter| Scope::new(self.model, self.entity, &[], &mut ignored).tree(&filter, &[]));
+        // The entity's own macro has the say.
+        ignored.ignore();
+        resolved.map(|resolved| Beside::new(format!("`visible` of `{}`", self.model.name), resolved))
     }
 
     fn tree(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
@@ -284,7 +319,8 @@ impl<'a> Scope<'a> {
                 }]
             }
             Operand::Bool(value) => {
-                vec![Value::Literal(lower::literal(self, field, &ident.to_token_stream(), &quote!(#value)), value.to_string())]
+                let literal = lower::literal(self, field, &ident.to_token_stream(), &quote!(#value));
+                vec![Value::Literal(literal, Box::new(parse_quote!(#value)))]
             }
         };
         Some(Cond { ident: ident.clone(), field, op, values, list: matches!(operand, Operand::List(_)) })

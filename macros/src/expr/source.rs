@@ -7,6 +7,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprCall, Ident, Member, Path, Token};
 
 use crate::diagnostics::{Diagnostics, list};
+use crate::list::List;
 use crate::options;
 
 /// Where a value comes from, as written.
@@ -238,8 +239,8 @@ impl Parse for Pair {
 }
 
 /// Reads a list of pairs; one key given twice is reported at the second.
-pub(crate) fn pairs(tokens: TokenStream, of: &str, d: &mut Diagnostics) -> Vec<Pair> {
-    let pairs: Vec<Pair> = options::each(tokens, d);
+pub(crate) fn pairs(list: List, of: &str, d: &mut Diagnostics) -> Vec<Pair> {
+    let pairs: Vec<Pair> = options::each(list, d);
     for (i, pair) in pairs.iter().enumerate() {
         if pairs[..i].iter().any(|other| other.key.unraw() == pair.key.unraw()) {
             d.error(&pair.key, format!("field `{}` repeated in {of}", pair.key.unraw()));

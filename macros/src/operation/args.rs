@@ -83,12 +83,16 @@ impl Args {
         for opt in self.options.iter().filter(|opt| !known.contains(&opt.name().as_str())) {
             options::unknown(opt, kind, &all, later, d);
         }
-        for missing in required.iter().filter(|name| self.get(name).is_none()) {
-            // A near miss of it has been reported with the right name.
-            let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [*missing]).is_some();
-            if !self.options.iter().any(meant) {
-                d.error(at, format!("{kind} needs `{missing}`"));
-            }
+        for missing in required {
+            self.require(kind, missing, known, at, d);
+        }
+    }
+
+    /// Reports that a required option is missing, unless a near miss of it has been reported with the right name.
+    pub(crate) fn require(&self, kind: &str, missing: &str, known: &[&str], at: &LitStr, d: &mut Diagnostics) {
+        let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [missing]).is_some();
+        if self.get(missing).is_none() && !self.options.iter().any(meant) {
+            d.error(at, format!("{kind} needs `{missing}`"));
         }
     }
 

@@ -22,7 +22,7 @@ const NOT_ON_REDIS: &[&str] = &[
 
 /// Reports a kind that a named store cannot honour.
 pub(super) fn check(kind: &dyn Kind, args: &Args, name: &str, entity: &EntityModel, at: &LitStr, d: &mut Diagnostics) {
-    let capability = kind.capability();
+    let capability = kind.capability(args);
     if entity.stores.iter().any(|store| store == "redis") && NOT_ON_REDIS.contains(&capability) {
         d.error(at, format!("operation `{name}` needs `{capability}`, which `redis` does not provide"))
             .help("take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo provide it");

@@ -12,6 +12,8 @@ use super::model::Model;
 use super::path::{Segment, shown};
 use crate::entity::Kind;
 use crate::expr::{Param, Place, beside, index};
+use crate::lints;
+use crate::names;
 use crate::policy::Policy;
 
 /// A const that does nothing: the declaration is wrong and says so itself, its users must not fail as well.
@@ -116,10 +118,18 @@ fn param(param: &Param, model: &Model<'_>) -> TokenStream {
     quote!(__lp::#place(#wire, #field) #of #optional #default #nullable #list #element)
 }
 
+/// The attributes of an impl of methods: it is there if the const is, and is judged as leniently.
+pub(super) fn around(model: &Model<'_>) -> TokenStream {
+    let (own, entity) = (&model.declared.attrs, &model.entity.item);
+    let lints = lints::allowed(own, entity.attrs.iter().chain(entity.fields.iter().flat_map(|field| &field.attrs)));
+    let conditions = lints::conditions(own);
+    quote!(#conditions #lints)
+}
+
 fn method(model: &Model<'_>) -> TokenStream {
-    let Declared { vis, ident, entity, .. } = model.declared;
+    let Declared { attrs, vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
-    let name = method_ident(&model.name, ident.span());
+    let name = names::ident(&model.name, ident.span());
     let adapter = &model.entity.generated.adapter;
     let adapter = beside(entity, &quote!(#adapter));
     let (names, types, args) = match &model.plan.returns {
@@ -157,20 +167,23 @@ fn method(model: &Model<'_>) -> TokenStream {
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let doc = docs(model);
+    let (around, deprecated) = (around(model), lints::deprecated(attrs));
     let row = match &model.plan.returns {
         Returns::Numbers(numbers) => Some(row(model, numbers)),
         _ => None,
     };
     quote_spanned! {here(ident)=>
         #row
+        #around
         impl #adapter {
             #[doc = #doc]
+            #deprecated
             #many
             // Not `async`: rustc would check a state machine for each method that does nothing but wait for another one.
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = [#(#args),*];
-                __lp::#run(self, #ident.spec(), cx, args.into() #paged)
+                __lp::#run(self, #ident.spec(), cx, ::core::convert::Into::into(args) #paged)
             }
         }
     }
@@ -180,14 +193,17 @@ fn method(model: &Model<'_>) -> TokenStream {
 fn row(model: &Model<'_>, numbers: &Numbers) -> TokenStream {
     let Declared { vis, ident, .. } = model.declared;
     let (krate, name) = (&model.entity.krate, &numbers.name);
+    let (around, conditions) = (around(model), lints::conditions(&model.declared.attrs));
     let doc = format!("What `{}` computes{}.", model.name, if numbers.grouped { " of a group" } else { "" });
     let members = numbers.members.iter().map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
     let read = numbers.members.iter().map(|(name, ..)| name);
     quote_spanned! {here(ident)=>
+        #around
         #[doc = #doc]
-        #[derive(Clone, Debug)]
+        #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #[allow(dead_code)] // served over HTTP alone, its members are never read in Rust
         #vis struct #name { #(#members)* }
+        #conditions
         #krate::__private::numbers_row!(#name: #(#read),*);
     }
 }
@@ -250,17 +266,7 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
 pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
     match name {
         "cx" | "page" => format_ident!("{name}_", span = span),
-        name => method_ident(name, span),
-    }
-}
-
-/// An identifier of this name, raw when it is a keyword.
-fn method_ident(name: &str, span: Span) -> Ident {
-    match name {
-        // These cannot be raw.
-        "self" | "super" | "crate" => format_ident!("{name}_", span = span),
-        _ if syn::parse_str::<Ident>(name).is_err() => Ident::new_raw(name, span),
-        _ => Ident::new(name, span),
+        name => names::ident(name, span),
     }
 }
 

@@ -3,12 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::expand::{here, policy};
+use super::expand::{around, here, policy};
 use super::item::Declared;
 use super::kinds::Part;
 use super::model::Model;
 use super::path::shown;
-use crate::expr::{beside, index};
+use crate::expr::{beside, index, marker_of};
+use crate::lints;
 
 /// The statics of the methods, and what the const itself adds to name them.
 pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
@@ -63,15 +64,13 @@ fn params(model: &Model<'_>, part: &Part) -> Vec<TokenStream> {
 pub(super) fn methods(model: &Model<'_>) -> TokenStream {
     let Declared { vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
-    let (adapter, module) = (&model.entity.generated.adapter, &model.entity.generated.module);
-    let marker = |field: usize| {
-        let name = &model.entity.fields[field].ident;
-        beside(entity, &quote!(#module::#name))
-    };
+    let adapter = &model.entity.generated.adapter;
+    let marker = |field: usize| marker_of(krate, entity, field, &entity.to_token_stream());
     let (id, list) = (marker(model.entity.primary.unwrap_or(0)), marker(model.plan.list));
     let adapter = beside(entity, &quote!(#adapter));
     let (item, patch) = (quote!(#krate::entity::ItemOf<#list>), quote!(#krate::entity::ItemPatchOf<#list>));
     let base = &model.entity.base_path();
+    let (around, deprecated) = (around(model), lints::deprecated(&model.declared.attrs));
     let methods = model.plan.parts.iter().zip(&model.routes).enumerate().map(|(at, (part, (http, segments)))| {
         let name = format_ident!("{}", full_name(model, part), span = ident.span());
         let at = index(at);
@@ -95,6 +94,7 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
         let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
         quote! {
             #[doc = #doc]
+            #deprecated
             #vis fn #name(
                 &self,
                 cx: &#krate::Cx,
@@ -104,9 +104,9 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
             ) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = [__lp::arg::<#id>(id), #item_arg #body_arg];
-                __lp::#run(self, #ident.spec().parts[#at], cx, args.into())
+                __lp::#run(self, #ident.spec().parts[#at], cx, ::core::convert::Into::into(args))
             }
         }
     });
-    quote_spanned!(here(ident)=> impl #adapter { #(#methods)* })
+    quote_spanned!(here(ident)=> #around impl #adapter { #(#methods)* })
 }

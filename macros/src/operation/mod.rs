@@ -9,7 +9,7 @@ mod check;
 mod expand;
 mod gather;
 mod item;
-mod kinds;
+pub(crate) mod kinds;
 mod methods;
 mod model;
 pub(crate) mod path;
@@ -25,10 +25,13 @@ use self::expand::argument_ident;
 use self::item::Declared;
 use self::model::Model;
 use crate::diagnostics::Diagnostics;
+use crate::editor::Hints;
+use crate::fragments::plain;
 use crate::schema::Handed;
 
 /// The first step.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
+    let (args, item) = (plain(args), plain(item));
     let mut d = Diagnostics::new();
     match d.take(syn::parse2::<Declared>(item.clone())) {
         Some(declared) => {
@@ -65,12 +68,15 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
         }
         None => return d.finish(),
     };
+    let hints = Hints::operation(&entities.args);
     let model = Model::parse(&declared, entities.args, &entities.own, &entities.siblings, &mut d);
     let sound = d.is_empty();
     let errors = d.finish();
+    let named = model.iter().flat_map(|model| &model.scope.named);
+    let hints = hints.call(&entities.own.krate, &declared.entity, named);
     let item = match &model {
         Some(model) => expand::expand(model, sound),
         None => expand::poisoned(&declared),
     };
-    quote!(#errors #item)
+    quote!(#errors #item #hints)
 }

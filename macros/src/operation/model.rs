@@ -1,6 +1,6 @@
 //! An operation, resolved: everything the expansion needs, with every rule checked.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 
 use super::args::Args;
 use super::item::Declared;
@@ -33,6 +33,8 @@ pub(crate) struct Parts {
     /// For each parameter its marker, at the user's token.
     pub(crate) markers: Vec<TokenStream>,
     pub(crate) asserts: Vec<TokenStream>,
+    /// Fields that it names, as written.
+    pub(crate) named: Vec<Ident>,
     /// Values of the context that plugins provide.
     pub(crate) context: Vec<syn::Path>,
 }
@@ -57,6 +59,8 @@ impl<'a> Model<'a> {
         capability::check(kind, &args, &name, entity, &at, d);
         kinds::check_name(kind, &args, &declared.ident, &name, entity, d);
         let mut scope = Scope::new(entity, &declared.entity, siblings, d);
+        // Without a route, code may call it for the system, which sees what callers do not.
+        scope.callers = !args.route.policy.disabled;
         let plan = kind.resolve(&args, &name, &mut scope);
         if kind.name() != "collection" {
             args.route.refuse_others(scope.d);
@@ -99,7 +103,7 @@ impl<'a> Model<'a> {
             scope.within(p.owner, |scope| crate::expr::marker(scope, p.field, &at))
         };
         let markers = params.iter().map(marker).collect();
-        let scope = Parts { params, markers, asserts: scope.asserts, context: scope.context };
+        let scope = Parts { params, markers, asserts: scope.asserts, named: scope.named, context: scope.context };
         let unscoped = args.unscoped.map(|(_, reason)| reason);
         Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped, siblings })
     }

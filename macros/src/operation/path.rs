@@ -5,6 +5,7 @@ use quote::{ToTokens, quote};
 use syn::LitStr;
 
 use crate::diagnostics::Diagnostics;
+use crate::list::List;
 use crate::options::{self, Opt};
 use crate::policy::{self, Policy};
 
@@ -191,8 +192,8 @@ pub(crate) struct RouteArgs {
 }
 
 impl RouteArgs {
-    pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let options = options::parse(tokens, d);
+    pub(crate) fn parse(list: List, d: &mut Diagnostics) -> Self {
+        let options = options::parse(list, d);
         options::repeated(&options, &[], d);
         let mut args = Self::default();
         for opt in &options {
@@ -204,8 +205,8 @@ impl RouteArgs {
     }
 
     /// `http(..)` of a custom operation: method and path alone.
-    pub(crate) fn parse_http(tokens: TokenStream, d: &mut Diagnostics) -> Self {
-        let options = options::parse(tokens, d);
+    pub(crate) fn parse_http(list: List, d: &mut Diagnostics) -> Self {
+        let options = options::parse(list, d);
         options::repeated(&options, &[], d);
         let mut args = Self::default();
         for opt in &options {

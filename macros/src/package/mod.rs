@@ -11,13 +11,14 @@ use syn::spanned::Spanned;
 use self::parse::{EntityArgs, PackageArgs};
 use crate::diagnostics::Diagnostics;
 use crate::expr::index;
+use crate::fragments::plain;
 use crate::names;
 use crate::policy::middleware;
 
 /// `package!(name = "blog", entities = [entity(Post, [PUBLISH, feed])])`.
 pub(crate) fn run(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let args = PackageArgs::parse(input, &mut d);
+    let args = PackageArgs::parse(plain(input), &mut d);
     check(&args, &mut d);
     let sound = d.is_empty();
     let errors = d.finish();
@@ -56,8 +57,9 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
     let audits: TokenStream =
         args.entities.iter().enumerate().filter(|_| sound && !args.audited.is_empty()).flat_map(|(i, e)| audits(i, e)).collect();
-    let actions = &args.audited;
-    let actions = (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#actions),*];));
+    let named = &args.audited;
+    let known = actions(args).filter(|_| sound);
+    let actions = (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#named),*];));
     let many = index(args.entities.len());
     let beginnings = (sound && args.entities.len() > 1).then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
@@ -76,6 +78,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         #asserts
         #actions
         #audits
+        #(#known)*
         __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #middleware #hook }
     }}
 }
@@ -103,10 +106,16 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
         quote_spanned!(item.span()=> const _: () = __lp::assert_unique(&ENTITIES[#at], #declared);)
     });
     let mut asserts: Vec<TokenStream> = unique.collect();
+    asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_scoped(&ENTITIES[#at]);));
     if position > 0 {
         asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, &BEGINNINGS, #at);));
     }
     asserts
+}
+
+/// One assertion per action, at its text: a permission of the package names it.
+fn actions(args: &PackageArgs) -> impl Iterator<Item = TokenStream> + '_ {
+    args.audited.iter().map(|action| quote_spanned!(action.span()=> const _: () = __lp::assert_action(ENTITIES, #action);))
 }
 
 /// One assertion for the generated routes, at the entity, and one per declaration, at its name.

@@ -79,7 +79,7 @@ fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
 impl Event {
     /// A call on the descriptor: a literal, so that a reference to it is static.
     pub(super) fn tokens(&self) -> TokenStream {
-        let option = |value: Option<TokenStream>| value.map_or_else(|| quote!(None), |value| quote!(Some(#value)));
+        let option = |value: Option<TokenStream>| value.map_or_else(|| quote!(__lp::None), |value| quote!(__lp::Some(#value)));
         let name = option(self.name.as_ref().map(|name| quote!(#name)));
         let payload = option(self.payload.as_ref().map(|fields| match &self.include {
             Some(include) => fields.with(include).tokens(),

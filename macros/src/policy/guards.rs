@@ -83,12 +83,12 @@ impl ToTokens for Guard {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         // Literals, so that a reference to them is static.
         let argument = match &self.argument {
-            None => quote!(None),
+            None => quote!(__lp::None),
             Some(Argument::Int(number)) => {
                 let number = Literal::i64_unsuffixed(*number);
-                quote!(Some(__lp::GuardArg::Int(#number)))
+                quote!(__lp::Some(__lp::GuardArg::Int(#number)))
             }
-            Some(Argument::Text(text)) => quote!(Some(__lp::GuardArg::Text(#text))),
+            Some(Argument::Text(text)) => quote!(__lp::Some(__lp::GuardArg::Text(#text))),
         };
         let name = &self.name;
         tokens.extend(quote!(__lp::GuardDesc { name: #name, argument: #argument }));

@@ -7,6 +7,7 @@ use syn::LitStr;
 
 use super::duration;
 use crate::diagnostics::Diagnostics;
+use crate::list::List;
 use crate::options::{self, Opt, OptValue, Rest};
 
 const SHORT: &str = "rate_limit = \"20/s\"";
@@ -65,7 +66,7 @@ fn short(text: &LitStr, d: &mut Diagnostics) -> Option<RateLimit> {
     Some(RateLimit { max, window, by_address: false, fail_open: false })
 }
 
-fn long(opt: &Opt, list: TokenStream, d: &mut Diagnostics) -> Option<RateLimit> {
+fn long(opt: &Opt, list: List, d: &mut Diagnostics) -> Option<RateLimit> {
     let keys: Keys = options::table(options::read(list, d), &[], d);
     keys.rest.refuse("rate_limit", &["max", "window", "key", "fail_open"], &[], d);
     for (name, missing) in [("max", keys.max.is_none()), ("window", keys.window.is_none())] {

@@ -7,7 +7,8 @@ use crate::service::{Account, AuthService, NewUser};
 
 const USER: &str = "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin] [--existing]";
 const TOKEN: &str = "prints a token of an account, which is made if need be: IDENTIFIER [--role R]…; in development only";
-const REKEY: &str = "writes stored secrets anew under the newest key";
+const REKEY: &str = "writes stored secrets anew under the newest key, and says what needs a former one: [--end-recovery-codes]";
+const END_CODES: &str = "--end-recovery-codes";
 const STDIN: &str = "--password-stdin";
 const EXISTING: &str = "--existing";
 
@@ -94,13 +95,28 @@ async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     Ok(service.sign_in(&account.id).await?.expose().to_owned())
 }
 
-async fn rekey(adapters: Adapters, _: Vec<String>) -> Result<String> {
-    let done = adapters.provided::<AuthService>()?.rekey().await?;
-    let needed = match done.needed.as_slice() {
-        [] => "no former key is needed any more".to_owned(),
-        keys => format!("still needed, by codes to recover accounts: {}", keys.join(", ")),
+/// `rekey` or `rekey --end-recovery-codes`
+async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
+    let ends = match arguments.as_slice() {
+        [] => false,
+        [option] if option == END_CODES => true,
+        [other, ..] => return Err(said(format!("unknown argument `{other}`\nusage: rekey [{END_CODES}]"))),
     };
-    Ok(format!("{} stored secrets are under the newest key; {needed}", done.rewritten))
+    let service = adapters.provided::<AuthService>()?;
+    let done = if ends { service.rekey_ending_codes().await? } else { service.rekey().await? };
+    let mut lines = vec![format!("{} stored secrets are under the newest key", done.rewritten)];
+    if done.ended > 0 {
+        lines.push(format!("{} recovery codes of a former key were ended, and their owners told", done.ended));
+    }
+    lines.push(match done.dependents() {
+        None => "no former key is needed any more: former secrets and data keys can be removed; sessions that began under a removed \
+                 secret end with it"
+            .to_owned(),
+        Some(dependents) => format!(
+            "still needed: {dependents}; their owners make new codes, or `rekey {END_CODES}` ends these codes and mails their owners"
+        ),
+    });
+    Ok(lines.join("\n"))
 }
 
 /// Makes the account. Who runs commands vouches for its address.
@@ -192,6 +208,11 @@ mod tests {
         assert!(refused.message().contains("`--existing`"), "{refused:?}");
         assert!(run("root").await.unwrap().ends_with("root (was there already)\nroles: none"));
         assert!(run("root --role admin --existing").await.unwrap().ends_with("roles: admin"));
+        // What needs a former key is said, and nothing does.
+        let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
+        assert!(said.contains("no former key is needed any more"), "{said}");
+        let refused = rekey(app.adapters().clone(), vec!["--end".to_owned()]).await.unwrap_err();
+        assert!(refused.message().ends_with("usage: rekey [--end-recovery-codes]"), "{refused:?}");
         app.stop().await.unwrap();
     }
 }

@@ -105,6 +105,9 @@ pub(crate) struct Session {
     pub(crate) step_up_at: Option<Timestamp>,
     /// What that was done with.
     pub(crate) step_up_by: Option<Way>,
+    /// The version of its user's factors (`mfa_version`) for which it has proved one of them. When another session takes one away, or sets
+    /// up the first, it proves one again.
+    pub(crate) proved_factors: Option<i64>,
     pub(crate) last_active_at: Timestamp,
     /// Its hard end.
     pub(crate) expires_at: Option<Timestamp>,

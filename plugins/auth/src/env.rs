@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use linchpin::{Result, Timestamp};
 
@@ -66,6 +67,31 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that never goes back: what has expired, or was used, stays so when the clock behind it is set back.
+pub(crate) struct Forward {
+    clock: Arc<dyn Clock>,
+    /// The latest instant that it has shown, in milliseconds.
+    latest: AtomicI64,
+}
+
+impl Forward {
+    pub(crate) fn over(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, latest: AtomicI64::new(i64::MIN) }
+    }
+}
+
+impl Clock for Forward {
+    fn now(&self) -> Timestamp {
+        let shown = self.clock.now();
+        let latest = self.latest.load(Ordering::Relaxed);
+        if shown.millis() > latest {
+            self.latest.fetch_max(shown.millis(), Ordering::Relaxed);
+            return shown;
+        }
+        Timestamp::from_millis(latest)
+    }
+}
+
 struct SystemRng;
 
 impl SecureRng for SystemRng {
@@ -100,6 +126,11 @@ mod fake {
         pub fn advance(&self, by: std::time::Duration) {
             let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
             self.0.fetch_add(millis, Ordering::SeqCst);
+        }
+
+        /// Shows another instant, which may be an earlier one.
+        pub fn set(&self, instant: Timestamp) {
+            self.0.store(instant.millis(), Ordering::SeqCst);
         }
     }
 

@@ -195,6 +195,7 @@ mod tests {
             auth_at: at(1000),
             step_up_at: None,
             step_up_by: None,
+            proved_factors: None,
             aal: 1,
             email_verified: false,
             restricted: false,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transport};
 use crate::core::Core;
 use crate::entities::ENTITIES;
-use crate::env::{Clock, Env};
+use crate::env::{Clock, Env, Forward};
 use crate::flow::{Courier, Purge};
 use crate::guards;
 use crate::hooks::AuthHooks;
@@ -190,7 +190,8 @@ impl Plugin for Auth {
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let clock: Arc<dyn Clock> = Arc::new(AppClock(Arc::clone(cx.clock())));
-            let env = self.config.auth.env.clone().unwrap_or_else(|| Env { clock, ..Env::system() });
+            let mut env = self.config.auth.env.clone().unwrap_or_else(|| Env { clock, ..Env::system() });
+            env.clock = Arc::new(Forward::over(env.clock));
             let checked = self.config.clone().check(cx.signing_secrets(), cx.environment())?;
             let (allowed, cookies) = (&checked.config.security.allowed_origins, checked.config.auth.session.transport.cookies());
             *self.foreign.lock() = foreign(cx.allowed_origins(), allowed, cookies);
@@ -208,7 +209,9 @@ impl Plugin for Auth {
             let core = Arc::new(Core::new(checked, env, cx.adapters().clone(), own_csrf)?);
             cx.adapters().provide(AuthService::new(Arc::clone(&core)));
             if core.config.auth.pages.enabled == Some(true) {
-                cx.nest(&format!("{}{}", core.config.auth.mount, routes::pages::BASE), routes::pages::router(&core));
+                let base = format!("{}{}", core.config.auth.mount, routes::pages::BASE);
+                cx.route(&format!("{base}/"), routes::pages::home(&core));
+                cx.nest(&base, routes::pages::router(&core));
             }
             self.core.set(core).map_err(|_| Error::internal("the plugin was set up twice"))
         })

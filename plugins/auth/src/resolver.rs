@@ -15,31 +15,40 @@ use crate::session::csrf::Presented;
 pub(crate) struct Resolver {
     core: Arc<OnceLock<Arc<Core>>>,
     anonymous: Arc<Actor>,
+    /// Anonymous as well, with a credential that cannot be used.
+    unrecognised: Arc<Actor>,
 }
 
 impl Resolver {
     pub(crate) fn new(core: Arc<OnceLock<Arc<Core>>>) -> Self {
-        Self { core, anonymous: Arc::new(Actor::anonymous()) }
+        Self { core, anonymous: Arc::new(Actor::anonymous()), unrecognised: Arc::new(Actor::with_invalid_credential()) }
     }
 
     fn nobody(&self) -> Resolution {
         Resolution::Ready(Ok(Arc::clone(&self.anonymous)))
     }
 
+    /// The actor behind a credential that cannot be used. The routes of this plugin are where a client gets another one: there it is
+    /// nobody, so that no answer to signing in or to a renewal asks for a renewal.
+    fn unrecognised(&self, core: &Core, path: &str) -> &Arc<Actor> {
+        let own = path.strip_prefix(&*core.config.auth.mount).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if own { &self.anonymous } else { &self.unrecognised }
+    }
+
     /// The actor of a token. What a request authenticated by a cookie has to prove is judged once its session is known.
-    fn token(&self, core: &Arc<Core>, token: &str, asked: Option<Asked>) -> Resolution {
+    fn token(&self, core: &Arc<Core>, token: &str, path: &str, asked: Option<Asked>) -> Resolution {
         let found = core.checks.known(token);
         if let (Some(actor), None) = (&found, &asked) {
             return Resolution::Ready(Ok(Arc::clone(actor)));
         }
-        let (core, token, anonymous) = (Arc::clone(core), token.to_owned(), Arc::clone(&self.anonymous));
+        let (core, token, unrecognised) = (Arc::clone(core), token.to_owned(), Arc::clone(self.unrecognised(core, path)));
         Resolution::Later(Box::pin(async move {
             let found = match found {
                 Some(actor) => Ok(Some(actor)),
                 None => core.checks.look(&token).await,
             };
             match (found, asked) {
-                (Ok(None), _) => Ok(anonymous),
+                (Ok(None), _) => Ok(unrecognised),
                 (Ok(Some(actor)), None) => Ok(actor),
                 (Ok(Some(actor)), Some(asked)) => asked.meant(&core, actor).await,
                 // What cannot be checked is neither good nor bad.
@@ -72,22 +81,21 @@ impl ActorResolver for Resolver {
         let Some(core) = self.core.get() else {
             return Resolution::Ready(Err(Error::unavailable("authentication is not set up yet")));
         };
+        let path = parts.uri.path();
         match credential::of(&parts.headers, &core.cookies) {
-            Credential::None | Credential::Unusable => self.nobody(),
-            Credential::Header(token) => self.token(core, token, None),
+            Credential::None => self.nobody(),
+            Credential::Unusable => Resolution::Ready(Ok(Arc::clone(self.unrecognised(core, path)))),
+            Credential::Header(token) => self.token(core, token, path, None),
             Credential::Bearer(token) => match core.service(token).filter(|_| !token.contains('.')) {
                 Some(service) => Resolution::Ready(Ok(service)),
-                None => self.token(core, token, None),
+                None => self.token(core, token, path, None),
             },
-            Credential::Cookie(_) if core.csrf.judges_itself(parts.uri.path()) => self.nobody(),
+            Credential::Cookie(_) if core.csrf.judges_itself(path) => self.nobody(),
             Credential::Cookie(token) => {
-                let presented = core.csrf.asked(&parts.method, parts.uri.path(), &parts.headers, &core.cookies);
-                let asked = presented.map(|presented| Asked {
-                    presented,
-                    client: core.client_of(&parts.headers, origin),
-                    path: parts.uri.path().to_owned(),
-                });
-                self.token(core, token, asked)
+                let presented = core.csrf.asked(&parts.method, path, &parts.headers, &core.cookies);
+                let asked =
+                    presented.map(|presented| Asked { presented, client: core.client_of(&parts.headers, origin), path: path.to_owned() });
+                self.token(core, token, path, asked)
             }
         }
     }

@@ -262,12 +262,21 @@ impl AuthService {
         self.core.end_all(&self.client(), id, None, Reason::Revoked).await
     }
 
-    /// Writes what is encrypted under a former key of `security.dataKeys`, or of a former secret, anew under the newest.
+    /// Writes what is encrypted under a former key of `security.dataKeys`, or of a former secret, anew under the newest, and says which
+    /// unused recovery codes still need a former one.
     ///
     /// # Errors
     /// When the store cannot, or something cannot be read. It may be begun again.
     pub async fn rekey(&self) -> Result<Rekeyed> {
-        self.core.rekey().await
+        self.core.rekey(false).await
+    }
+
+    /// The same, and ends the recovery codes that need a former key, so that it can be removed. Their owners get a mail.
+    ///
+    /// # Errors
+    /// As [`AuthService::rekey`].
+    pub async fn rekey_ending_codes(&self) -> Result<Rekeyed> {
+        self.core.rekey(true).await
     }
 
     /// Whether people are served: nothing that is for trying out works.
@@ -315,8 +324,15 @@ impl AuthService {
     #[cfg(feature = "test-util")]
     pub async fn step_up_session(&self, session: &str) -> Result<()> {
         let client = self.client();
-        let patch = crate::entities::SessionPatch { step_up_at: Some(Some(client.now)), ..Default::default() };
-        let session = self.core.sessions.update(&client.cx(), session, patch, None).await?;
+        let cx = client.cx();
+        let found = self.core.sessions.get(&cx, session).await?.ok_or_else(Error::not_found)?;
+        let user = self.core.users.get(&cx, found.user_id.as_str()).await?.ok_or_else(Error::not_found)?;
+        let patch = crate::entities::SessionPatch {
+            step_up_at: Some(Some(client.now)),
+            proved_factors: Some(Some(user.mfa_version)),
+            ..Default::default()
+        };
+        let session = self.core.sessions.update(&cx, session, patch, None).await?;
         self.core.checks.forget(&session.user_id);
         Ok(())
     }

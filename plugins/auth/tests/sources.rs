@@ -47,7 +47,7 @@ fn time_and_randomness_have_one_door() {
 }
 
 /// The table of contract 15.1.
-const EVENTS: [&str; 33] = [
+const EVENTS: [&str; 34] = [
     "auth:user.created",
     "auth:user.updated",
     "auth:user.deleted",
@@ -82,6 +82,7 @@ const EVENTS: [&str; 33] = [
     "auth:csrf.failed",
     // Beyond the table: what is told of as well.
     "auth:mfa.recovery_regenerated",
+    "auth:mfa.recovery_ended",
 ];
 
 #[test]
@@ -190,4 +191,81 @@ fn the_table_of_errors_is_whole() {
             errors.lines().find(|line| line.contains(&format!("`{code}`"))).unwrap_or_else(|| panic!("the README leaves out `{code}`"));
         assert!(row.starts_with(&format!("| {status} |")), "{code}: {row}");
     }
+}
+
+/// Where the tests of the list of requirements stand: as `tests/acceptance/tokens.rs`, `src/keys/signing/tests.rs`.
+fn test_files() -> Vec<(PathBuf, String)> {
+    fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                below(&path, found);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for folder in ["src", "tests", "../../runtime/tests"] {
+        below(&root.join(folder), &mut found);
+    }
+    found
+}
+
+/// Each requirement of ASVS 5.0 of levels 1 and 2 in chapters V6 to V10 has one line, and each test that a line names is there.
+#[test]
+fn the_list_of_requirements_is_whole() {
+    const SECTIONS: [(&str, &[u32]); 26] = [
+        ("V6.1", &[1, 2, 3]),
+        ("V6.2", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        ("V6.3", &[1, 2, 3, 4]),
+        ("V6.4", &[1, 2, 3, 4]),
+        ("V6.5", &[1, 2, 3, 4, 5]),
+        ("V6.6", &[1, 2, 3]),
+        ("V6.8", &[1, 2, 3, 4]),
+        ("V7.1", &[1, 2, 3]),
+        ("V7.2", &[1, 2, 3, 4]),
+        ("V7.3", &[1, 2]),
+        ("V7.4", &[1, 2, 3, 4, 5]),
+        ("V7.5", &[1, 2]),
+        ("V7.6", &[1, 2]),
+        ("V8.1", &[1, 2]),
+        ("V8.2", &[1, 2, 3]),
+        ("V8.3", &[1]),
+        ("V8.4", &[1]),
+        ("V9.1", &[1, 2, 3]),
+        ("V9.2", &[1, 2, 3, 4]),
+        ("V10.1", &[1, 2]),
+        ("V10.2", &[1, 2]),
+        ("V10.3", &[1, 2, 3, 4]),
+        ("V10.4", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+        ("V10.5", &[1, 2, 3, 4, 5]),
+        ("V10.6", &[1, 2]),
+        ("V10.7", &[1, 2, 3]),
+    ];
+    let list = include_str!("../ASVS.md");
+    let files = test_files();
+    let exists = |file: &str, test: &str| {
+        let begins = format!("fn {test}(");
+        files.iter().any(|(path, text)| {
+            let of = path.file_stem().is_some_and(|stem| stem == file) || path.parent().is_some_and(|folder| folder.ends_with(file));
+            of && text.contains(&begins)
+        })
+    };
+    let mut wanted: Vec<String> = SECTIONS.iter().flat_map(|(section, all)| all.iter().map(move |n| format!("{section}.{n}"))).collect();
+    for row in list.lines().filter(|line| line.starts_with("| V")) {
+        let cells: Vec<&str> = row.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
+        let [id, _, status, shown] = cells.as_slice() else { panic!("four columns: {row}") };
+        let place = wanted.iter().position(|wanted| wanted == id).unwrap_or_else(|| panic!("no such requirement, or twice: {row}"));
+        wanted.remove(place);
+        let tests: Vec<(&str, &str)> = shown.split('`').skip(1).step_by(2).filter_map(|word| word.split_once("::")).collect();
+        assert!(["met", "by setting", "partly", "not met", "does not apply"].contains(status), "{row}");
+        assert!(!tests.is_empty() || *status == "does not apply", "no test shows it: {row}");
+        for (file, test) in tests {
+            assert!(exists(file, test), "there is no test `{file}::{test}`: {row}");
+        }
+    }
+    assert!(wanted.is_empty(), "without a line: {wanted:?}");
 }

@@ -210,8 +210,8 @@ pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
 /// # Panics
 /// In const evaluation, which is the point.
 #[track_caller]
-pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words: [&'static str; 3]) {
-    let [text, whole, page] = words;
+pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words: [&'static str; 4]) {
+    let [text, whole, page, hidden] = words;
     let mut at = 0;
     while at < entity.fields.len() && !same(entity.fields[at].name, key) {
         at += 1;
@@ -228,6 +228,15 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
         i += 1;
     }
     assert!(entity.fields[at].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", page);
+    let [_, list, ..] = entity.routes;
+    let output = if list.output.is_some() { list.output } else { entity.defaults.output };
+    if let Some(names) = output {
+        let mut i = 0;
+        while i < names.len() && !same(names[i], key) {
+            i += 1;
+        }
+        assert!(i < names.len(), "{}", hidden);
+    }
 }
 
 /// Fails to compile unless an entity has a field of this name that can keep the number of records of another: a required whole number
@@ -311,4 +320,38 @@ pub const fn check_pagination(limits: &Pagination) {
     assert!(limits.default_limit >= 1, "linchpin: default_limit is 0, it is at least 1");
     assert!(limits.default_limit <= limits.max_limit, "linchpin: default_limit exceeds max_limit");
     assert!(limits.max_limit <= 10_000, "linchpin: max_limit exceeds 10000");
+}
+
+/// Whether these are different variants of the enum of a field, and, if asked, all it has.
+#[must_use]
+pub const fn named<F: Field>(variants: &[usize], all: bool) -> bool {
+    let Kind::Enum(desc) = <F::Ty as FieldType>::KIND else { return false };
+    let mut i = 0;
+    while i < variants.len() {
+        let mut earlier = 0;
+        while earlier < i {
+            if variants[earlier] == variants[i] {
+                return false;
+            }
+            earlier += 1;
+        }
+        i += 1;
+    }
+    !all || variants.len() == desc.variants.len()
+}
+
+/// Fails to compile with `message` if everything that it rests on is so.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn refuse_if(grounds: &[bool], message: &'static str) {
+    let mut i = 0;
+    while i < grounds.len() {
+        if !grounds[i] {
+            return;
+        }
+        i += 1;
+    }
+    panic!("{}", message);
 }

@@ -339,6 +339,22 @@ impl Lacking {
     }
 }
 
+/// That the database knows how to run the texts that custom operations declare: all that it does not, at once.
+pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result<()> {
+    let mut problems = Vec::new();
+    for entry in entries {
+        let Some(table) = adapters.table(entry.desc.storage_name) else { continue };
+        for spec in entry.mounted() {
+            for text in spec.kind.texts() {
+                if let Err(error) = table.driver().judge(entry.desc, text).await {
+                    problems.push(format!("custom operation `{}` ({}): {}\n  in: {text}", spec.name, spec.at, chain(&error)));
+                }
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

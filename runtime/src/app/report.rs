@@ -205,9 +205,11 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
         Action::Operation(spec, _) => (spec.kind.statements(desc)? + computing(endpoint, desc)?, spec.kind.by_id()),
         Action::Extra(_) | Action::Plugin(_) => return None,
     };
-    // A key that must name a record looks for it.
+    // A key that must name a record looks for it; of a record that comes back, each does.
+    let restores = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "restore");
     let writes = |field: usize| match endpoint.action {
         Action::Create | Action::Update => true,
+        Action::Operation(..) if restores => true,
         Action::Operation(spec, _) => spec.kind.writes(field).is_some(),
         _ => false,
     };
@@ -221,10 +223,13 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
         Action::Delete => Changed::Gone,
         Action::Operation(spec, _) if spec.kind.name() == "consume" => Changed::Gone,
         Action::Operation(spec, _) if spec.kind.name() == "batch" => Changed::Many,
+        Action::Operation(..) if restores => Changed::Back,
         Action::Operation(spec, _) if spec.kind.subject() == Subject::Either => Changed::NewOrOne,
         _ => Changed::One,
     };
-    let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)?;
+    // A record that has come back is read for its keys.
+    let read = usize::from(restores && keys > 0);
+    let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
     // Why nothing was changed is asked only where nothing was.
     let kept = if one_record { kept.saturating_sub(1) } else { kept };
     // Who is refused a record is told apart from a record that is missing.

@@ -121,6 +121,8 @@ impl App {
             for hook in hooks {
                 hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
             }
+            // A hook may make the tables and views that a text reads.
+            checks::sql(&entries, &adapters).await?;
 
             let mut middleware = MiddlewareCx {
                 secrets: secrets.clone(),

@@ -110,6 +110,8 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
         // It is taken itself, unless it is removed at once; then it is one less for the one that it named and one more for the one that
         // it names. Where there must be so many, a question why.
         Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions + least,
+        // What its keys name may be gone: then nothing is added to, and a question is why.
+        Changed::Back => first + looks + taken + 1 + additions + moved.len(),
         Changed::Gone => first + looks + taken + usize::from(desc.soft_delete.is_some()) + additions + least,
         Changed::Many => return None,
     })
@@ -124,6 +126,8 @@ pub(super) enum Changed {
     NewOrOne,
     /// One record.
     One,
+    /// One record, which was marked as deleted and is so no more.
+    Back,
     /// It removes one record, or marks it as deleted.
     Gone,
     /// Any number.

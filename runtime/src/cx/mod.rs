@@ -18,6 +18,8 @@ use std::sync::OnceLock;
 
 use self::around::Around;
 #[cfg(feature = "server")]
+pub(crate) use self::transaction::Again;
+#[cfg(feature = "server")]
 use crate::Uuid;
 use crate::filter::CtxPath;
 #[cfg(feature = "server")]
@@ -53,6 +55,9 @@ pub struct Cx {
     /// Whether what keeps numbers of the records that it changes has been taken; and whether the transaction ends with the statement.
     #[cfg(feature = "server")]
     taken: Option<bool>,
+    /// Whether it is at the head of a queue for a record.
+    #[cfg(feature = "server")]
+    first: bool,
     /// What most calls have none of: parents and values of the context.
     around: Option<Arc<Around>>,
 }
@@ -103,6 +108,8 @@ impl Cx {
             follows: false,
             #[cfg(feature = "server")]
             taken: None,
+            #[cfg(feature = "server")]
+            first: false,
             around: None,
         }
     }

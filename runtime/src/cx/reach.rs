@@ -51,6 +51,16 @@ impl Cx {
         self.taken
     }
 
+    /// The same call at the head of a queue for a record: what it calls waits in no other one.
+    pub(crate) fn first(&self) -> Self {
+        Self { first: true, ..self.clone() }
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
+    }
+
     /// The same call with its changes told to the audit log.
     pub(crate) fn audited(self, auditing: &Arc<Auditing>) -> Self {
         Self { audit: Some(Arc::clone(auditing)), ..self }

@@ -1,25 +1,63 @@
 //! Calls that take effect together, and the events that they make.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::MutexGuard;
 
 use super::Cx;
-use crate::store::TxScope;
+use crate::store::queues::{self, Queue};
+use crate::store::{Patience, Store, TxScope};
 use crate::{Error, Result, Uuid};
 
-/// How often a transaction is begun again after somebody else got in between.
-const REPETITIONS: usize = 3;
+/// How often a transaction is begun after somebody else got in between. Most of these attempts wait for a while.
+const ATTEMPTS: usize = 64;
+/// Attempts without a queue.
+const FREE: usize = 4;
 
-/// What is left of the attempts of a transaction.
+/// The attempts of a transaction of ours, which may be begun again: it runs no code of the user's.
+///
+/// Only the first of several that want the same in another order gets on. So a transaction holds what it has for a moment only while
+/// it waits for more; then it gives way to whatever others do, and tries again.
 pub(crate) struct Again {
-    left: usize,
+    attempts: usize,
+    /// Whether it is part of another one. Then it is whose that is to begin it again.
+    part: bool,
+    /// When it waits in a queue, and in which: where its entity is, and what that is called.
+    queue: (Queue, usize, &'static str),
+    place: Option<MutexGuard<'static, ()>>,
 }
 
 impl Again {
-    /// Whether it is begun again, having ended so.
-    pub(crate) fn after<T>(&mut self, done: &Result<T>) -> bool {
-        let again = self.left > 0 && done.as_ref().is_err_and(Error::is_overtaken);
-        self.left -= usize::from(again);
-        again
+    /// Runs an attempt.
+    pub(crate) async fn attempt<T>(&mut self, cx: &Cx, work: impl AsyncFnOnce(&Cx) -> Result<T>) -> Result<T> {
+        if self.part {
+            return work(cx).await;
+        }
+        let (queue, at, entity) = self.queue;
+        let queued = queue == Queue::Always || (queue == Queue::Late && self.attempts >= FREE);
+        if queued {
+            self.place = Some(queues::first((at, entity)).await);
+        }
+        let patience = if queued || self.attempts == 0 { Patience::Brief } else { Patience::Long };
+        cx.begin(patience, work).await
+    }
+
+    /// What an attempt has come to; `None` when there is another one to be made.
+    pub(crate) async fn over<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
+        self.place = None;
+        if self.part || !done.as_ref().is_err_and(Error::is_overtaken) {
+            return Some(done);
+        }
+        self.attempts += 1;
+        if self.attempts == ATTEMPTS {
+            return Some(Err(Error::kept_changing()));
+        }
+        // A state of its own for each call, from the system's randomness.
+        let micros = RandomState::new().hash_one(self.attempts) % (1000 << self.attempts.min(6));
+        tokio::time::sleep(Duration::from_micros(micros)).await;
+        None
     }
 }
 
@@ -46,10 +84,15 @@ impl Cx {
     /// # }
     /// ```
     pub async fn transaction<T>(&self, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+        self.begin(Patience::Once, work).await
+    }
+
+    /// The same for one that waits for others as `patience` says.
+    async fn begin<T>(&self, patience: Patience, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
         if self.transaction.is_some() {
             return work(self).await;
         }
-        let transaction = Arc::new(TxScope::default());
+        let transaction = Arc::new(TxScope::new(patience));
         let inner = Self { transaction: Some(Arc::clone(&transaction)), ..self.clone() };
         match work(&inner).await {
             Ok(value) => {
@@ -67,10 +110,10 @@ impl Cx {
         }
     }
 
-    /// Whether a transaction of the call's is begun again: a few times, when somebody else got in between. Within a transaction it is
-    /// whose it is to begin it again.
-    pub(crate) fn again(&self) -> Again {
-        Again { left: if self.transaction.is_some() { 0 } else { REPETITIONS } }
+    /// The attempts of a transaction of ours on an entity.
+    pub(crate) fn again(&self, store: &Arc<dyn Store>, queue: Queue, entity: &'static str) -> Again {
+        let at = Arc::as_ptr(store).cast::<()>().addr();
+        Again { attempts: 0, part: self.transaction.is_some(), queue: (queue, at, entity), place: None }
     }
 
     /// Where the id of the call's first event will stand.

@@ -240,10 +240,17 @@ pub type ItemPatchOf<F> = <ItemOf<F> as Embedded>::Patch;
 #[serde(transparent)]
 pub struct Json<T>(pub T);
 
-/// A string that is a lower-case hyphenated uuid.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+/// A string that is a hyphenated uuid: in lower case, however it was written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Uuid(String);
+
+impl<'de> serde::Deserialize<'de> for Uuid {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("must be a hyphenated uuid"))
+    }
+}
 
 impl Uuid {
     /// A fresh version 7 uuid.

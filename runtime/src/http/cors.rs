@@ -7,7 +7,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-const EXPOSED: HeaderValue = HeaderValue::from_static("etag, location, retry-after, x-request-id");
+const EXPOSED: HeaderValue = HeaderValue::from_static("etag, location, retry-after, www-authenticate, x-request-id");
 /// For how long a browser may remember a preflight: ten minutes, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 

@@ -4,12 +4,13 @@
 //! precondition, statement. A request that fails one of them has changed nothing.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Request, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::Limited;
 use tower_service::Service;
@@ -20,6 +21,7 @@ use super::foreign::Asking;
 use super::mounted::{EntityPlan, Mounted, Plan, Target};
 use super::plugged::PluggedPlan;
 use super::request_id::RequestId;
+use super::response;
 use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{body, path};
@@ -65,8 +67,9 @@ pub(super) async fn run(
     }
     let emitted = mounted.emits.then(|| cx.watch());
     // Where strangers may call, others still see what is for them alone.
-    let personal = mounted.endpoint.is_public() && (actor.id.is_some() || mounted.varies());
-    let response = match &mounted.gates {
+    let public = mounted.endpoint.is_public();
+    let personal = public && (actor.id.is_some() || mounted.varies());
+    let answer = match &mounted.gates {
         None => call(app, mounted, params, parts, body, cx, id).await,
         Some(gates) => {
             gates.guard(&cx)?;
@@ -81,12 +84,30 @@ pub(super) async fn run(
             });
             gates.around(app, &mounted.endpoint, parts, &cx, rest).await
         }
-    }?;
-    let mut response = announce(response, emitted.and_then(|place| place.get().cloned()));
+    };
+    if public && actor.has_invalid_credential() {
+        return Ok(Box::pin(unrecognised(answer, emitted, body)).await);
+    }
+    let mut response = announce(answer?, emitted.and_then(|place| place.get().cloned()));
     if personal {
         response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_STORE);
     }
     Ok(response)
+}
+
+/// The answer of a public route to a caller whose credential cannot be used: that of an anonymous caller, which says so.
+async fn unrecognised(answer: Result<Response<Body>>, emitted: Option<Arc<OnceLock<Uuid>>>, body: &mut Body) -> Response<Body> {
+    let mut response = match answer {
+        Ok(response) => announce(response, emitted.and_then(|place| place.get().cloned())),
+        Err(error) => {
+            if !body.is_end_stream() {
+                body::drain(body).await;
+            }
+            error.into_response()
+        }
+    };
+    response::invalid_credential(&mut response);
+    response
 }
 
 /// Answers a request that roles, guards and middleware have let through.

@@ -12,7 +12,7 @@ use crate::{Problem, Result, Value};
 /// Most conditions in one request.
 const MAX_CONDITIONS: usize = 20;
 /// Most values of one `[in]` or `[nin]`.
-const MAX_VALUES: usize = 100;
+pub(crate) const MAX_LIST_VALUES: usize = 100;
 
 /// What a list route of an entity accepts; built once.
 #[derive(Debug)]
@@ -95,18 +95,33 @@ enum Key {
     Filter(usize, Operator),
 }
 
+/// The fields that callers of a list with this `output` can filter by.
+pub(crate) fn filterable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usize]> {
+    let flags = Flags::FILTERABLE.or(Flags::PRIMARY);
+    fields(entity, |i| shown(entity, i, output) && entity.fields[i].flags.has(flags))
+}
+
+/// The fields that callers of a list with this `output` can sort by.
+pub(crate) fn sortable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usize]> {
+    let flags = Flags::SORTABLE.or(Flags::PRIMARY);
+    let leads = |i| entity.sort.first().is_some_and(|first| first.field == i);
+    fields(entity, |i| shown(entity, i, output) && (entity.fields[i].flags.has(flags) || leads(i)))
+}
+
+fn fields(entity: &EntityDesc, keep: impl Fn(usize) -> bool) -> Box<[usize]> {
+    (0..entity.fields.len()).filter(|i| keep(*i)).collect()
+}
+
+fn shown(entity: &EntityDesc, field: usize, output: Option<&[&str]>) -> bool {
+    let field = &entity.fields[field];
+    field.readable() && output.is_none_or(|output| output.contains(&field.name))
+}
+
 impl ListParams {
-    pub(super) fn new(entity: &'static EntityDesc) -> Self {
-        let fields = |keep: &dyn Fn(usize) -> bool| (0..entity.fields.len()).filter(|i| keep(*i)).collect();
-        let readable = |i: usize| entity.fields[i].readable();
-        Self {
-            entity,
-            filterable: fields(&|i| readable(i) && entity.fields[i].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))),
-            sortable: fields(&|i| {
-                let leads = entity.sort.first().is_some_and(|first| first.field == i);
-                readable(i) && (entity.fields[i].flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) || leads)
-            }),
-        }
+    /// Of a list whose records hold these fields. What they do not hold can be neither filtered nor sorted by: the answer would
+    /// tell it.
+    pub(super) fn new(entity: &'static EntityDesc, output: Option<&[&str]>) -> Self {
+        Self { entity, filterable: filterable(entity, output), sortable: sortable(entity, output) }
     }
 
     /// Reads a query string.
@@ -194,7 +209,9 @@ impl ListParams {
     }
 
     fn condition(&self, pair: &Pair<'_>, field: usize, operator: Operator, reading: &mut Reading) {
-        reading.conditions_seen += 1;
+        // A list that is given again goes on: it is one condition.
+        let goes_on = reading.lists.iter().any(|(f, o, ..)| *f == field && *o == operator);
+        reading.conditions_seen += usize::from(!goes_on);
         if reading.conditions_seen > MAX_CONDITIONS {
             if reading.conditions_seen == MAX_CONDITIONS + 1 {
                 reading.problem(pair, "too_many", format!("at most {MAX_CONDITIONS} conditions"));
@@ -265,8 +282,8 @@ impl Reading {
 
     fn finish(mut self, params: &ListParams) -> Result<ListRequest> {
         for (field, operator, values, path) in self.lists {
-            if values.len() > MAX_VALUES {
-                self.problems.push(Problem::new(path, "too_many", format!("at most {MAX_VALUES} values")));
+            if values.len() > MAX_LIST_VALUES {
+                self.problems.push(Problem::new(path, "too_many", format!("at most {MAX_LIST_VALUES} values")));
                 continue;
             }
             let operand = Operand::One(Source::Value(list_value(&values)));

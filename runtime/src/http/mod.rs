@@ -102,6 +102,8 @@ pub use idempotency::Claims;
 #[cfg(feature = "server")]
 pub use layers::Layers;
 #[cfg(feature = "server")]
+pub(crate) use list::{MAX_LIST_VALUES, filterable, sortable};
+#[cfg(feature = "server")]
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 #[cfg(feature = "server")]
 pub(crate) use once::Once;

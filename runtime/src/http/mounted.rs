@@ -168,7 +168,7 @@ impl Plan {
         let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
         let plan = match endpoint.action {
             Action::Create => EntityPlan::Create(births(endpoint, table()?, all)),
-            Action::List => EntityPlan::List(ListParams::new(table()?.desc)),
+            Action::List => EntityPlan::List(ListParams::new(table()?.desc, endpoint.policy.output)),
             Action::Get => EntityPlan::Get,
             Action::Update => EntityPlan::Update,
             Action::Delete => EntityPlan::Delete,

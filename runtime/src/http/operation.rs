@@ -157,6 +157,10 @@ impl OperationPlan {
         }
         let mut seen: Vec<&str> = Vec::new();
         for pair in &pairs {
+            if seen.contains(&&*pair.key) && self.is_list(pair) {
+                // Its values are read where it first stands.
+                continue;
+            }
             if seen.contains(&&*pair.key) || self.null_and_value(pair, &pairs) {
                 query::duplicate(pair, &mut problems);
                 continue;
@@ -166,7 +170,7 @@ impl OperationPlan {
                 read.wanted = include.read(pair, &mut problems);
                 continue;
             }
-            self.pair(table, pair, &mut read, &mut problems);
+            self.pair(table, pair, &pairs, &mut read, &mut problems);
         }
         self.bounds(table, &read.page, &mut problems);
         if !problems.is_empty() {
@@ -260,7 +264,13 @@ impl OperationPlan {
         matches!(self.key(&pair.key), Some(Key::Null(index)) if pairs.iter().any(|p| p.key == self.spec.params[index].name))
     }
 
-    fn pair(&self, table: &Table, pair: &Pair<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
+    /// Whether a parameter takes a list: each time it is given adds to its values.
+    fn is_list(&self, pair: &Pair<'_>) -> bool {
+        matches!(self.key(&pair.key), Some(Key::Value(index)) if self.spec.params[index].list)
+    }
+
+    /// Reads a parameter; a list from all of `pairs` that name it.
+    fn pair(&self, table: &Table, pair: &Pair<'_>, pairs: &[Pair<'_>], read: &mut OperationInput, problems: &mut Vec<Problem>) {
         match self.key(&pair.key) {
             Some(Key::Page(key @ (PageKey::Limit | PageKey::Number))) => *key.number(&mut read.page) = query::limit(pair, problems),
             Some(Key::Page(PageKey::Cursor)) => read.page.cursor = query::text(pair, problems).map(str::to_owned),
@@ -281,8 +291,9 @@ impl OperationPlan {
                 let param = &self.spec.params[index];
                 let field = param.field_of(table.desc);
                 if param.list {
-                    let Some(items) = query::comma_list(pair, problems) else { return };
-                    let values = items.iter().map(|item| query::scalar(field, item, &pair.path(), problems));
+                    let given = pairs.iter().filter(|p| p.key == pair.key);
+                    let Some(items) = given.map(|p| query::comma_list(p, problems)).collect::<Option<Vec<_>>>() else { return };
+                    let values = items.iter().flatten().map(|item| query::scalar(field, item, &pair.path(), problems));
                     read.args[index] = values.collect::<Option<Vec<_>>>().map(|values| list_value(&values));
                 } else if let Some(text) = query::text(pair, problems) {
                     read.args[index] = query::scalar(field, text, &pair.path(), problems);

@@ -13,6 +13,8 @@ pub(super) struct Pair<'a> {
     pub(super) key: Cow<'a, str>,
     /// Decoded; `None` for a broken percent sequence or bytes that are not UTF-8.
     pub(super) value: Option<Cow<'a, str>>,
+    /// As the client wrote it: only here a comma that separates differs from `%2C`, which is data.
+    raw: &'a str,
 }
 
 impl Pair<'_> {
@@ -33,9 +35,9 @@ pub(super) fn pairs(query: Option<&str>) -> Vec<Pair<'_>> {
     let parts = query.split('&').filter(|p| !p.is_empty());
     parts
         .map(|part| {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let (key, raw) = part.split_once('=').unwrap_or((part, ""));
             let key = decode(key).unwrap_or_else(|| Cow::Owned(key.replace('%', "\u{fffd}")));
-            Pair { key, value: decode(value) }
+            Pair { key, value: decode(raw), raw }
         })
         .collect()
 }
@@ -149,29 +151,35 @@ pub(super) fn boolean(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<bo
     }
 }
 
-/// A comma list: `\,` is a comma, `\\` a backslash; any other escape is a problem.
+/// A list: commas separate. `%2C` and `\,` are commas within a value and `\\` is a backslash; any other escape is a problem.
 pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
-    let text = text(pair, problems)?;
-    let mut items = vec![String::new()];
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        let c = match c {
-            ',' => {
-                items.push(String::new());
+    text(pair, problems)?;
+    let mut items = Vec::new();
+    let mut item = String::new();
+    let mut parts = pair.raw.split(',').peekable();
+    while let Some(part) = parts.next() {
+        // The whole can be decoded, and no percent sequence and no character has a comma within it: so can each part.
+        let decoded = decode(part)?;
+        let mut chars = decoded.chars();
+        let mut comma_is_escaped = false;
+        while let Some(c) = chars.next() {
+            if c != '\\' {
+                item.push(c);
                 continue;
             }
-            '\\' => {
-                let Some(escaped @ (',' | '\\')) = chars.next() else {
+            match chars.next() {
+                Some(escaped @ (',' | '\\')) => item.push(escaped),
+                None if parts.peek().is_some() => comma_is_escaped = true,
+                _ => {
                     problems.push(Problem::new(pair.path(), "format", "a backslash escapes a comma or a backslash only"));
                     return None;
-                };
-                escaped
+                }
             }
-            plain => plain,
-        };
-        // There is always a last item: the list starts with one.
-        if let Some(last) = items.last_mut() {
-            last.push(c);
+        }
+        if comma_is_escaped {
+            item.push(',');
+        } else {
+            items.push(std::mem::take(&mut item));
         }
     }
     Some(items)
@@ -209,8 +217,17 @@ mod tests {
         assert_eq!(list("a\\,b,c\\\\").unwrap(), ["a,b", "c\\"]);
         assert_eq!(list("").unwrap(), [""]);
         assert_eq!(list("a,").unwrap(), ["a", ""]);
+        assert_eq!(list("One%2C%20two").unwrap(), ["One, two"]);
+        assert_eq!(list("a%2Cb,c%2c,%2C").unwrap(), ["a,b", "c,", ","]);
+        assert_eq!(list("a%5C,b").unwrap(), ["a,b"]);
+        assert_eq!(list("a%5C%2Cb").unwrap(), ["a,b"]);
+        assert_eq!(list("a%5C%5C,b").unwrap(), ["a\\", "b"]);
+        assert_eq!(list("%C3%A9,+").unwrap(), ["\u{e9}", " "]);
+        assert_eq!(list("a,b%2"), None);
+        assert_eq!(list("a%2,C"), None);
         assert_eq!(list("a\\x"), None);
         assert_eq!(list("a\\"), None);
+        assert_eq!(list("a,b\\"), None);
     }
 
     #[test]

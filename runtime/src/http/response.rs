@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 
 use super::request_id::RequestId;
+use super::serve::NO_STORE;
 use crate::json::{write_page, write_str};
 use crate::{Code, Error};
 
@@ -15,6 +16,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Answers are what they say, whatever they look like to a browser.
 pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+/// What tells a caller who is served as anonymous that the credential of the request cannot be used.
+const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 /// Room for the headers of nearly every answer, allocated once; more would double what is allocated.
 const HEADERS: usize = 6;
 
@@ -71,6 +74,17 @@ pub(super) fn error(error: &Error, request_id: &str) -> Response<Body> {
         headers.insert(WWW_AUTHENTICATE, BEARER);
     }
     response
+}
+
+/// Tells a caller who is served as anonymous that the credential of the request cannot be used. A 401 is left as it is: its code says
+/// whether another credential helps.
+pub(super) fn invalid_credential(response: &mut Response<Body>) {
+    if response.status() != StatusCode::UNAUTHORIZED {
+        let headers = response.headers_mut();
+        headers.entry(WWW_AUTHENTICATE).or_insert(INVALID_TOKEN);
+        // Whatever the route says of caching: this answer is of one caller.
+        headers.insert(CACHE_CONTROL, NO_STORE);
+    }
 }
 
 pub(super) fn error_body(error: &Error, request_id: &str) -> Vec<u8> {

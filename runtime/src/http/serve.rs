@@ -142,8 +142,10 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
         // Whether the app lives must not wait for what a provider waits for.
         let providers = app.context.as_ref().filter(|_| !is_own(app, &parts));
+        let mut invalid = false;
         match dispatch::actor(app, &parts, id, from).await {
             Ok(actor) => {
+                invalid = actor.has_invalid_credential();
                 let cx = Cx::new(actor, (app.clock)(), id.shared()).called_from(from);
                 if let Some(guards) = guards {
                     guards.admit(&cx, Some(parts.uri.path()))?;
@@ -169,6 +171,9 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
             }
         }
         let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
+        if invalid {
+            response::invalid_credential(&mut answer);
+        }
         if guards.is_some() && !answer.headers().contains_key(CACHE_CONTROL) {
             answer.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         }

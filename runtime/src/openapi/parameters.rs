@@ -4,8 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::operation::Parts;
 use super::schema;
-use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, Paging, ScopeFrom, SortDesc};
-use crate::http::{Action, Endpoint, PageKey};
+use crate::entity::{EntityDesc, FieldDesc, Kind, Paging, ScopeFrom, SortDesc};
+use crate::http::{Action, Endpoint, MAX_LIST_VALUES, PageKey, filterable, sortable};
 use crate::operation::{Answer, Method, ParamSpec, Place};
 
 /// Every parameter of a route.
@@ -20,9 +20,9 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
         Action::List => {
             let keys = PageKey::of_list(table.desc);
             out.extend(keys.iter().map(|(name, key)| page(endpoint, name, *key, Some(table.desc.pagination.default_limit))));
-            out.extend(sort(table.desc));
-            let filterable = table.desc.fields.iter().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)));
-            out.extend(filterable.filter(|f| f.readable()).flat_map(filters));
+            let output = endpoint.policy.output;
+            out.extend(sort(table.desc, output));
+            out.extend(filterable(table.desc, output).iter().flat_map(|field| filters(&table.desc.fields[*field])));
         }
         Action::Operation(spec, _) => {
             for param in spec.params {
@@ -78,7 +78,7 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     let mut out = Vec::new();
     let value = if param.element { json!({ "type": "string" }) } else { Json::Object(schema::bare(field)) };
     if param.list {
-        out.push(list(param.name, &value, param.required));
+        out.push(list(param.name, &value, param.required, None));
     } else {
         let mut parameter = json!({ "name": param.name, "in": "query", "schema": value });
         // With a null form beside it, neither of the two is required by itself.
@@ -135,18 +135,14 @@ pub(super) fn page_schema(endpoint: &Endpoint, key: PageKey) -> Json {
 }
 
 /// `sort` and `sortDir`.
-fn sort(desc: &EntityDesc) -> [Json; 2] {
-    let sortable = |f: &&FieldDesc| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY)) && f.readable();
-    let mut fields: Vec<&str> = desc.fields.iter().filter(sortable).map(|f| f.wire).collect();
+fn sort(desc: &EntityDesc, output: Option<&[&str]>) -> [Json; 2] {
+    let fields: Vec<&str> = sortable(desc, output).iter().map(|field| desc.fields[*field].wire).collect();
     let mut keys = Vec::new();
     let by_key = [SortDesc { field: desc.primary, desc: false }];
     let sort: &[SortDesc] = if desc.sort.is_empty() { &by_key } else { desc.sort };
     for key in sort {
         let Some(field) = desc.fields.get(key.field) else { continue };
         keys.push(format!("{} {}", field.wire, if key.desc { "desc" } else { "asc" }));
-        if keys.len() == 1 && !fields.contains(&field.wire) {
-            fields.push(field.wire);
-        }
     }
     let described = format!("Without it: {}.", keys.join(", "));
     [
@@ -168,7 +164,7 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
     }
     if field.kind.is_scalar() && !matches!(field.kind, Kind::Boolean) {
         for suffix in ["[in]", "[nin]"] {
-            out.push(list(&format!("{}{suffix}", field.wire), &value, false));
+            out.push(list(&format!("{}{suffix}", field.wire), &value, false, Some(MAX_LIST_VALUES)));
         }
     }
     let part = json!({ "type": "string", "minLength": 1 });
@@ -187,12 +183,19 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
     out
 }
 
-/// A comma list; a comma within a value is written `\,`.
-fn list(name: &str, item: &Json, required: bool) -> Json {
+/// How lists of values are written in a query.
+const LIST: &str = "Commas separate the values. A comma within a value is written `%2C` or `\\,`, and a backslash `\\\\`. \
+    The parameter may be given several times; all of its values count.";
+
+/// A list of values, `most` at most.
+fn list(name: &str, item: &Json, required: bool, most: Option<usize>) -> Json {
     let mut out = json!({
-        "name": name, "in": "query", "style": "form", "explode": false,
-        "schema": { "type": "array", "items": item, "minItems": 1, "maxItems": 100 },
+        "name": name, "in": "query", "style": "form", "explode": false, "description": LIST,
+        "schema": { "type": "array", "items": item, "minItems": 1 },
     });
+    if let Some(most) = most {
+        out["schema"]["maxItems"] = json!(most);
+    }
     if required {
         out["required"] = json!(true);
     }

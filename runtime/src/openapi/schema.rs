@@ -6,6 +6,7 @@ use crate::entity::{Bound, DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Rule
 use crate::filter::SourceSpec;
 use crate::operation::{Aggregate, ParamSpec, Shape};
 use crate::store::Function;
+use crate::store::indexed::indexed_bytes;
 use crate::validate::MAX_INTEGER;
 use crate::{Timestamp, Value};
 
@@ -28,6 +29,7 @@ pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
     let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable() && keep(f)), created);
     create.required = desc.fields.iter().filter(|f| f.creatable() && f.is_required() && keep(f)).map(|f| f.wire).collect();
     create.closed = true;
+    create.bound(desc);
     create.finish()
 }
 
@@ -36,6 +38,7 @@ pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
     let mut update = Object::new(desc.fields.iter().filter(|f| f.updatable() && keep(f)), input);
     update.closed = true;
     update.doc = "Members left out stay unchanged.";
+    update.bound(desc);
     update.finish()
 }
 
@@ -118,6 +121,16 @@ impl Object {
     pub(super) fn new<'a>(fields: impl Iterator<Item = &'a FieldDesc>, schema: impl Fn(&FieldDesc) -> Map<String, Json>) -> Self {
         let properties = fields.map(|f| (f.wire.to_owned(), Json::Object(schema(f)))).collect();
         Self { properties, required: Vec::new(), closed: false, doc: "" }
+    }
+
+    /// Tells how long texts are that an index holds. It counts bytes: no longer text has fewer.
+    fn bound(&mut self, desc: &EntityDesc) {
+        for (field, most) in desc.fields.iter().zip(indexed_bytes(desc)) {
+            let least = |declared: Option<u32>| most.filter(|most| declared.is_none_or(|declared| declared as usize > *most));
+            if let (Some(most), Some(schema)) = (least(field.rules.length.1), self.properties.get_mut(field.wire)) {
+                schema["maxLength"] = json!(most);
+            }
+        }
     }
 
     pub(super) fn finish(self) -> Json {

@@ -59,6 +59,14 @@ impl Aggregate {
     }
 }
 
+#[cfg(feature = "server")]
+impl Aggregate {
+    /// Whether a field is the key, whole: all records of a group have one value of it.
+    fn is_key(&self, field: usize) -> bool {
+        self.group.is_some_and(|group| group.field == field && group.truncate.is_none())
+    }
+}
+
 #[doc(hidden)]
 impl Output {
     /// The number of records.
@@ -113,8 +121,8 @@ impl Kind for Aggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Each that counts by value groups by a field of its own.
-        Some(1 + self.compute.iter().filter(|output| output.function.is_none()).count())
+        // Also when it counts by value: all numbers of an answer are of one instant.
+        Some(1)
     }
 
     #[cfg(feature = "server")]
@@ -132,7 +140,7 @@ mod run {
     use std::collections::BTreeMap;
 
     use super::{Aggregate, MOST_GROUPS};
-    use crate::filter::{Filter, Op, Operand, Source};
+    use crate::filter::Filter;
     use crate::operation::OpSpec;
     use crate::operation::bind;
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
@@ -148,8 +156,10 @@ mod run {
         filter: Filter,
         /// The members that one statement computes.
         compute: Vec<Compute>,
-        /// The members that count by value: place in the answer, and field.
-        counts: Vec<(usize, usize)>,
+        /// Whether members count by value; then the last number that is computed counts the records.
+        counts: bool,
+        /// The fields whose values are counted, each once; not the key's, whose value is that of its group.
+        by_value: Vec<usize>,
         /// `{"status":` or `,"total":`, key first.
         names: Vec<Box<[u8]>>,
     }
@@ -158,17 +168,25 @@ mod run {
         pub(super) fn new(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Self {
             let filter = |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
             let mut compute = Vec::new();
-            let mut counts = Vec::new();
-            for (place, output) in kind.compute.iter().enumerate() {
+            let (mut counts, mut by_value) = (false, Vec::new());
+            for output in kind.compute {
                 match output.function {
                     Some(function) => compute.push(Compute { function, field: output.field, filter: filter(output.filter.as_ref()) }),
-                    None => counts.push((place, output.field)),
+                    None => {
+                        counts = true;
+                        if !kind.is_key(output.field) && !by_value.contains(&output.field) {
+                            by_value.push(output.field);
+                        }
+                    }
                 }
+            }
+            if counts {
+                compute.push(Compute { function: Function::Count, field: 0, filter: Filter::TRUE });
             }
             let key = kind.group.map(|group| table.desc.fields[group.field].wire);
             let names = key.into_iter().chain(kind.compute.iter().map(|output| output.name));
             let names = names.enumerate().map(|(n, name)| format!("{}\"{name}\":", if n == 0 { '{' } else { ',' }).into_bytes().into());
-            Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, names: names.collect() }
+            Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, by_value, names: names.collect() }
         }
 
         async fn aggregate(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
@@ -181,60 +199,70 @@ mod run {
             let filter = resolve(&self.filter)?;
             let compute = self.compute.iter().map(|c| Ok(Compute { filter: resolve(&c.filter)?, ..c.clone() })).collect::<Result<_>>()?;
             let keys: Vec<Group> = self.kind.group.into_iter().collect();
-            let rows = table.aggregate(call.cx, self.spec.name, filter.clone(), keys.clone(), compute, MOST_GROUPS).await?;
-            let mut counts = Vec::with_capacity(self.counts.len());
-            for (_, field) in &self.counts {
-                counts.push(self.count_by(table, call, &filter, &keys, *field).await?);
-            }
+            let groups = (keys.clone(), self.by_value.clone());
+            let rows = table.aggregate(call.cx, self.spec.name, filter, groups, compute, MOST_GROUPS).await?;
+            let (rows, mut counts) = self.divided(rows, keys.len());
             let rows = rows.into_iter().map(|row| self.row(row, &mut counts)).collect();
             Ok(self.answer(rows, call.form))
         }
 
-        /// How many records have each value, per key: one statement.
-        async fn count_by(&self, table: &Table, call: &Call<'_>, filter: &Filter, keys: &[Group], field: usize) -> Result<Counts> {
-            let present = Filter::cond(field, Op::Ne, Operand::One(Source::Value(Value::Null)));
-            let filter = filter.clone().and(present);
-            let groups = keys.iter().copied().chain([Group { field, truncate: None }]).collect();
-            let count = vec![Compute { function: Function::Count, field: 0, filter: Filter::TRUE }];
-            let mut found: Counts = Vec::new();
-            for row in table.aggregate(call.cx, self.spec.name, filter, groups, count, MOST_GROUPS).await? {
-                let [key @ .., value, Value::Int(number)] = &row[..] else { continue };
+        /// The rows of whole groups, and how many records of each group have each value of each field.
+        fn divided(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
+            let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
+            if counts.is_empty() {
+                return (rows.into_iter().map(<[Value]>::into_vec).collect(), counts);
+            }
+            let mut whole = Vec::new();
+            for row in rows {
+                let mut row = row.into_vec();
+                let computed = row.split_off(1 + keys + self.by_value.len());
+                let values = row.split_off(1 + keys);
+                let part = row.remove(0).as_int().and_then(|part| usize::try_from(part).ok()).unwrap_or_default();
+                let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last()) else {
+                    row.extend(computed);
+                    whole.push(row);
+                    continue;
+                };
+                let (Some(found), Some(value)) = (counts.get_mut(place), values.get(place).filter(|value| !value.is_null())) else {
+                    continue;
+                };
                 // In the order of the keys: those of one group follow each other.
-                if found.last().is_none_or(|(last, _)| last != key) {
-                    found.push((key.to_vec(), BTreeMap::new()));
+                if found.last().is_none_or(|(last, _)| *last != row) {
+                    found.push((row, BTreeMap::new()));
                 }
                 if let Some((_, counts)) = found.last_mut() {
                     counts.insert(text(value), *number);
                 }
             }
             // Groups are met in order, so they are taken from the end.
-            found.reverse();
-            Ok(found)
+            for found in &mut counts {
+                found.reverse();
+            }
+            (whole, counts)
         }
 
         /// A row of the answer: the key as it is shown, then every member.
-        fn row(&self, row: Box<[Value]>, counts: &mut [Counts]) -> Vec<Value> {
+        fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
+            let all = if self.counts { row.pop().and_then(|all| all.as_int()).unwrap_or_default() } else { 0 };
             let mut values = row.into_iter();
             let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
             let mut out = Vec::with_capacity(self.names.len());
             out.extend(keys.iter().map(|key| self.shown(key)));
-            let mut counted = counts.iter_mut();
+            let of_group = |found: &mut Counts| match found.last() {
+                Some((key, _)) if *key == keys => found.pop().map(|(_, counts)| counts).unwrap_or_default(),
+                _ => BTreeMap::new(),
+            };
+            let counted: Vec<BTreeMap<String, i64>> = counts.iter_mut().map(of_group).collect();
             for output in self.kind.compute {
                 if output.function.is_some() {
                     out.push(values.next().unwrap_or_default());
-                    continue;
+                } else if self.kind.is_key(output.field) {
+                    let key = keys.first().filter(|key| !key.is_null());
+                    out.push(Value::Json(object(&key.map(|key| (text(key), all)).into_iter().collect())));
+                } else {
+                    let own = self.by_value.iter().position(|field| *field == output.field).and_then(|place| counted.get(place));
+                    out.push(Value::Json(own.map_or_else(|| "{}".to_owned(), object)));
                 }
-                let own = counted.next().map(|counts| {
-                    // A group that has come since the first statement is in none of its rows.
-                    while counts.last().is_some_and(|(key, _)| before(key, &keys)) {
-                        counts.pop();
-                    }
-                    match counts.last() {
-                        Some((key, _)) if *key == keys => counts.pop().map(|(_, counts)| counts).unwrap_or_default(),
-                        _ => BTreeMap::new(),
-                    }
-                });
-                out.push(Value::Json(object(&own.unwrap_or_default())));
             }
             out
         }
@@ -269,12 +297,6 @@ mod run {
             }
             Outcome::Numbers { rows: Vec::new(), json }
         }
-    }
-
-    /// Whether a key comes before another, in the order of groups.
-    fn before(key: &[Value], other: &[Value]) -> bool {
-        let order = key.iter().zip(other).map(|(a, b)| crate::filter::eval::compare(a.as_ref(), b.as_ref()));
-        order.into_iter().find(|order| order.is_ne()).is_some_and(std::cmp::Ordering::is_lt)
     }
 
     /// A value as the name of a member.

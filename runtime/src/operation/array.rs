@@ -184,6 +184,7 @@ mod run {
             let version = table.desc.version.and(call.version);
             let (mut turns, mut id) = (Turns::default(), None);
             while turns.next(call.cx, table.desc, id.as_ref()).await {
+                let cx = turns.inner(call.cx);
                 let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
                 let Some(record) = found.records.first() else { return Err(Error::not_found()) };
                 let id = &*id.insert(record[table.desc.primary].clone());
@@ -196,7 +197,7 @@ mod run {
                 let mut unchanged = vec![(table.desc.primary, id.clone()), (self.kind.field, Value::Strings(old))];
                 unchanged.extend(table.desc.version.map(|v| (v.field, record[v.field].clone())));
                 let set = vec![(self.kind.field, Value::Strings(new))];
-                let rows = table.write_once(call.cx, self.spec.name, unchanged, set, call.form).await?;
+                let rows = table.write_once(cx, self.spec.name, unchanged, set, call.form).await?;
                 if rows.count > 0 {
                     return Ok(Outcome::Record(rows));
                 }

@@ -61,6 +61,63 @@ pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[
     }
 }
 
+/// Fails to compile when no permission of the entities names an action: it is misspelt, and what it was to protect is not audited.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn assert_action(entities: &[EntityEntry], action: &str) {
+    let mut i = 0;
+    while i < entities.len() {
+        if names(&entities[i], action) {
+            return;
+        }
+        i += 1;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: no permission of the package names `");
+    text.push(action);
+    text.push("`\nhelp: an action of `permission(requires = ..)` or of its `or`, letter by letter");
+    text.stop()
+}
+
+/// Whether a permission of an entity or of one of its operations and routes names an action. One that does not compile may.
+const fn names(entry: &EntityEntry, action: &str) -> bool {
+    let mut found = asks(&entry.desc.defaults, action);
+    let mut i = 0;
+    while i < entry.desc.routes.len() {
+        found = found || asks(&entry.desc.routes[i], action);
+        i += 1;
+    }
+    let mut i = 0;
+    while i < entry.operations.len() {
+        let spec = entry.operations[i];
+        found = found || spec.name.is_empty() || asks(&spec.policy, action);
+        let mut part = 0;
+        while part < spec.parts.len() {
+            found = found || asks(&spec.parts[part].policy, action);
+            part += 1;
+        }
+        i += 1;
+    }
+    #[cfg(feature = "server")]
+    {
+        let mut i = 0;
+        while i < entry.routes.len() {
+            found = found || entry.routes[i].name.is_empty() || asks(&entry.routes[i].policy, action);
+            i += 1;
+        }
+    }
+    found
+}
+
+const fn asks(policy: &PolicyDesc, action: &str) -> bool {
+    match policy.permission {
+        Some(permission) => named(permission, &[action]).is_some(),
+        None => false,
+    }
+}
+
 #[track_caller]
 const fn refuse(entry: &EntityEntry, name: &str, own: &PolicyDesc, actions: &[&str]) {
     let policy = own.or(entry.desc.defaults);
@@ -98,7 +155,7 @@ const fn named<'a>(permission: &PermissionDesc, actions: &[&'a str]) -> Option<&
     None
 }
 
-const fn same(a: &str, b: &str) -> bool {
+pub(super) const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

@@ -225,7 +225,7 @@ mod run {
             let compute =
                 self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
             let compute = compute.collect::<Result<_>>()?;
-            let row = source.aggregate(cx, "list", filter, Vec::new(), compute, 1).await?.pop().unwrap_or_default();
+            let row = source.aggregate(cx, "list", filter, (Vec::new(), Vec::new()), compute, 1).await?.pop().unwrap_or_default();
             if row.iter().any(|value| beyond(value).is_some()) {
                 return Err(self.beyond(target));
             }

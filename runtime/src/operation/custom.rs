@@ -15,6 +15,8 @@ pub struct Custom {
     pub reads: bool,
     /// Whether its path names a record.
     pub by_id: bool,
+    /// Texts of its statements, and conditions of them, that the app does not start without.
+    pub texts: &'static [&'static str],
     /// The function of each store.
     #[cfg(feature = "server")]
     pub handlers: Handlers,
@@ -104,9 +106,16 @@ impl Custom {
             output,
             reads: false,
             by_id: false,
+            texts: &[],
             #[cfg(feature = "server")]
             handlers: Handlers { memory: None, sqlite: None, postgres: None },
         }
+    }
+
+    /// With the texts of its statements.
+    #[must_use]
+    pub const fn sql(self, texts: &'static [&'static str]) -> Self {
+        Self { texts, ..self }
     }
 
     /// Reads only.
@@ -191,6 +200,10 @@ impl Kind for Custom {
 
     fn shape(&self) -> Option<Shape> {
         Some(self.output)
+    }
+
+    fn texts(&self) -> &'static [&'static str] {
+        self.texts
     }
 
     fn by_id(&self) -> bool {

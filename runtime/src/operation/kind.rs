@@ -120,6 +120,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Texts of SQL that its functions run, to be judged before anybody calls.
+    fn texts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The form of its answer, for a kind whose answer is declared by a type.
     fn shape(&self) -> Option<super::Shape> {
         None

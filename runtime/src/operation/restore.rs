@@ -1,4 +1,4 @@
-//! `restore`: brings a deleted record back, in one statement.
+//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must be there.
 
 use super::{Answer, AssignSpec, Kind};
 use crate::Code;
@@ -59,12 +59,14 @@ mod run {
     use crate::entity::{DefaultDesc, SoftDelete};
     use crate::filter::{Filter, Source};
     use crate::operation::OpSpec;
+    use crate::operation::bind::value_of;
     use crate::operation::guarded::{Guarded, Refusal};
     use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-    use crate::store::{Assign, AssignValue};
+    use crate::store::{Assign, AssignValue, Rows};
     use crate::{Error, Result, Value};
 
     pub(super) struct Run {
+        kind: &'static Restore,
         guarded: Guarded,
     }
 
@@ -80,14 +82,42 @@ mod run {
             };
             let clear = Assign { field: mark.field(), value: AssignValue::Set(Source::Value(value)) };
             // Which records are deleted is the guard's to say.
-            Ok(Self { guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])? })
+            Ok(Self { kind, guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])? })
+        }
+    }
+
+    impl Run {
+        async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
+            // A record that is still deleted could have been restored: another call came in between.
+            self.guarded.run(table, call, |_| Refusal::Retry).await
+        }
+
+        /// A record that belongs to others, within a transaction.
+        async fn restore_child(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
+            let rows = self.restore(table, call).await?;
+            let key = self.kind.matches.iter().find(|assign| assign.field == table.desc.primary);
+            let key = key.ok_or_else(|| Error::internal("a restore that pins no key"))?;
+            table.coming_back(call.cx, value_of(&Source::from(&key.value), call.cx, &call.args)?).await?;
+            Ok(rows)
         }
     }
 
     impl Executor for Run {
         fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            // A record that is still deleted could have been restored: another call came in between.
-            Box::pin(async move { self.guarded.run(table, &call, |_| Refusal::Retry).await.map(Outcome::Record) })
+            Box::pin(async move {
+                if !table.names_records() {
+                    return self.restore(table, &call).await.map(Outcome::Record);
+                }
+                let Call { cx, args, page, form, version } = call;
+                let mut again = table.again(cx);
+                loop {
+                    let (args, page) = (args.clone(), page.clone());
+                    let done = again.attempt(cx, async |cx| self.restore_child(table, &Call { cx, args, page, form, version }).await).await;
+                    if let Some(done) = again.over(done).await {
+                        return done.map(Outcome::Record);
+                    }
+                }
+            })
         }
     }
 }

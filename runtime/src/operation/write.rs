@@ -183,7 +183,7 @@ fn looked_at(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
         }
         None => {
             let all = Compute { function: Function::Count, field: table.desc.primary, filter: Filter::TRUE };
-            Plan::Aggregate { filter, groups: Vec::new(), compute: vec![all], limit: 1 }
+            Plan::Aggregate { filter, groups: Vec::new(), by_value: Vec::new(), compute: vec![all], limit: 1 }
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::store::{Assign, AssignValue, Compute, Figure, Group, Plan, Rows, layo
 use crate::{Cx, Error, Problem, Result, Value};
 
 impl Table {
-    /// One row per group, under the guard of a route: keys, then what is computed, in the order of the keys.
+    /// One row per group, under the guard of a route: keys, then what is computed, in the order of the keys. With fields in `by_value`
+    /// each group is divided once more by the values of each of them, in rows of another form, see `store::plan::aggregate_kinds`.
     ///
     /// Filters hold fixed values and the call's instant.
     ///
@@ -18,7 +19,7 @@ impl Table {
         cx: &Cx,
         route: &'static str,
         filter: Filter,
-        groups: Vec<Group>,
+        (groups, by_value): (Vec<Group>, Vec<usize>),
         compute: Vec<Compute>,
         most: u32,
     ) -> Result<Vec<Box<[Value]>>> {
@@ -28,16 +29,21 @@ impl Table {
         for group in &groups {
             shape.extend_from_slice(&[0xfd, group.field as u8, group.truncate.map_or(0xff, |to| to as u8)]);
         }
+        shape.extend(by_value.iter().flat_map(|field| [0xfb, *field as u8]));
         let lifted = compute.into_iter().map(|compute| {
             shape.extend_from_slice(&[0xfc, compute.field as u8, compute.function as u8]);
             Compute { filter: lift(compute.filter, &mut Clock::of(cx), &mut args, &mut shape), ..compute }
         });
         let compute: Vec<Compute> = lifted.collect();
-        let width = groups.len() + compute.len();
+        let parts = by_value.len() + 1;
+        let width = groups.len() + compute.len() + if parts > 1 { parts } else { 0 };
         shape.extend_from_slice(&most.to_le_bytes());
-        let statement = self.shape(route, &shape, || Plan::Aggregate { filter, groups, compute, limit: most.saturating_add(1) })?;
-        let rows = self.execute(cx, &statement, args, Rows::values(width).limit(most as usize, Vec::new())).rows().await?;
-        if rows.more {
+        let all = most.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
+        let statement =
+            self.shape(route, &shape, || Plan::Aggregate { filter, groups, by_value, compute, limit: all.saturating_add(1) })?;
+        let rows = self.execute(cx, &statement, args, Rows::values(width).limit(all as usize, Vec::new())).rows().await?;
+        let part = |row: &[Value]| if parts > 1 { row.first().and_then(Value::as_int).unwrap_or_default() } else { 0 };
+        if rows.more || rows.records.chunk_by(|a, b| part(a) == part(b)).any(|part| part.len() > most as usize) {
             let text = format!("the answer would have more than {most} groups: ask for fewer records");
             return Err(Error::invalid(Problem::new("", "too_many", text)));
         }

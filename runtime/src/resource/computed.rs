@@ -15,7 +15,7 @@ use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::memory::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
-use crate::validate::{beyond, list_value};
+use crate::validate::{beyond, beyond_index, list_value};
 use crate::{Code, Cx, Error, Result, Value, ValueRef};
 
 /// A record whose computed fields are not known yet.
@@ -36,7 +36,7 @@ impl Row for Blank<'_> {
 /// Writes the computed fields of a record into it.
 ///
 /// # Errors
-/// `validation_failed` with `range` for a number that no client can hold; `internal` when the record cannot be read.
+/// `validation_failed` with `range` for a number that no client can hold, with `max_length` for a text that its index does not hold; `internal` when the record cannot be read.
 pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()> {
     for field in computed(desc) {
         record[field] = value(desc, field, record)?;
@@ -49,7 +49,7 @@ fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Va
     let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
     let of = desc.fields.get(field).ok_or_else(lacks)?;
     let value = (of.computed.ok_or_else(lacks)?.value)(&Blank { desc, record }).map_err(Error::internal)?;
-    match beyond(&value) {
+    match beyond(&value).or_else(|| beyond_index(&value, desc, field)) {
         // What it follows from is the caller's.
         Some(flaw) => Err(Error::invalid(flaw.at(of.told()))),
         None => Ok(value),
@@ -130,6 +130,17 @@ struct Behind {
     base: usize,
 }
 
+/// Statements that change any number of records of an entity with computed fields.
+struct All<'a> {
+    set: &'a [Assign],
+    /// Takes them.
+    look: Arc<Statement>,
+    /// Writes the computed fields of some.
+    note: Arc<Statement>,
+    /// Writes the rest.
+    write: Arc<Statement>,
+}
+
 impl Statements {
     /// Runs a statement with the values of computed fields.
     pub(super) fn computing<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> Reply<'a> {
@@ -176,6 +187,7 @@ impl Statements {
         let mut turns = Turns::default();
         let mut id = None;
         while turns.next(cx, desc, id.as_ref()).await {
+            let cx = turns.inner(cx);
             let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records;
             let old = match &found[..] {
                 [] => return Ok(rows.without_recording()),
@@ -203,49 +215,58 @@ impl Statements {
             self.derived(of, b'n', || Plan::Update { filter: those(count), set: set_from(desc, &behind.fields, 0).collect(), pick: None })?;
         // They are held, so they still match; by their new values they might not.
         let write = self.derived(of, b'D', || Plan::Update { filter: those(behind.base), set: set.clone(), pick: None })?;
-        cx.transaction(async |cx| {
-            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records;
-            if found.is_empty() {
-                return Ok(rows.without_recording());
+        let (all, mut again) = (All { set, look, note, write }, self.again(&cx, Some(of)));
+        loop {
+            let (args, rows) = (args.clone(), rows.clone());
+            let done = again.attempt(&cx, async |cx| self.write_all_computed(cx, &all, behind, args, rows).await).await;
+            if let Some(done) = again.over(done).await {
+                return done;
             }
-            let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
-            for old in &found {
-                let values = behind.values(desc, old, set, &args)?;
-                if behind.fields.iter().zip(&values).all(|(field, value)| old[*field] == *value) {
-                    continue;
-                }
-                groups.push((values, vec![old[desc.primary].clone()]));
+        }
+    }
+
+    /// Within a transaction.
+    async fn write_all_computed(&self, cx: &Cx, all: &All<'_>, behind: &Behind, mut args: Vec<Value>, rows: Rows) -> Result<Rows> {
+        let (desc, set) = (self.desc(), all.set);
+        let found = self.hand(cx, &all.look, args.clone(), Rows::records(desc)).await?.records;
+        if found.is_empty() {
+            return Ok(rows.without_recording());
+        }
+        let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
+        for old in &found {
+            let values = behind.values(desc, old, set, &args)?;
+            if behind.fields.iter().zip(&values).all(|(field, value)| old[*field] == *value) {
+                continue;
             }
-            // Records of one value are written together.
-            groups.sort_by(|(a, _), (b, _)| order(a, b));
-            groups.dedup_by(|(next, keys), (one, all)| {
-                let same = next == one;
-                if same {
-                    all.append(keys);
-                }
-                same
-            });
-            let keys: Vec<Value> = found.iter().map(|record| record[desc.primary].clone()).collect();
-            let mut args = args;
-            args.truncate(behind.base);
-            args.push(list_value(&keys));
-            let done = async {
-                for (mut values, keys) in groups {
-                    values.push(list_value(&keys));
-                    self.hand(cx, &note, values, Rows::count()).await?;
-                }
-                self.hand(cx, &write, args, rows).await
-            };
-            let done = done.await;
-            // Some of their values may have been written already.
-            if done.is_err()
-                && let Some(transaction) = cx.in_transaction()
-            {
-                transaction.doom();
+            groups.push((values, vec![old[desc.primary].clone()]));
+        }
+        // Records of one value are written together.
+        groups.sort_by(|(a, _), (b, _)| order(a, b));
+        groups.dedup_by(|(next, keys), (one, all)| {
+            let same = next == one;
+            if same {
+                all.append(keys);
             }
-            done
-        })
-        .await
+            same
+        });
+        let keys: Vec<Value> = found.iter().map(|record| record[desc.primary].clone()).collect();
+        args.truncate(behind.base);
+        args.push(list_value(&keys));
+        let done = async {
+            for (mut values, keys) in groups {
+                values.push(list_value(&keys));
+                self.hand(cx, &all.note, values, Rows::count()).await?;
+            }
+            self.hand(cx, &all.write, args, rows).await
+        };
+        let done = done.await;
+        // Some of their values may have been written already.
+        if done.is_err()
+            && let Some(transaction) = cx.in_transaction()
+        {
+            transaction.doom();
+        }
+        done
     }
 
     /// Creates a record, or changes the one that is there.

@@ -41,11 +41,11 @@ impl Statements {
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
             let along = Along { auditing, summaries, whole: cx.in_transaction().is_none() };
-            let mut again = cx.again();
+            let mut again = self.again(&cx, Some(statement));
             loop {
                 let (args, rows) = (args.clone(), rows.clone());
-                let done = cx.transaction(async |cx| self.consequences(cx, &along, statement, args, rows).await).await;
-                if !again.after(&done) {
+                let done = again.attempt(&cx, async |cx| self.consequences(cx, &along, statement, args, rows).await).await;
+                if let Some(done) = again.over(done).await {
                     return done;
                 }
             }

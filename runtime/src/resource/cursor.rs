@@ -1,11 +1,25 @@
-//! Cursors: where a page ended, signed.
+//! Cursors: where a page ended, encrypted and signed.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
 
 use crate::{Code, Error, Result, Value};
 
-/// The key that signs cursors, and earlier ones that still verify.
+/// The key that seals cursors, and earlier ones that still open them.
 #[derive(Clone)]
 pub struct CursorKey {
-    keys: Vec<[u8; 32]>,
+    keys: Vec<Key>,
+}
+
+/// The two keys of one signing secret.
+#[derive(Clone)]
+struct Key {
+    /// Signs; its padded key is hashed already.
+    mac: Hmac<Sha256>,
+    /// Encrypts.
+    stream: [u8; 32],
 }
 
 impl std::fmt::Debug for CursorKey {
@@ -14,9 +28,10 @@ impl std::fmt::Debug for CursorKey {
     }
 }
 
-const VERSION: u8 = 1;
-/// Of a cursor that holds the key of the last record alone: its sort values are too long for an address.
-const BY_KEY: u8 = 2;
+/// Of a cursor that holds the sort values of the last record.
+const BY_VALUES: u8 = 3;
+/// Of a cursor that holds the key of the last record and a digest of its sort values, which are too long for an address.
+const BY_KEY: u8 = 4;
 const TAG: usize = 16;
 /// Longest cursor accepted, in characters.
 const MAX: usize = 2048;
@@ -35,44 +50,55 @@ pub struct Opened {
 pub enum Position {
     /// The sort values of the last record.
     Values(Vec<Value>),
-    /// The key of the last record, whose sort values have to be looked up.
-    Key(Value),
+    /// The key of the last record, whose sort values have to be looked up, and their [`digest`].
+    Key(Value, Value),
+}
+
+/// A short stand-in for sort values. Cursors hold it encrypted, so it needs no key.
+pub(super) fn digest(values: &[Value]) -> Value {
+    let mut bytes = Vec::new();
+    for value in values {
+        encode(value, &mut bytes);
+    }
+    Value::Text(URL_SAFE_NO_PAD.encode(&Sha256::digest(bytes)[..TAG]))
 }
 
 impl CursorKey {
-    /// Derives a key from each signing secret, newest first.
+    /// Derives the keys of each signing secret, newest first.
     pub fn derive<S: AsRef<[u8]>>(secrets: &[S]) -> Self {
-        let keys = secrets
-            .iter()
-            .map(|secret| {
-                let mut key = [0; 32];
-                // 32 bytes are far below HKDF's limit of 255 blocks, so expand cannot fail.
-                let _ = hkdf::Hkdf::<sha2::Sha256>::new(None, secret.as_ref()).expand(b"linchpin cursor", &mut key);
-                key
-            })
-            .collect();
-        Self { keys }
+        let key = |secret: &S| {
+            let expand = hkdf::Hkdf::<Sha256>::new(None, secret.as_ref());
+            let (mut mac, mut stream) = ([0; 32], [0; 32]);
+            // 32 bytes are far below HKDF's limit of 255 blocks, and HMAC takes keys of any length: neither fails.
+            expand.expand(b"linchpin cursor", &mut mac).ok()?;
+            expand.expand(b"linchpin cursor encryption", &mut stream).ok()?;
+            Some(Key { mac: Hmac::new_from_slice(&mac).ok()?, stream })
+        };
+        Self { keys: secrets.iter().filter_map(key).collect() }
     }
 
-    /// Signs a position; its last value is the record's key. `fixed` are values that later pages take from here, `context` is
-    /// everything that must be equal for the cursor to be used again.
+    /// Seals a position; its last value is the record's key. `fixed` are values that later pages take from here, `context` is
+    /// everything that must be equal for the cursor to be used again. Equal positions give equal cursors.
     pub fn seal(&self, fixed: &[Value], position: &[Value], context: &[u8]) -> String {
-        let whole = self.sealed(VERSION, &[fixed, position].concat(), context);
+        let whole = self.sealed(BY_VALUES, &[fixed, position], context);
         match position.last() {
-            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, &[fixed, std::slice::from_ref(key)].concat(), context),
+            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, &[fixed, std::slice::from_ref(key), &[digest(position)]], context),
             _ => whole,
         }
     }
 
-    fn sealed(&self, version: u8, values: &[Value], context: &[u8]) -> String {
-        use base64::Engine;
-        let mut body = vec![version];
-        for value in values {
+    fn sealed(&self, version: u8, values: &[&[Value]], context: &[u8]) -> String {
+        // Without a key nothing opens, so nothing is told either.
+        let Some(key) = self.keys.first() else { return String::new() };
+        let mut body = Vec::with_capacity(128);
+        body.push(version);
+        for value in values.iter().copied().flatten() {
             encode(value, &mut body);
         }
-        let tag = self.keys.first().map_or([0; TAG], |key| mac(key, &body, context));
+        let tag = key.tag(&body, context);
+        key.crypt(tag, &mut body);
         body.extend_from_slice(&tag);
-        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(body)
+        URL_SAFE_NO_PAD.encode(body)
     }
 
     /// Reads back so many fixed values and a position of so many.
@@ -80,45 +106,62 @@ impl CursorKey {
     /// # Errors
     /// `invalid_cursor` when it is forged, truncated, or was made for another context.
     pub fn open(&self, cursor: &str, (fixed, count): (usize, usize), context: &[u8]) -> Result<Opened> {
-        use base64::Engine;
         let invalid = || Error::new(Code::InvalidCursor, "The cursor does not fit this request");
         if cursor.len() > MAX {
             return Err(invalid());
         }
-        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
-        let (body, tag) = bytes.split_at_checked(bytes.len().saturating_sub(TAG)).ok_or_else(invalid)?;
-        let good = self.keys.iter().any(|key| {
-            let expected = mac(key, body, context);
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
+        let (sealed, tag) = bytes.split_last_chunk::<TAG>().ok_or_else(invalid)?;
+        let opened = self.keys.iter().find_map(|key| {
+            let mut body = sealed.to_vec();
+            key.crypt(*tag, &mut body);
+            let expected = key.tag(&body, context);
             // Constant time over the tag: every byte is looked at.
-            tag.len() == TAG && expected.iter().zip(tag).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+            let good = expected.iter().zip(tag).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0;
+            good.then_some(body)
         });
-        let (version, mut rest) = body.split_first().filter(|_| good).ok_or_else(invalid)?;
+        let body = opened.ok_or_else(invalid)?;
+        let (version, mut rest) = body.split_first().ok_or_else(invalid)?;
         let mut values = Vec::with_capacity(fixed + count);
         while !rest.is_empty() {
             values.push(decode(&mut rest).ok_or_else(invalid)?);
         }
-        let rest = if values.len() >= fixed { values.split_off(fixed) } else { return Err(invalid()) };
-        let position = match (*version, <[Value; 1]>::try_from(rest)) {
-            (BY_KEY, Ok([key])) => Position::Key(key),
-            (VERSION, Ok(one)) if count == 1 => Position::Values(Vec::from(one)),
-            (VERSION, Err(values)) if values.len() == count => Position::Values(values),
+        if values.len() < fixed {
+            return Err(invalid());
+        }
+        let rest = values.split_off(fixed);
+        let position = match *version {
+            BY_VALUES if rest.len() == count => Position::Values(rest),
+            BY_KEY => {
+                let [key, digest] = <[Value; 2]>::try_from(rest).map_err(|_| invalid())?;
+                Position::Key(key, digest)
+            }
             _ => return Err(invalid()),
         };
         Ok(Opened { fixed: values, position })
     }
 }
 
-fn mac(key: &[u8; 32], body: &[u8], context: &[u8]) -> [u8; TAG] {
-    use hmac::{KeyInit, Mac};
-    let mut out = [0; TAG];
-    // HMAC takes keys of any length, so this always holds.
-    if let Ok(mut mac) = hmac::Hmac::<sha2::Sha256>::new_from_slice(key) {
+impl Key {
+    fn tag(&self, body: &[u8], context: &[u8]) -> [u8; TAG] {
+        let mut mac = self.mac.clone();
         mac.update(&(body.len() as u64).to_le_bytes());
         mac.update(body);
         mac.update(context);
+        let mut out = [0; TAG];
         out.copy_from_slice(&mac.finalize().into_bytes()[..TAG]);
+        out
     }
-    out
+
+    /// Encrypts or decrypts in place. The tag takes the place of a nonce: another body or context has another one.
+    fn crypt(&self, tag: [u8; TAG], body: &mut [u8]) {
+        for (block, chunk) in (0_u32..).zip(body.chunks_mut(32)) {
+            let input = [&self.stream[..], &tag, &block.to_le_bytes()].concat();
+            for (byte, mask) in chunk.iter_mut().zip(Sha256::digest(input)) {
+                *byte ^= mask;
+            }
+        }
+    }
 }
 
 /// Appends a value in an unambiguous binary form; also used for fingerprints.
@@ -186,7 +229,7 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CursorKey, MAX, Position};
+    use super::{CursorKey, Engine, MAX, Position, URL_SAFE_NO_PAD, digest};
     use crate::{Timestamp, Value};
 
     #[test]
@@ -221,8 +264,27 @@ mod tests {
         let values = [Value::Text("x".repeat(5000)), Value::Text("id".into())];
         let cursor = key.seal(&[], &values, b"posts");
         assert!(cursor.len() <= MAX);
-        assert_eq!(key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position), Some(Position::Key(Value::Text("id".into()))));
+        let expected = Position::Key(Value::Text("id".into()), digest(&values));
+        assert_eq!(key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position), Some(expected));
         assert!(key.open(&cursor, (0, 2), b"users").is_err());
+    }
+
+    #[test]
+    fn a_cursor_shows_nothing() {
+        let key = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
+        let shown = |text: &str| {
+            let cursor = key.seal(&[], &[Value::Text(text.into()), Value::Int(7)], b"posts");
+            URL_SAFE_NO_PAD.decode(cursor).unwrap_or_default()
+        };
+        let (one, other) = (shown(&"secret".repeat(20)), shown(&"hidden".repeat(20)));
+        assert!(!one.windows(6).any(|part| part == b"secret"));
+        // Not even where two positions differ: each has a key stream of its own.
+        assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 20);
+        assert_eq!(one, shown(&"secret".repeat(20)));
+        // Without a key there is nothing to see, nor to open.
+        let none = CursorKey::derive::<&str>(&[]);
+        assert_eq!(none.seal(&[], &[Value::Text("secret".into())], b""), "");
+        assert!(none.open(&key.seal(&[], &[Value::Int(3)], b""), (0, 1), b"").is_err());
     }
 
     #[test]

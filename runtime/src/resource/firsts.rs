@@ -66,7 +66,7 @@ impl First {
         let those = [Filter::eq_arg(summary.by, 0), Filter::from(&summary.when)].into_iter().chain(own).chain(layout::live(desc));
         let filter = those.fold(Filter::TRUE, Filter::and);
         let compute = vec![Compute { function: Function::Count, field: desc.primary, filter: Filter::TRUE }];
-        let count = store.prepare(desc, Plan::Aggregate { filter, groups: Vec::new(), compute, limit: 1 })?;
+        let count = store.prepare(desc, Plan::Aggregate { filter, groups: Vec::new(), by_value: Vec::new(), compute, limit: 1 })?;
         let set = vec![Assign { field, value: AssignValue::Set(Source::Arg { index: 1, nullable: false }) }];
         let write = store.prepare(by, Plan::Update { filter: Filter::eq_arg(by.primary, 0), set, pick: None })?;
         Ok(Some(Self { count, write, tenant: tenants.map(|(_, target)| target.field) }))

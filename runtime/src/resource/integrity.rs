@@ -11,6 +11,7 @@ use super::gate::{Admission, Asks};
 use super::guard::{Included, Reach};
 use super::prepared::Change;
 use super::{Prepared, Table};
+use crate::cx::Again;
 use crate::entity::{EntityDesc, Gate, OnDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
@@ -57,7 +58,11 @@ pub(super) fn dependents(on: &EntityDesc, all: impl Iterator<Item = &'static Ent
 }
 
 /// What the keys of an entity must name.
-pub(super) struct Names(Vec<Name>);
+pub(super) struct Names {
+    all: Vec<Name>,
+    /// Reads a record of the entity, whoever sees it; made when it is first needed.
+    own: OnceLock<Prepared>,
+}
 
 /// What a key must name: a record of these, by a gate or by a relation.
 pub(super) struct Name {
@@ -86,11 +91,11 @@ impl Names {
                 all.push(Name { field, target, gate, held: Default::default() });
             }
         }
-        Self(all)
+        Self { all, own: OnceLock::new() }
     }
 
     fn of(&self, field: usize) -> impl Iterator<Item = &Name> {
-        self.0.iter().filter(move |name| name.field == field)
+        self.all.iter().filter(move |name| name.field == field)
     }
 }
 
@@ -104,35 +109,91 @@ impl Table {
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        let mut again = cx.again();
+        let (mut again, whole) = (self.statements().again(&cx, Some(&prepared.statement)), cx.in_transaction().is_none());
         loop {
-            let done = self.refer(&cx, &keys, prepared, args.clone(), rows.clone()).await;
-            if !again.after(&done) {
+            let (args, rows) = (args.clone(), rows.clone());
+            let done = again.attempt(&cx, async |cx| self.refer(cx, whole, &keys, prepared, args, rows).await).await;
+            if let Some(done) = again.over(done).await {
                 return done;
             }
         }
     }
 
-    async fn refer(&self, cx: &Cx, keys: &[(usize, Value)], prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let whole = cx.in_transaction().is_none();
-        cx.transaction(async |cx| {
-            self.statements().take_before_keys(cx, prepared, &args).await?;
-            let mut problems = Vec::new();
-            for (field, value) in keys {
-                for name in self.names.of(*field) {
-                    if !self.sibling(name.target)?.hold(cx, name, value.clone()).await? {
-                        let text = format!("names no record of {}", name.target.name);
-                        problems.push(Problem::new(self.desc.fields[*field].wire, "reference", text));
-                        break;
-                    }
+    /// Within a transaction, which is this one's when it is `whole`.
+    async fn refer(
+        &self,
+        cx: &Cx,
+        whole: bool,
+        keys: &[(usize, Value)],
+        prepared: &Prepared,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
+        self.statements().take_before_keys(cx, prepared, &args).await?;
+        let mut problems = Vec::new();
+        for (field, value) in keys {
+            for name in self.names.of(*field) {
+                if !self.sibling(name.target)?.hold(cx, name, value.clone()).await? {
+                    let text = format!("names no record of {}", name.target.name);
+                    problems.push(Problem::new(self.desc.fields[*field].wire, "reference", text));
+                    break;
                 }
             }
-            if !problems.is_empty() {
-                return Err(Error::validation(problems));
+        }
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        self.statements().execute(&cx.having_taken(whole), prepared, args, rows).await
+    }
+
+    /// Whether keys must name something.
+    pub(crate) fn names_records(&self) -> bool {
+        !self.names.all.is_empty()
+    }
+
+    /// Within a transaction in which a record has come back: each of its keys names a visible record, which then stays until the end.
+    ///
+    /// # Errors
+    /// `conflict` with `reference` for each that does not; then nothing of the transaction lasts.
+    pub(crate) async fn coming_back(&self, cx: &Cx, id: Value) -> Result<()> {
+        let held = self.hold_named(cx, id).await;
+        if held.is_err()
+            && let Some(transaction) = cx.in_transaction()
+        {
+            transaction.doom();
+        }
+        held
+    }
+
+    async fn hold_named(&self, cx: &Cx, id: Value) -> Result<()> {
+        let own = match self.names.own.get() {
+            Some(own) => own,
+            None => {
+                let filter = Filter::eq_arg(self.desc.primary, 0);
+                let own = self.unguarded(Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
+                self.names.own.get_or_init(|| own)
             }
-            self.statements().execute(&cx.having_taken(whole), prepared, args, rows).await
-        })
-        .await
+        };
+        let found = self.statements().execute(&cx.unlimited(), own, vec![id], Rows::records(self.desc)).await?.records;
+        let mut problems: Vec<Problem> = Vec::new();
+        for record in &found {
+            for name in &self.names.all {
+                let (key, path) = (&record[name.field], self.desc.fields[name.field].told());
+                let known = problems.iter().any(|problem| problem.path == path);
+                if !key.is_null() && !known && !self.sibling(name.target)?.hold(cx, name, key.clone()).await? {
+                    problems.push(Problem::new(path, "reference", format!("names no record of {}", name.target.name)));
+                }
+            }
+        }
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(Code::Conflict, "What it belongs to is gone").with_details(problems))
+    }
+
+    /// The attempts of a transaction of ours.
+    pub(crate) fn again(&self, cx: &Cx) -> Again {
+        self.statements().again(cx, None)
     }
 
     /// Whether a key names a visible record, one that it may name, which then stays until the transaction of `cx` has ended.
@@ -165,30 +226,29 @@ impl Table {
     /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
     /// it was part of will. Else those of the statement.
     pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let mut again = cx.again();
+        let mut again = self.statements().again(&cx, Some(&prepared.statement));
         loop {
-            let done = self.delete_all(&cx, prepared, args.clone(), rows.clone()).await;
-            if !again.after(&done) {
+            let (args, rows) = (args.clone(), rows.clone());
+            let done = again.attempt(&cx, async |cx| self.delete_all(cx, prepared, args, rows).await).await;
+            if let Some(done) = again.over(done).await {
                 return done;
             }
         }
     }
 
+    /// Within a transaction.
     async fn delete_all(&self, cx: &Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        cx.transaction(async |cx| {
-            let rows = rows.noting([self.desc.primary].into());
-            let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
-            let keys = keys_of(&mut rows);
-            let followed = self.follow(&cx.following(), keys).await;
-            // Half of it has been done.
-            if followed.is_err()
-                && let Some(transaction) = cx.in_transaction()
-            {
-                transaction.doom();
-            }
-            followed.map(|()| rows)
-        })
-        .await
+        let rows = rows.noting([self.desc.primary].into());
+        let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
+        let keys = keys_of(&mut rows);
+        let followed = self.follow(&cx.following(), keys).await;
+        // Half of it has been done.
+        if followed.is_err()
+            && let Some(transaction) = cx.in_transaction()
+        {
+            transaction.doom();
+        }
+        followed.map(|()| rows)
     }
 
     /// What follows from the deletion of records: of those that name them, of those that name these, and so on. A record is

@@ -1,6 +1,6 @@
 //! Pages: limits, cursors and the shapes of selects.
 
-use super::cursor::{Position, encode};
+use super::cursor::{Position, digest, encode};
 use super::{Form, Outcome, Table};
 use crate::entity::page::Refused;
 use crate::entity::{Direction, PageArgs, Paging, SortDesc};
@@ -94,7 +94,7 @@ impl Table {
                 fixed = opened.fixed;
                 let values = match opened.position {
                     Position::Values(values) => values,
-                    Position::Key(key) => self.position_of(cx, route, key, &order).await?,
+                    Position::Key(key, was) => self.position_of(cx, route, key, &order, &was).await?,
                 };
                 let keys = values
                     .into_iter()
@@ -126,13 +126,15 @@ impl Table {
     }
 
     /// The sort values of the record that a page ended with, when they were too long for its cursor.
-    async fn position_of(&self, cx: &Cx, route: &'static str, key: Value, order: &[Order]) -> Result<Vec<Value>> {
+    /// `was` is their digest of that time: from other values the walk would skip records, or repeat some.
+    async fn position_of(&self, cx: &Cx, route: &'static str, key: Value, order: &[Order], was: &Value) -> Result<Vec<Value>> {
         let filter = Filter::Cond { field: self.desc.primary, op: Op::Eq, value: Operand::One(Source::Value(key)) };
         let by_key = vec![Order { field: self.desc.primary, desc: false }];
         let mut rows = self.first(cx, route, filter, by_key, &Form::Records).await?;
-        let gone = || Error::new(Code::InvalidCursor, "The record that the page ended with is gone; begin again");
-        let record = rows.records.pop().ok_or_else(gone)?;
-        Ok(order.iter().map(|key| record.value(key.field).to_owned()).collect())
+        let lost = |what| Error::new(Code::InvalidCursor, format!("The record that the page ended with {what}; begin again"));
+        let record = rows.records.pop().ok_or_else(|| lost("is gone"))?;
+        let values: Vec<Value> = order.iter().map(|key| record.value(key.field).to_owned()).collect();
+        if digest(&values) == *was { Ok(values) } else { Err(lost("has changed")) }
     }
 
     /// A statement of a page before its position and limit.

@@ -17,7 +17,7 @@ use crate::operation::{AssignSpec, OpSpec};
 use crate::package::EntityEntry;
 use crate::permission::Evaluator;
 use crate::store::{Driver, Plan, Projection, Reply, Row, Rows, Store};
-use crate::validate::Validator;
+use crate::validate::{Validator, canonical};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// One mounted entity.
@@ -233,7 +233,7 @@ impl Table {
                 let id: i64 = text.parse().ok()?;
                 (itoa::Buffer::new().format(id) == text).then_some(Value::Int(id))
             }
-            _ => valid_key(text).then(|| Value::Text(text.to_owned())),
+            _ => valid_key(text).then(|| Value::Text(canonical(self.desc.primary_field().rules, text.to_owned()))),
         }
     }
 

@@ -25,10 +25,14 @@ const QUEUES: usize = 256;
 /// Of many who want one record only one gets on at a time. Whoever finds others at it, or has met them, waits in a queue of this
 /// process: the first of it reads and writes while the others wait, so that each gets on, however many and however slow they
 /// are. What other processes do, or a transaction, is met by trying again, after a while of one's own.
+///
+/// A call waits in one queue at most: what it calls at the head of a queue runs with [`Turns::inner`], and waits in none.
 #[derive(Default)]
 pub(crate) struct Turns {
     attempts: usize,
     place: Option<MutexGuard<'static, ()>>,
+    /// The call at the head of a queue.
+    first: Option<Cx>,
 }
 
 impl Turns {
@@ -50,8 +54,8 @@ impl Turns {
                 tokio::time::sleep(Duration::from_micros(micros)).await;
             }
         }
-        // Nor does it wait here: it may hold what the first of the queue waits for.
-        if let (None, Some(id), None) = (&self.place, id, cx.in_transaction()) {
+        // Nor does it wait here: it may hold what the first of the queue waits for. The first itself waits for nobody else.
+        if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first()) {
             let key = match id {
                 Value::Int(id) => KEYS.hash_one((desc.storage_name, id)),
                 other => KEYS.hash_one((desc.storage_name, other.as_text())),
@@ -60,9 +64,15 @@ impl Turns {
             let alone = attempt == 0 && queue.try_lock().is_ok();
             if !alone {
                 self.place = Some(queue.lock().await);
+                self.first.get_or_insert_with(|| cx.first());
             }
         }
         true
+    }
+
+    /// The call as its attempt runs: at the head of a queue it says so to what it calls.
+    pub(crate) fn inner<'a>(&'a self, cx: &'a Cx) -> &'a Cx {
+        self.first.as_ref().unwrap_or(cx)
     }
 }
 
@@ -198,6 +208,7 @@ impl Table {
     ) -> Result<Rows> {
         let mut turns = Turns::default();
         while turns.next(cx, self.desc, Some(&id)).await {
+            let cx = turns.inner(cx);
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
             let Some(old) = current.records.pop() else { return Err(Error::not_found()) };

@@ -116,6 +116,31 @@ impl Driver {
         }
     }
 
+    /// Asks the database whether it knows how to run a text of the user's: a statement, or the condition of one. Nothing is run.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the database cannot be asked.
+    pub(crate) async fn judge(&self, entity: &'static EntityDesc, text: &'static str) -> Result<()> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(pool) => {
+                let query = Query::judged(entity, text)?;
+                query.numbered()?;
+                sqlx::Executor::prepare(pool, query.whole(sqlite::condition)?).await.map(drop).map_err(Error::internal)
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(pool) => {
+                let text = Query::judged(entity, text)?.whole(postgres::condition)?;
+                match sqlx::Executor::prepare(pool, text).await {
+                    // Types of parameters come with their values; without them the server may not know which are meant.
+                    Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P18" | "42725")) => Ok(()),
+                    other => other.map(drop).map_err(Error::internal),
+                }
+            }
+            Self::None => Ok(()),
+        }
+    }
+
     /// Runs a statement, within a transaction when there is one.
     pub(crate) async fn run(&self, query: Query, within: Option<&mut SqlTransaction>, rows: bool) -> Result<Answer> {
         let entity = query.entity;
@@ -165,7 +190,7 @@ impl Query {
         self.bound()?;
         let (guard, further) = condition(self.entity, &self.guard, self.values.len())?;
         let table = format!("\"{}\"", self.entity.storage_name.replace('"', "\"\""));
-        let visible = format!("(SELECT * FROM {table} WHERE {guard}) AS {table}");
+        let visible = format!("(SELECT * FROM {table} WHERE {guard})");
         if !self.text.contains("{visible}") && !self.text.contains("{guard}") {
             return Err(Error::internal(format!(
                 "a statement on `{}` leaves the guard out: it names neither `{{visible}}` nor `{{guard}}`; if it must not, take \
@@ -173,8 +198,35 @@ impl Query {
                 self.entity.name
             )));
         }
-        let text = self.text.replace("{visible}", &visible).replace("{guard}", &format!("({guard})")).replace("{table}", &table);
+        let text = named(self.text, &visible, &table).replace("{guard}", &format!("({guard})")).replace("{table}", &table);
         Ok((text, self.values.into_iter().chain(further).collect()))
+    }
+
+    /// A text as it stands, with as many values as it names.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn judged(entity: &'static EntityDesc, text: &'static str) -> Result<Self> {
+        let most = parameters(text).into_iter().max().unwrap_or_default();
+        if most > MOST_PARAMETERS {
+            return Err(Error::internal(format!("`${most}` is beyond what a statement may name")));
+        }
+        Ok(Self { entity, text, values: vec![(Value::Null, Kind::String); most], guard: Filter::TRUE })
+    }
+
+    /// The whole text, also of a condition, as it stands behind `WHERE`.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    fn whole(
+        self,
+        condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<(String, Vec<(Value, Kind)>)>,
+    ) -> Result<sqlx::SqlStr> {
+        let first = self.text.trim_start().split(|c: char| !is_of_word(c)).next().unwrap_or_default();
+        let is_statement = STATEMENTS.iter().any(|word| word.eq_ignore_ascii_case(first));
+        let text = if is_statement || self.text.contains("{visible}") || self.text.contains("{guard}") {
+            self.render(condition)?.0
+        } else {
+            self.bound()?;
+            format!("SELECT 1 FROM \"{}\" WHERE ({})", self.entity.storage_name.replace('"', "\"\""), self.text)
+        };
+        Ok(sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text)))
     }
 
     /// Each parameter has a value and each value a parameter: one without would take the first of the guard's.
@@ -205,6 +257,67 @@ impl Query {
         }
         Ok(())
     }
+}
+
+/// Most parameters of a statement: those of Postgres.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const MOST_PARAMETERS: usize = 65_535;
+
+/// How statements begin; what begins otherwise is the condition of one.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const STATEMENTS: &[&str] = &["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "VALUES"];
+
+/// Words that go on with a statement behind a table: all others name it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const BEHIND_TABLES: &[&str] = &[
+    "WHERE",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "INNER",
+    "OUTER",
+    "CROSS",
+    "NATURAL",
+    "ON",
+    "USING",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "FETCH",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "WINDOW",
+    "RETURNING",
+    "FOR",
+    "SET",
+    "TABLESAMPLE",
+    "SELECT",
+    "VALUES",
+    "DO",
+];
+
+/// A statement with the records that the caller sees in place of `{visible}`: under the name that stands behind it, else that of the
+/// table.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn named(text: &str, visible: &str, table: &str) -> String {
+    let mut parts = text.split("{visible}");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for behind in parts {
+        let next = behind.trim_start();
+        let word: String = next.chars().take_while(|c| is_of_word(*c)).collect();
+        let named = next.len() < behind.len() && !word.is_empty() && !BEHIND_TABLES.iter().any(|known| known.eq_ignore_ascii_case(&word));
+        out.push_str(visible);
+        if !named && !next.starts_with('"') {
+            out.push_str(" AS ");
+            out.push_str(table);
+        }
+        out.push_str(behind);
+    }
+    out
 }
 
 /// The numbers behind `$` in a statement, outside of quotes and comments.
@@ -270,7 +383,23 @@ pub(crate) fn is_passing(error: &sqlx::Error) -> bool {
 
 #[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
 mod tests {
-    use super::parameters;
+    use super::{named, parameters};
+
+    #[test]
+    fn the_name_behind_the_records_is_theirs() {
+        for (text, expected) in [
+            ("SELECT 1 FROM {visible}", "SELECT 1 FROM (v) AS \"t\""),
+            ("SELECT p.id FROM {visible} AS p WHERE p.a = 1", "SELECT p.id FROM (v) AS p WHERE p.a = 1"),
+            ("SELECT p.id FROM {visible} p, x", "SELECT p.id FROM (v) p, x"),
+            ("SELECT \"P\".id FROM {visible} \"P\"", "SELECT \"P\".id FROM (v) \"P\""),
+            ("FROM {visible} where a", "FROM (v) AS \"t\" where a"),
+            ("FROM {visible}\nLEFT JOIN x ON true", "FROM (v) AS \"t\"\nLEFT JOIN x ON true"),
+            ("FROM {visible} one JOIN {visible} two ON one.a = two.b", "FROM (v) one JOIN (v) two ON one.a = two.b"),
+            ("id IN (SELECT id FROM {visible}) AND b", "id IN (SELECT id FROM (v) AS \"t\") AND b"),
+        ] {
+            assert_eq!(named(text, "(v)", "\"t\""), expected, "{text}");
+        }
+    }
 
     #[test]
     fn parameters_stand_outside_of_quotes_and_comments() {

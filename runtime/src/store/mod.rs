@@ -11,6 +11,7 @@ mod capabilities;
 mod conformance;
 #[cfg(feature = "server")]
 pub(crate) mod driver;
+pub mod indexed;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod keyset;
 pub mod layout;
@@ -19,6 +20,8 @@ mod outbox;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod places;
 mod plan;
+#[cfg(feature = "server")]
+pub(crate) mod queues;
 mod rows;
 #[cfg(feature = "server")]
 mod transaction;
@@ -44,12 +47,14 @@ pub use capabilities::{STORES, granted};
 pub use driver::{Driver, SqlRow, SqlTransaction};
 #[cfg(feature = "server")]
 pub use outbox::Outbox;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use plan::aggregate_kinds;
 pub use plan::{After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate};
 pub use rows::{Note, Notes, Projection, Row, Rows};
 #[cfg(feature = "server")]
-pub use transaction::Transaction;
-#[cfg(feature = "server")]
 pub(crate) use transaction::TxScope;
+#[cfg(feature = "server")]
+pub use transaction::{Patience, Transaction};
 pub use words::Words;
 
 use crate::entity::EntityDesc;
@@ -134,6 +139,16 @@ pub trait Store: Send + Sync + 'static {
     fn begin(&self) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
         Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
+    }
+
+    /// Begins a transaction that waits for others as `patience` says. By default they differ in nothing.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    #[cfg(feature = "server")]
+    fn begin_with(&self, patience: Patience) -> crate::resource::BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        let _ = patience;
+        self.begin()
     }
 
     /// What handlers of custom operations reach it by; nothing by default.

@@ -77,6 +77,8 @@ pub enum Plan {
         filter: Filter,
         /// The keys.
         groups: Vec<Group>,
+        /// Fields by whose values each group is divided once more, all in one look at the records: see [`aggregate_kinds`].
+        by_value: Vec<usize>,
         /// What is computed of each group.
         compute: Vec<Compute>,
         /// Most rows.
@@ -224,6 +226,19 @@ impl Plan {
         }
         if matches!(self, Self::Upsert { .. }) { most.max(entity.fields.len()) } else { most }
     }
+}
+
+/// What the columns of an aggregate hold: its keys, then what is computed.
+///
+/// When groups are divided by values, a number stands before the keys and a column of each such field behind them. The number is 0 for a
+/// whole group, where those columns are null, and the place of the field, from 1, for a part of one, where that field's column holds the
+/// value. Whole groups come first, then the parts by each field, all in the order of keys and values.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn aggregate_kinds(entity: &EntityDesc, groups: &[Group], by_value: &[usize], compute: &[Compute]) -> Box<[Kind]> {
+    let kind = |field: usize| entity.fields.get(field).map_or(Kind::Json, |field| field.kind);
+    let part = (!by_value.is_empty()).then_some(Kind::Integer);
+    let keys = groups.iter().map(|group| group.field).chain(by_value.iter().copied()).map(kind);
+    part.into_iter().chain(keys).chain(compute.iter().map(|compute| compute.kind(entity))).collect()
 }
 
 /// The first records in an order.

@@ -9,6 +9,18 @@ use super::{Rows, Statement, Store};
 use crate::resource::BoxFuture;
 use crate::{Code, Error, Result, Uuid, Value};
 
+/// How long a transaction waits for what others hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// For as long as a statement may take: nobody can run it again.
+    #[default]
+    Once,
+    /// For a moment. Then it gives way, and is begun again.
+    Brief,
+    /// For a while, as one that has given way before. Others go past it.
+    Long,
+}
+
 /// A conversation with a store in which everything happens or nothing. Dropping it undoes it.
 pub trait Transaction: Send {
     /// Runs a statement of the store. One that is refused undoes itself alone; the transaction goes on.
@@ -50,6 +62,7 @@ pub(crate) struct TxScope {
     emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
     /// Whether something of it failed halfway, so that it must not last.
     doomed: AtomicBool,
+    patience: Patience,
 }
 
 #[derive(Default)]
@@ -67,6 +80,11 @@ impl std::fmt::Debug for TxScope {
 }
 
 impl TxScope {
+    /// One that has not begun.
+    pub(crate) fn new(patience: Patience) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
     /// Runs a statement within the transaction.
     ///
     /// # Errors
@@ -74,7 +92,7 @@ impl TxScope {
     pub(crate) async fn run(&self, store: &Arc<dyn Store>, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
         let mut state = self.state.lock().await;
         if let State::Fresh = *state {
-            *state = State::Open(Arc::clone(store), store.begin().await?);
+            *state = State::Open(Arc::clone(store), store.begin_with(self.patience).await?);
         }
         match &mut *state {
             State::Open(of, transaction) if Arc::ptr_eq(of, store) => transaction.run(statement, args, rows).await,

@@ -11,7 +11,7 @@ pub(super) enum Format {
     Email,
     /// Absolute, `http` or `https`, with a host.
     Url,
-    /// Lower-case and hyphenated, so that one uuid has one text.
+    /// Lower-case and hyphenated, so that one uuid has one text; what clients send is lower-cased before.
     Uuid,
     /// cuid2: a letter, then letters and digits, 2–32 in all.
     Cuid,
@@ -66,7 +66,7 @@ impl Format {
         match self {
             Self::Email => "must be an email address",
             Self::Url => "must be an absolute http or https URL",
-            Self::Uuid => "must be a lower-case hyphenated uuid",
+            Self::Uuid => "must be a hyphenated uuid",
             Self::Cuid => "must be a cuid",
             Self::Slug => "must be lower-case letters and digits, in words joined by single hyphens",
             Self::Hostname => "must be a hostname",

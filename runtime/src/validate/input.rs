@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::path::Path;
 use super::read::Reader;
 use super::rules::json_holds_nul;
-use super::scalar::{HOLDS_NUL, IS_NULL, NOT_LIST, NOT_OBJECT, list_value, plain_text};
+use super::scalar::{HOLDS_NUL, IS_NULL, NOT_LIST, NOT_OBJECT, canonical, list_value};
 use super::tree::Json;
-use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
+use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, Rules};
 use crate::operation::{ParamSpec, Place, Whole};
 use crate::resource::Draft;
 use crate::{Error, Problem, Result, Timestamp, Value};
@@ -164,7 +164,10 @@ fn list(reader: &mut Reader<'_>, field: &FieldDesc, json: &Json<'_>, path: Path<
         path.report(reader.problems, NOT_LIST.code, NOT_LIST.message);
         return None;
     };
-    let element = FieldDesc { kind: if matches!(field.kind, Kind::StringArray) { Kind::String } else { field.kind }, ..*field };
+    let element = match field.kind {
+        Kind::StringArray => FieldDesc { kind: Kind::String, rules: field.rules.each.unwrap_or(&Rules::NONE), ..*field },
+        _ => *field,
+    };
     let mut values = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
         let path = Path::Index(&path, i);
@@ -183,13 +186,15 @@ impl Reader<'_> {
     /// Text for a string array is one element, as `$has` takes it; where the array itself is written, the rules refuse it.
     fn plain(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         let value = match (field.kind, json) {
-            (Kind::StringArray, Json::Text(text)) => Value::Text(text.clone().into_owned()),
+            (Kind::StringArray, Json::Text(text)) => {
+                Value::Text(canonical(field.rules.each.unwrap_or(&Rules::NONE), text.clone().into_owned()))
+            }
             _ => self.value(field, json, path)?,
         };
         let before = self.problems.len();
         let mut refuse_nul = |text: &str, path: Path<'_>| {
-            if let Err(flaw) = plain_text(text) {
-                path.report(self.problems, flaw.code, flaw.message);
+            if text.contains('\0') {
+                path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message);
             }
         };
         match &value {

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::path::Path;
-use super::scalar::{IS_NULL, NOT_FINITE, NOT_LIST, NOT_OBJECT, NOT_STRING, from_json};
+use super::scalar::{IS_NULL, NOT_FINITE, NOT_LIST, NOT_OBJECT, NOT_STRING, canonical, from_json};
 use super::tree::Json;
-use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind};
+use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind, Rules};
 use crate::{Problem, Timestamp, Value};
 
 /// Reads values; what is wrong with them is pushed where it stands.
@@ -23,7 +23,7 @@ impl Reader<'_> {
     pub(super) fn value(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         match (field.kind, json) {
             (_, Json::Null) => Some(Value::Null),
-            (Kind::StringArray, json) => self.strings(json, path),
+            (Kind::StringArray, json) => self.strings(field.rules.each, json, path),
             (Kind::Json, json) => self.json(json, path),
             (Kind::Items(fields), json) => self.items(fields, json, path),
             _ => match from_json(field, json) {
@@ -36,7 +36,7 @@ impl Reader<'_> {
         }
     }
 
-    fn strings(&mut self, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+    fn strings(&mut self, each: Option<&Rules>, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         let Json::Array(list) = json else {
             path.report(self.problems, NOT_LIST.code, "must be a list of strings");
             return None;
@@ -44,7 +44,7 @@ impl Reader<'_> {
         let mut texts = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             match item {
-                Json::Text(text) => texts.push(text.clone().into_owned()),
+                Json::Text(text) => texts.push(canonical(each.unwrap_or(&Rules::NONE), text.clone().into_owned())),
                 _ => {
                     Path::Index(&path, i).report(self.problems, NOT_STRING.code, NOT_STRING.message);
                     texts.push(String::new());

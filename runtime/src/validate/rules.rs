@@ -8,10 +8,11 @@ use regex::Regex;
 use super::format::Format;
 use super::path::Path;
 use super::read::Reader;
-use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of};
+use super::scalar::{Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long};
 use super::tree::Json;
 use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
 use crate::operation::ItemBounds;
+use crate::store::indexed::indexed_bytes;
 use crate::{Error, Problem, Result, Timestamp, Value};
 
 /// The compiled rules of an entity.
@@ -38,6 +39,8 @@ struct FieldRules {
 #[derive(Debug)]
 struct TextRules {
     rules: &'static Rules,
+    /// Most bytes, of a text that an index holds.
+    bytes: Option<usize>,
     pattern: Option<Regex>,
     format: Option<Format>,
 }
@@ -52,7 +55,11 @@ impl Validator {
             Some(SoftDelete::Is(field, mark)) => Some((field, mark())),
             _ => None,
         };
-        Ok(Self { fields: compile(entity.fields)?, mark })
+        let mut fields = compile(entity.fields)?;
+        for (rules, bytes) in fields.iter_mut().zip(indexed_bytes(entity)) {
+            rules.text.bytes = bytes;
+        }
+        Ok(Self { fields, mark })
     }
 
     /// Checks one present value of a field; problems are pushed at `path` and below it.
@@ -277,7 +284,7 @@ impl TextRules {
             None => None,
             Some(name) => Some(Format::from_name(name).ok_or_else(|| refuse(format!("unknown format `{name}`")))?),
         };
-        Ok(Self { rules, pattern, format })
+        Ok(Self { rules, bytes: None, pattern, format })
     }
 
     fn check(&self, text: &str, path: Path<'_>, problems: &mut Vec<Problem>) {
@@ -286,6 +293,9 @@ impl TextRules {
             return;
         }
         if let Some((code, message)) = self.length_flaw(text) {
+            path.report(problems, code, message);
+        } else if let Some(most) = self.bytes.filter(|most| text.len() > *most) {
+            let Flaw { code, message } = too_long(most);
             path.report(problems, code, message);
         }
         if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {

@@ -3,7 +3,11 @@
 use std::borrow::Cow;
 
 use super::tree::{Json, is_number};
-use crate::entity::{EnumDesc, FieldDesc, Flags, Kind};
+#[cfg(feature = "server")]
+use crate::entity::EntityDesc;
+use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
+#[cfg(feature = "server")]
+use crate::store::indexed::indexed_bytes;
 use crate::{Problem, Timestamp, Value};
 
 /// Greatest integer on the wire: 2^53−1.
@@ -17,6 +21,15 @@ pub(crate) fn beyond(value: &Value) -> Option<Flaw> {
         Value::Float(n) if !n.is_finite() => Some(NOT_FINITE),
         _ => None,
     }
+}
+
+/// What is wrong with a text that was computed, if the index of its field does not hold it.
+#[cfg(feature = "server")]
+pub(crate) fn beyond_index(value: &Value, entity: &EntityDesc, field: usize) -> Option<Flaw> {
+    // Nearly all texts are short enough for any index, of at most 16 texts each.
+    let length = value.as_text().map(str::len).filter(|length| *length > 128)?;
+    let most = indexed_bytes(entity).get(field).copied().flatten()?;
+    (length > most).then(|| too_long(most))
 }
 
 /// Why a value is not one of its field's type; it becomes a [`Problem`] where the value stands.
@@ -56,7 +69,8 @@ impl Flaw {
 /// ```
 pub fn parse_scalar(field: &FieldDesc, text: &str) -> Result<Value, Flaw> {
     match field.kind {
-        Kind::String | Kind::StringArray => plain_text(text),
+        Kind::String => plain_text(field.rules, text),
+        Kind::StringArray => plain_text(field.rules.each.unwrap_or(&Rules::NONE), text),
         Kind::Boolean => match text {
             "true" => Ok(Value::Bool(true)),
             "false" => Ok(Value::Bool(false)),
@@ -115,7 +129,7 @@ pub(super) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number"
 /// A scalar from a JSON leaf. NUL in text is left to the rules, which see typed input as well.
 pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Flaw> {
     match (field.kind, json) {
-        (Kind::String, Json::Text(text)) => Ok(Value::Text(text.clone().into_owned())),
+        (Kind::String, Json::Text(text)) => Ok(Value::Text(canonical(field.rules, text.clone().into_owned()))),
         (Kind::Boolean, Json::Bool(b)) => Ok(Value::Bool(*b)),
         // Ids are strings on the wire, whatever the key's type.
         (Kind::Integer, Json::Text(text)) if field.flags.has(Flags::PRIMARY) => parse_key(text),
@@ -139,8 +153,16 @@ pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Fla
 }
 
 /// Text without NUL, which one store cannot hold.
-pub(super) fn plain_text(text: &str) -> Result<Value, Flaw> {
-    if text.as_bytes().contains(&0) { Err(HOLDS_NUL) } else { Ok(Value::Text(text.to_owned())) }
+fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
+    if text.as_bytes().contains(&0) { Err(HOLDS_NUL) } else { Ok(Value::Text(canonical(rules, text.to_owned()))) }
+}
+
+/// A text as it is stored and compared: a uuid is the same one in upper case, so it has one text.
+pub(crate) fn canonical(rules: &Rules, mut text: String) -> String {
+    if rules.format == Some("uuid") {
+        text.make_ascii_lowercase();
+    }
+    text
 }
 
 fn parse_key(text: &str) -> Result<Value, Flaw> {
@@ -179,6 +201,11 @@ fn date(text: &str) -> Result<Value, Flaw> {
 
 fn variant(desc: &EnumDesc, text: &str) -> Result<Value, Flaw> {
     if desc.variants.contains(&text) { Ok(Value::Text(text.to_owned())) } else { Err(not_one_of(desc.variants)) }
+}
+
+/// Of a text with more bytes than the index of its field holds.
+pub(super) fn too_long(most: usize) -> Flaw {
+    Flaw { code: "max_length", message: format!("must be at most {most} bytes in UTF-8, as an index holds it").into() }
 }
 
 pub(super) fn not_one_of(texts: &[&str]) -> Flaw {

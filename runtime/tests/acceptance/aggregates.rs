@@ -32,6 +32,17 @@ pub const STATS: Operation<Entry>;
 #[operation(kind = "aggregate", group_by = status, compute(total = count(), by_category = count_by(category)))]
 pub const BY_STATUS: Operation<Entry>;
 
+/// Counts by its own key, and by one field under two names.
+#[operation(
+    kind = "aggregate",
+    group_by = category,
+    compute(categories = count_by(category), states = count_by(status), same = count_by(status), top = max(score), lives = count_by(live)),
+)]
+pub const STATES: Operation<Entry>;
+
+#[operation(kind = "aggregate", group_by = month(due_at), compute(states = count_by(status), total = count()))]
+pub const STATES_BY_MONTH: Operation<Entry>;
+
 #[operation(
     kind = "aggregate",
     compute(
@@ -67,11 +78,14 @@ periods!(BY_YEAR year, BY_MONTH month, BY_WEEK week, BY_DAY day, BY_HOUR hour);
 
 pub static ENTRIES: Package = package!(
     name = "entries",
-    entities = [entity(Entry, [STATS, BY_STATUS, DETAILS, OF_CATEGORY, BY_CATEGORY, BY_YEAR, BY_MONTH, BY_WEEK, BY_DAY, BY_HOUR])],
+    entities = [entity(
+        Entry,
+        [STATS, BY_STATUS, DETAILS, OF_CATEGORY, BY_CATEGORY, BY_YEAR, BY_MONTH, BY_WEEK, BY_DAY, BY_HOUR, STATES, STATES_BY_MONTH]
+    )],
 );
 
 cases!(&crate::aggregates::ENTRIES =>
-    agg_01, agg_02, agg_03, agg_04, agg_05, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums);
+    agg_01, agg_02, agg_03, agg_04, agg_05, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums, counted_by_several);
 
 async fn seed(s: &Server, entries: &[Json]) {
     for entry in entries {
@@ -99,6 +113,40 @@ async fn agg_02(s: &Server) {
         json!([
             {"status": "draft", "total": 3, "byCategory": {"a": 2}},
             {"status": "published", "total": 1, "byCategory": {"b": 1}},
+        ])
+    );
+}
+
+/// Groups, and what they are divided by, come from one statement, and still find each other.
+async fn counted_by_several(s: &Server) {
+    assert_eq!(numbers(s, "/entries/states").await, json!([]));
+    let due = "2026-02-03T00:00:00Z";
+    seed(
+        s,
+        &[
+            json!({"category": "b", "score": 5, "live": true, "dueAt": due}),
+            json!({"category": "a", "status": "published"}),
+            json!({"category": "b", "score": 7, "status": "published", "dueAt": due}),
+            json!({"score": 1, "live": false}),
+            json!({"category": "c"}),
+        ],
+    )
+    .await;
+    assert_eq!(
+        numbers(s, "/entries/states").await,
+        json!([
+            {"category": null, "categories": {}, "states": {"draft": 1}, "same": {"draft": 1}, "top": 1, "lives": {"false": 1}},
+            {"category": "a", "categories": {"a": 1}, "states": {"published": 1}, "same": {"published": 1}, "top": 0, "lives": {}},
+            {"category": "b", "categories": {"b": 2}, "states": {"draft": 1, "published": 1}, "same": {"draft": 1, "published": 1},
+                "top": 7, "lives": {"true": 1}},
+            {"category": "c", "categories": {"c": 1}, "states": {"draft": 1}, "same": {"draft": 1}, "top": 0, "lives": {}},
+        ])
+    );
+    assert_eq!(
+        numbers(s, "/entries/states-by-month").await,
+        json!([
+            {"dueAt": null, "states": {"draft": 2, "published": 1}, "total": 3},
+            {"dueAt": "2026-02", "states": {"draft": 1, "published": 1}, "total": 2},
         ])
     );
 }

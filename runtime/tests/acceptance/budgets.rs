@@ -107,6 +107,19 @@ async fn writes(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// All numbers of an answer are of one instant, also those that are counted by value.
+async fn counted(store: Arc<dyn Store>) {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let counting = Around::new(store, Arc::clone(&statements));
+    let s = Server::memory_with(&crate::aggregates::ENTRIES, |app| app.store(Arc::new(counting))).await;
+    assert_eq!(s.post("/entries", json!({"category": "a"})).await.status, 201);
+    for path in ["/entries/details", "/entries/states", "/entries/by-status"] {
+        let before = statements.load(Ordering::SeqCst);
+        assert_eq!(s.get(path).await.status, 200, "{path}");
+        assert_eq!(statements.load(Ordering::SeqCst) - before, 1, "{path}");
+    }
+}
+
 /// Computing and writing is one statement; in memory a transaction, which is not counted here.
 async fn computed(store: Arc<dyn Store>, expected: usize) {
     let statements = Arc::new(AtomicUsize::new(0));
@@ -135,6 +148,11 @@ mod memory {
     async fn computed() {
         super::computed(std::sync::Arc::new(linchpin::store::memory::Memory::new()), 0).await;
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn counted() {
+        super::counted(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    }
 }
 
 mod sqlite {
@@ -160,6 +178,13 @@ mod sqlite {
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
         super::computed(std::sync::Arc::new(store), 1).await;
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
+        super::counted(std::sync::Arc::new(store)).await;
+    }
 }
 
 #[cfg(feature = "postgres")]
@@ -182,5 +207,11 @@ mod postgres {
     async fn computed() {
         let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
         super::computed(std::sync::Arc::new(store), 1).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn counted() {
+        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        super::counted(std::sync::Arc::new(store)).await;
     }
 }

@@ -45,6 +45,27 @@ pub struct Stamp {
     pub code: String,
 }
 
+/// Texts of no declared length that an index holds, and a uuid.
+#[entity(unique(address), index(kind, short, note), unique(serial), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Link {
+    #[field(primary)]
+    pub id: Uuid,
+    pub address: String,
+    pub kind: Option<String>,
+    #[field(length = ..=20)]
+    pub short: Option<String>,
+    pub note: Option<String>,
+    pub serial: Option<Uuid>,
+    #[field(each(format = "uuid"))]
+    pub others: Vec<String>,
+    #[field(filterable)]
+    pub free: Option<String>,
+}
+
+#[operation(kind = "upsert", match(address), set(note), on_create(id = param(id)))]
+pub const PUT_LINK: Operation<Link>;
+
 /// Lists that must be sent, the empty one among them.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -110,10 +131,16 @@ pub const MOVE: Operation<Sheet>;
 
 pub static SHEETS: Package = package!(
     name = "sheets",
-    entities = [entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES, GROW, SINK, MOVE]), entity(Ballot, [RECOUNT]), entity(Shelf), entity(Stamp)]
+    entities = [
+        entity(Sheet, [CLOSE, SIGN_ALL, READ, LINES, GROW, SINK, MOVE]),
+        entity(Ballot, [RECOUNT]),
+        entity(Shelf),
+        entity(Stamp),
+        entity(Link, [PUT_LINK])
+    ]
 );
 
-cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums, lists_that_must_be_sent, private_fields_of_a_unique);
+cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums, lists_that_must_be_sent, private_fields_of_a_unique, texts_of_an_index, uuids_in_any_case);
 
 async fn private_fields_of_a_unique(s: &Server) {
     let shelf = async |name: &str, id: &str| by(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await;
@@ -127,6 +154,63 @@ async fn private_fields_of_a_unique(s: &Server) {
     assert_eq!(details(shelf("ada", "c").await), one("slug"));
     assert_eq!(details(stamp("b").await), one(""));
     assert_eq!(details(stamp("a").await), one("id"));
+}
+
+/// A text of so many characters in which no three follow each other twice: no store makes it shorter.
+fn random(length: usize) -> String {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ length as u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"[(state >> 58) as usize])
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+const UUIDS: [&str; 3] =
+    ["0196f2a4-0000-7abc-8def-000000000001", "0196f2a4-0000-7abc-8def-000000000002", "0196f2a4-0000-7abc-8def-000000000003"];
+
+/// What an index can hold is the same on every store, and told before a store refuses it.
+async fn texts_of_an_index(s: &Server) {
+    let link = |members: Json| {
+        let mut link = json!({ "id": UUIDS[0], "address": "a" });
+        link.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        async move { s.post("/links", link).await }
+    };
+    link(json!({ "address": random(2049) })).await.problem("max_length", "address");
+    // It counts bytes.
+    link(json!({ "address": "é".repeat(1025) })).await.problem("max_length", "address");
+    // Two share what a third, which is short, leaves.
+    link(json!({ "kind": random(985) })).await.problem("max_length", "kind");
+    link(json!({ "note": random(985), "short": "s".repeat(21) })).await.problem("max_length", "note");
+    let full = json!({ "address": random(2048), "kind": random(984), "note": random(983), "short": "é".repeat(20), "free": random(9000) });
+    let made = link(full.clone()).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    // However it is written.
+    s.patch(&format!("/links/{}", UUIDS[0]), json!({ "address": random(3000) })).await.problem("max_length", "address");
+    s.post("/links/put-link", json!({ "address": "b", "id": UUIDS[1], "note": random(3000) })).await.problem("max_length", "note");
+    // What is asked for is compared, and stored nowhere.
+    assert_eq!(s.get(&format!("/links?address={}", random(3000))).await.json()["items"], json!([]));
+    let document = s.get("/openapi.json").await.json();
+    for schema in ["LinkCreate", "LinkUpdate"] {
+        let most = |field: &str| document["components"]["schemas"][schema]["properties"][field]["maxLength"].clone();
+        assert_eq!(["address", "kind", "short", "free"].map(most), [json!(2048), json!(984), json!(20), Json::Null], "{schema}");
+    }
+}
+
+/// A uuid is the same one in upper case; it is stored, compared and answered in lower case.
+async fn uuids_in_any_case(s: &Server) {
+    let upper = UUIDS.map(str::to_uppercase);
+    let link = json!({ "id": upper[0], "address": "a", "serial": upper[1], "others": [upper[2]] });
+    let made = s.post("/links", link).await;
+    assert_eq!((made.status, made.header("location")), (201, format!("/links/{}", UUIDS[0])));
+    assert_eq!((&made.json()["serial"], &made.json()["others"]), (&json!(UUIDS[1]), &json!([UUIDS[2]])));
+    assert_eq!(s.get(&format!("/links/{}", upper[0])).await.json()["id"], UUIDS[0]);
+    for condition in [format!("serial={}", upper[1]), format!("id[in]={}", upper[0])] {
+        assert_eq!(s.get(&format!("/links?{condition}")).await.json()["items"].as_array().map(Vec::len), Some(1), "{condition}");
+    }
+    let again = s.post("/links", json!({ "id": UUIDS[2], "address": "b", "serial": upper[1] })).await;
+    assert_eq!(again.code(), (409, "conflict"));
+    s.post("/links", json!({ "id": UUIDS[2], "address": "b", "serial": upper[1].replace('-', "") })).await.problem("format", "serial");
 }
 
 async fn lists_that_must_be_sent(s: &Server) {

@@ -12,6 +12,7 @@ use crate::server::Server;
 mod in_use;
 mod keys;
 mod many;
+mod restored;
 mod told;
 
 use in_use::{many_in_use, records_in_use};

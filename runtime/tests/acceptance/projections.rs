@@ -17,12 +17,18 @@ pub struct AuthorCard {
     pub name: String,
 }
 
-#[entity(has_many(essays: Essay, key = author_id), routes(auth = none, output = AuthorCard, update(output(id, name, email))))]
+#[entity(
+    has_many(essays: Essay, key = author_id),
+    sort = asc(email),
+    routes(auth = none, output = AuthorCard, update(output(id, name, email))),
+)]
 #[derive(Clone, Debug)]
 pub struct Author {
     #[field(primary)]
     pub id: String,
+    #[field(filterable, sortable)]
     pub name: String,
+    #[field(filterable, sortable)]
     pub email: String,
 }
 
@@ -61,7 +67,7 @@ pub const KEEP: Operation<Essay>;
 
 pub static ESSAYS: Package = package!(name = "essays", entities = [entity(Author, []), entity(Essay, [OF, WRITE, KEEP])]);
 
-cases!(&super::ESSAYS => answers_hold_what_the_projection_names, what_is_included_as_well, one_schema_stands_for_all, in_code);
+cases!(&super::ESSAYS => answers_hold_what_the_projection_names, what_is_included_as_well, one_schema_stands_for_all, in_code, what_is_hidden_orders_and_filters_nothing);
 
 async fn seed(s: &Server) -> String {
     let author = s.post("/authors", json!({ "id": "a", "name": "Ann", "email": "ann@example.com" })).await;
@@ -127,4 +133,27 @@ async fn in_code(s: &Server) {
     let author = authors.get(&Cx::system("test"), "a").await.unwrap().unwrap();
     assert_eq!(AuthorCard::from(author), AuthorCard { id: "a".to_owned(), name: "Ann".to_owned() });
     assert_eq!((<Line as linchpin::entity::Projection>::NAME, <Line as linchpin::entity::Projection>::FIELDS.len()), ("Line", 2));
+}
+
+/// A list that leaves a field out tells nothing of it: neither by what it finds, nor by its order, nor by its cursors.
+async fn what_is_hidden_orders_and_filters_nothing(s: &Server) {
+    seed(s).await;
+    assert_eq!(s.post("/authors", json!({ "id": "b", "name": "Bob", "email": "bob@example.com" })).await.status, 201);
+    for condition in ["email=ann@example.com", "email[gte]=b", "email[contains]=ann", "email[in]=a,b"] {
+        assert_eq!(s.get(&format!("/authors?{condition}")).await.code(), (400, "unknown_parameter"), "{condition}");
+    }
+    s.get("/authors?sort=email").await.problem("enum", "query:sort");
+    assert_eq!(s.get("/authors?name=Bob&sort=name").await.json()["items"][0]["id"], "b");
+    let document = s.get("/openapi.json").await.json();
+    let parameters = document["paths"]["/authors"]["get"]["parameters"].as_array().unwrap().clone();
+    assert!(!parameters.iter().any(|p| p["name"].as_str().unwrap().starts_with("email")), "{parameters:?}");
+    let sort = parameters.iter().find(|p| p["name"] == "sort").unwrap();
+    assert_eq!(sort["schema"]["enum"], json!(["id", "name"]));
+    // The order that is declared stays, sealed.
+    let page = s.get("/authors?limit=1").await.json();
+    let cursor = page["nextCursor"].as_str().unwrap();
+    let bytes = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, cursor).unwrap();
+    assert!(!String::from_utf8_lossy(&bytes).contains("ann"), "{bytes:?}");
+    let next = s.get(&format!("/authors?limit=1&cursor={cursor}")).await.json();
+    assert_eq!((&next["items"][0]["id"], &next["hasMore"]), (&json!("b"), &json!(false)));
 }

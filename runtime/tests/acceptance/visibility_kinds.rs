@@ -5,7 +5,7 @@ use linchpin::entity::Entity;
 use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqlStore};
 use linchpin::prelude::*;
 
-use crate::visibility_fixture::{Account, AccountAdapter, Sheet, SheetAdapter, Task, TaskAdapter, account, sheet, task};
+use crate::visibility_fixture::{Account, AccountAdapter, Sheet, SheetAdapter, Task, TaskAdapter};
 
 /// What slips lie in: its owner's alone.
 #[entity(visible(owner_id == ctx(actor.id)))]

@@ -51,6 +51,28 @@ async fn nothing_is_read_after_a_body_of_two_lengths() {
     app.stop().await.unwrap();
 }
 
+/// A client that sends nothing more may close its side of the connection; one that has not sent its whole body is told.
+#[tokio::test]
+async fn a_client_that_closes_its_side_is_answered() {
+    let app = notes().start().await.unwrap();
+    let body = r#"{"text":"abc"}"#;
+    let send = async |request: &str, length: usize| {
+        let head = format!("{request} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        let mut stream = TcpStream::connect(app.address()).await.unwrap();
+        stream.write_all(format!("{head}{}", if length == 0 { "" } else { body }).as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        rest(&mut stream).await
+    };
+    for _ in 0..20 {
+        let answer = send("POST /notes", body.len()).await;
+        assert_eq!(status(&answer), "201", "{answer}");
+    }
+    assert_eq!(status(&send("GET /notes", 0).await), "200");
+    let answer = send("POST /notes", 100).await;
+    assert!(!answer.starts_with("HTTP/1.1 201"), "{answer}");
+    app.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn bodies_are_not_compressed() {
     let app = notes().start().await.unwrap();

@@ -94,8 +94,15 @@ async fn on_a_small_disk(folder: &Path) {
     }
     assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
 
+    // The store says so, and leaves nothing behind that would take what room there is.
+    let full = store.ready().await.unwrap_err();
+    let cause = std::error::Error::source(&full).map(ToString::to_string).unwrap_or_default();
+    assert!(full.code() == linchpin::Code::Unavailable && cause.contains("no room"), "{full}: {cause}");
+    assert_eq!(std::fs::read_dir(folder).unwrap().filter(|file| file.as_ref().unwrap().path().ends_with("test.db-room")).count(), 0);
+
     // Room again, and all goes on without a restart.
     std::fs::remove_file(&ballast).unwrap();
+    store.ready().await.unwrap();
     for n in &refused[..10] {
         let (status, _, body) = call(&service, "POST", "/samples", Some(large(*n))).await;
         assert_eq!(status, 201, "{body}");

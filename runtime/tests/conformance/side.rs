@@ -26,7 +26,7 @@ use serde_json::Value as Json;
 use tower_service::Service;
 
 pub use self::callers::{ACTORS, Believer, actor, app};
-use self::text::{describe, encode, records};
+use self::text::{describe, encode, encode_value, records};
 use super::act::{self, Act, End};
 use super::fixture::ALL;
 use super::fixture::guarded::{Comment, comment};
@@ -219,7 +219,7 @@ impl Side {
             path.push(if i == 0 { '?' } else { '&' });
             encode(name, &mut path);
             path.push('=');
-            encode(&self.filled(value), &mut path);
+            encode_value(&self.filled(value), &mut path);
         }
         let mut request =
             Request::builder().method(call.method.as_str()).uri(path).header("x-actor", who).header("x-request-id", "conformance");

@@ -188,6 +188,7 @@ async fn other_origins_read_answers_only_where_configured() {
         let answer = app.send("GET", path, &[PAGE], "").await;
         assert_eq!(answer.header("access-control-allow-origin"), "https://app.example", "{path}");
         assert!(answer.header("access-control-expose-headers").contains("etag"), "{path}");
+        assert!(answer.header("access-control-expose-headers").contains("www-authenticate"), "{path}");
         assert_eq!(answer.header("vary"), "origin", "{path}");
     }
     for origin in ["https://app.example.evil", "https://APP.example", "null", "http://app.example"] {

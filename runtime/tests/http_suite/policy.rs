@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::fixture::{App, blog};
 
-/// Takes the actor from headers: `x-user`, `x-roles`; `x-slow` resolves later; `x-user: bad` is refused.
+/// Takes the actor from headers: `x-user`, `x-roles`; `x-slow` resolves later; `x-user: bad` is refused, `ended` is
+/// anonymous with a credential that cannot be used.
 pub struct Headers;
 
 impl ActorResolver for Headers {
@@ -17,6 +18,7 @@ impl ActorResolver for Headers {
         let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok());
         let actor = match header("x-user") {
             None => Ok(Arc::new(Actor::anonymous())),
+            Some("ended") => Ok(Arc::new(Actor::with_invalid_credential())),
             Some("bad") => Err(Error::new(Code::Other(401, "token_expired"), "The token has expired")),
             Some(id) => {
                 let roles = header("x-roles").unwrap_or_default().split(',').filter(|r| !r.is_empty());
@@ -70,6 +72,35 @@ async fn only_private_routes_forbid_storing() {
     assert_eq!(app.send("GET", "/notes", &[("x-user", "u")], "").await.header("cache-control"), "no-store");
     assert_eq!(app.get("/notes/a").await.header("cache-control"), "");
     assert_eq!(app.get("/posts").await.header("cache-control"), "");
+}
+
+#[tokio::test]
+async fn a_public_route_says_that_a_credential_cannot_be_used() {
+    let app = blog().await;
+    note(&app, "a").await;
+    const INVALID: &str = "Bearer error=\"invalid_token\"";
+    let ended = [("x-user", "ended"), JSON];
+    for (method, path, body, summary) in [
+        ("GET", "/notes/a", "", "200"),
+        ("HEAD", "/notes/a", "", "200"),
+        ("GET", "/posts", "", "200"),
+        // What is hidden from anonymous callers may be there for this one.
+        ("GET", "/notes/b", "", "404 not_found"),
+        ("POST", "/posts", "not json", "400 malformed_json"),
+    ] {
+        for slow in [false, true] {
+            let headers = [&ended[..], if slow { &[("x-slow", "1")] } else { &[] }].concat();
+            let answer = app.send(method, path, &headers, body).await;
+            assert_eq!(answer.summary(), summary, "{method} {path}");
+            assert_eq!(answer.header("www-authenticate"), INVALID, "{method} {path}");
+            assert_eq!(answer.header("cache-control"), "no-store", "{method} {path}");
+            assert_eq!(app.send(method, path, &[JSON], body).await.header("www-authenticate"), "", "{method} {path}");
+            assert_eq!(app.send(method, path, &[JSON, ("x-user", "u")], body).await.header("www-authenticate"), "", "{method} {path}");
+        }
+    }
+    // Where somebody has to be known, the code says it.
+    let refused = app.send("GET", "/notes", &ended, "").await;
+    assert_eq!((refused.summary().as_str(), refused.header("www-authenticate")), ("401 unauthorized", "Bearer"));
 }
 
 #[tokio::test]

@@ -142,6 +142,7 @@ async fn oapi_01_every_answer_is_one_the_document_announces() {
         "slug=one",
         "slug=one&states=draft",
         "owner=o&states=draft",
+        "owner=o&states=draft&states=published",
         "states=draft",
         "owner[null]=true&states=draft,published",
         "sort=zzz",

@@ -94,6 +94,9 @@ pub const SEARCH: Operation<Ticket>;
 )]
 pub const OF: Operation<Ticket>;
 
+#[operation(kind = "lookup", fields(state = param(state)), filter = (slug.one_of(param(slugs))), returns = "many", sort = asc(slug))]
+pub const AMONG: Operation<Ticket>;
+
 #[operation(kind = "lookup", fields(category = param(category), state = param(state)), returns = "many", sort = asc(slug), route(path = "in/{category}/all"))]
 pub const WITHIN: Operation<Ticket>;
 
@@ -145,7 +148,26 @@ pub static DESK: Package = package!(
     name = "desk",
     entities = [entity(
         Ticket,
-        [CLOSE, REOPEN, CLOSE_NAMED, HIT, LEAP, RESTOCK, SELL, LOAD, DOWNVOTE, FIND, SEARCH, OF, WITHIN, TAKEN, STRICT, copies, whoami,]
+        [
+            CLOSE,
+            REOPEN,
+            CLOSE_NAMED,
+            HIT,
+            LEAP,
+            RESTOCK,
+            SELL,
+            LOAD,
+            DOWNVOTE,
+            FIND,
+            SEARCH,
+            OF,
+            AMONG,
+            WITHIN,
+            TAKEN,
+            STRICT,
+            copies,
+            whoami,
+        ]
     )],
 );
 

@@ -13,6 +13,7 @@ cases!(
     pages_in_the_body,
     segments_and_body,
     a_path_with_the_rest_in_the_query,
+    a_list_in_the_query,
     exists_as_post,
     transition_as_put,
     strict_parameters,
@@ -105,6 +106,24 @@ async fn a_path_with_the_rest_in_the_query(s: &Server) {
     assert_eq!(s.get("/tickets/in/x/all?category=x").await.code(), (400, "unknown_parameter"));
     assert_eq!(s.get("/tickets/within").await.status, 404);
     assert_eq!(s.raw("HEAD", "/tickets/in/x/all", &[], "").await.status, 200);
+}
+
+async fn a_list_in_the_query(s: &Server) {
+    for slug in ["a", "b", "One, two"] {
+        ticket(s, slug, json!({})).await;
+    }
+    for (query, found) in [
+        ("slugs=a,b", &["a", "b"][..]),
+        ("slugs=a&state=open&slugs=b", &["a", "b"]),
+        ("slugs=One%2C%20two", &["One, two"]),
+        ("slugs=One%5C,+two,a", &["One, two", "a"]),
+        ("slugs=One%2C+two&slugs=b", &["One, two", "b"]),
+        ("slugs=a%2Cb", &[]),
+    ] {
+        assert_eq!(slugs(&s.get(&format!("/tickets/among?{query}")).await), found, "{query}");
+    }
+    s.get("/tickets/among?slugs=a&slugs=%ff").await.problem("format", "query:slugs");
+    s.get("/tickets/among?slugs=a&state=open&state=open").await.problem("duplicate", "query:state");
 }
 
 async fn exists_as_post(s: &Server) {

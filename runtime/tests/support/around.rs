@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
-use linchpin::store::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Driver, Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
 use linchpin::{BoxFuture, Result, Value};
 
 /// Who stands between.
@@ -69,6 +69,10 @@ impl<W: Watch> Store for Around<W> {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async { Ok(self.watch.begun(self.store.begin().await?)) })
+    }
+
+    fn begin_with(&self, patience: Patience) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async move { Ok(self.watch.begun(self.store.begin_with(patience).await?)) })
     }
 
     fn driver(&self) -> Driver {

@@ -2,7 +2,9 @@
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 mod extended;
+mod facade;
 mod library;
+mod lifecycle;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -93,6 +93,9 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
             }
         }
     }
+    for (field, at) in check::unfillable(model) {
+        expect(field, at.span(), "LISTS", check::unfillable_text(field), &check::unfillable_help(field));
+    }
     for (field, at, kinds, message, help) in visibility::assertions(model) {
         expect(&model.fields[field], at, kinds, message, help);
     }

@@ -71,7 +71,7 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
             #check #defaults #routes #mounts #stores #rename
-            ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(file!(), line!()))
+            ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(::core::file!(), ::core::line!()))
         };
     }
 }

@@ -6,6 +6,7 @@ use quote::quote;
 use crate::entity::docs;
 use crate::entity::field::Field;
 use crate::entity::model::EntityModel;
+use crate::lints;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Input {
@@ -29,17 +30,19 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
     let vis = &model.vis;
     let (ident, doc, derive) = match input {
         Input::Create => (&model.generated.create, docs::create(&model.name), None),
-        Input::Patch => (&model.generated.patch, docs::patch(&model.name), Some(quote!(#[derive(Default)]))),
+        Input::Patch => (&model.generated.patch, docs::patch(&model.name), Some(quote!(#[derive(::core::default::Default)]))),
     };
+    let lints = super::lints(model);
     let mut nested = false;
     let members: Vec<TokenStream> = input
         .fields(model)
         .map(|field| {
             let (name, vis, ty, doc) = (&field.ident, &field.vis, &field.ty, docs::member(&field.name, &field.doc));
+            let lints = lints::allowed(&field.attrs, []);
             let absent = input.may_be_absent(field);
             nested |= absent && field.optional;
             let ty = if absent { quote!(::core::option::Option<#ty>) } else { quote!(#ty) };
-            quote!(#[doc = #doc] #vis #name: #ty,)
+            quote!(#[doc = #doc] #lints #vis #name: #ty,)
         })
         .collect();
     // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON merge has both.
@@ -48,6 +51,7 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
     quote! {
         #[doc = #doc]
         #derive
+        #lints
         #allow
         #vis struct #ident { #(#members)* }
     }
@@ -67,7 +71,7 @@ pub(super) fn input_impl(model: &EntityModel, input: Input) -> TokenStream {
     let set = if puts.is_empty() { quote!(_) } else { quote!(set) };
     quote! {
         impl __lp::Input for #ident {
-            fn write(self, #set: &mut dyn FnMut(usize, __lp::Value)) { #(#puts)* }
+            fn write(self, #set: &mut dyn ::core::ops::FnMut(usize, __lp::Value)) { #(#puts)* }
         }
     }
 }

@@ -12,16 +12,18 @@ use syn::Visibility;
 
 use self::input::Input;
 use super::model::EntityModel;
+use super::summaries::Summary;
 use super::{docs, relations};
+use crate::editor::Hints;
+use crate::lints;
 
 /// Everything but the schema macro.
-pub(crate) fn expand(model: &EntityModel) -> TokenStream {
+pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let item = &model.item;
     let markers = markers(model);
     let create = input::input(model, Input::Create);
     let patch = input::input(model, Input::Patch);
     let surface = surface(model);
-    let krate = &model.krate;
     let fields = field_impls(model);
     let desc = descriptor::descriptor(model);
     let entity = entity_impl(model);
@@ -29,9 +31,10 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
     let adapter = crate::SERVER.then(|| adapter_impls(model));
     let assertions = assertions::assertions(model);
     let consts = relations::consts(model);
-    // A field on its way out is still read and written here.
-    let deprecated = item.fields.iter().any(|field| field.attrs.iter().any(|attr| attr.path().is_ident("deprecated")));
-    let allow = deprecated.then(|| quote!(#[allow(deprecated)]));
+    let krate = &model.krate;
+    let hints = hints.call(krate, &model.ident, named(model));
+    let allow = lints(model);
+    let consts = consts.map(|consts| quote!(#allow #consts));
     quote! {
         #[allow(dead_code)] // the store reads its fields; an app need not
         #item
@@ -50,11 +53,31 @@ pub(crate) fn expand(model: &EntityModel) -> TokenStream {
             #adapter
             #assertions
         };
+        #hints
     }
 }
 
+/// What generated items allow. A field on its way out is still read and written by them.
+fn lints(model: &EntityModel) -> TokenStream {
+    lints::allowed(&model.item.attrs, model.item.fields.iter().flat_map(|field| &field.attrs))
+}
+
+/// Fields of the entity where its options name them.
+fn named(model: &EntityModel) -> impl Iterator<Item = &syn::Ident> {
+    let indexes = model.indexes.iter().flat_map(|index| &index.places);
+    let places = indexes.chain(model.uniques.iter().flat_map(|unique| &unique.places)).chain(&model.sort).map(|place| &place.ident);
+    let keys = model
+        .relations
+        .iter()
+        .filter_map(relations::Relation::key)
+        .chain(model.gates.keys())
+        .chain(model.summaries.iter().map(Summary::key));
+    let computed = model.fields.iter().filter_map(|field| field.options.computed.as_ref()).flat_map(|computed| &computed.from);
+    places.chain(model.visibility.named()).chain(keys).chain(computed)
+}
+
 fn markers(model: &EntityModel) -> TokenStream {
-    let (vis, module) = (&model.vis, &model.generated.module);
+    let (vis, module, allow) = (&model.vis, &model.generated.module, lints(model));
     let doc = docs::module(&model.name);
     let inner = from_inside(vis);
     let structs = model.fields.iter().map(|field| {
@@ -66,6 +89,7 @@ fn markers(model: &EntityModel) -> TokenStream {
     });
     quote! {
         #[doc = #doc]
+        #allow
         #[allow(non_camel_case_types, dead_code, clippy::module_inception)] // named as the fields are; operations use some
         #vis mod #module { #(#structs)* }
     }
@@ -90,17 +114,20 @@ fn from_inside(vis: &Visibility) -> TokenStream {
 fn surface(model: &EntityModel) -> TokenStream {
     let (vis, ident, krate) = (&model.vis, &model.ident, &model.krate);
     let (adapter, query) = (&model.generated.adapter, &model.generated.list_query);
+    let allow = lints(model);
     let (query_doc, adapter_doc) = (docs::list_query(&model.name), docs::adapter(&model.name));
     let adapter_struct = crate::SERVER.then(|| {
         quote! {
             #[doc = #adapter_doc]
-            #[derive(Clone, Debug)]
+            #allow
+            #[derive(::core::clone::Clone, ::core::fmt::Debug)]
             #[allow(dead_code)] // an app may leave its records to the routes
             #vis struct #adapter(#krate::Adapter<#ident>);
         }
     });
     quote! {
         #[doc = #query_doc]
+        #allow
         #[allow(dead_code)] // as the adapter
         #vis type #query = #krate::entity::ListQuery<#ident>;
         #adapter_struct
@@ -111,15 +138,9 @@ fn field_impls(model: &EntityModel) -> TokenStream {
     let (ident, module) = (&model.ident, &model.generated.module);
     let fields = model.fields.iter().enumerate().map(|(i, field)| {
         let (name, ty, index) = (&field.ident, &field.ty, Literal::usize_unsuffixed(i));
-        quote! {
-            impl __lp::Field for #module::#name {
-                type Entity = #ident;
-                type Ty = #ty;
-                const INDEX: usize = #index;
-            }
-        }
+        quote!(#index #module::#name: #ty,)
     });
-    quote!(#(#fields)*)
+    quote!(__lp::fields! { #ident #(#fields)* })
 }
 
 fn entity_impl(model: &EntityModel) -> TokenStream {

@@ -13,7 +13,7 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 use super::field::Field;
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::expr::{Filter, Resolved, Scope};
+use crate::expr::{Filter, Resolved, Scope, TWO, refuse_always};
 use crate::options::{self, Opt};
 
 pub(crate) use check::check;
@@ -120,16 +120,15 @@ impl GatesArgs {
 fn gate(opt: &Opt, d: &mut Diagnostics) -> Option<GateArgs> {
     const EXAMPLE: &str = "gate(container_id -> Container)";
     let list = opt.list(EXAMPLE, d)?;
-    let Head { field, target, action, rest } = match syn::parse2::<Head>(list) {
+    let Head { field, target, action, rest } = match list.parse() {
         Ok(head) => head,
         Err(error) => {
-            // An end of input has no token: the word is where something is missing.
-            d.error(&opt.key, format!("`gate` leads from a field to an entity: {error}")).help(format!("`{EXAMPLE}`"));
+            d.error_at(error.span(), format!("`gate` leads from a field to an entity: {error}")).help(format!("`{EXAMPLE}`"));
             return None;
         }
     };
     let mut depth = None;
-    let options = options::parse(rest, d);
+    let options = options::parse(list.with(rest), d);
     options::repeated(&options, &[], d);
     for option in &options {
         if option.name() == "depth" {
@@ -147,6 +146,8 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
     let mut all = options::each::<Expr>(opt.list(EXAMPLE, d)?, d).into_iter();
     let first = all.next();
     match (&first, all.next()) {
+        // What could not be read has been reported.
+        (None, _) if !opt.is_empty_list() => {}
         (None, _) => d.error(&opt.key, "`visible` says nothing").help(format!("`{EXAMPLE}`")),
         (Some(_), Some(second)) => d.error(&second, "`visible` takes one condition").help("join conditions by `&&` or `||`"),
         (Some(_), None) => return first,
@@ -156,10 +157,10 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
 
 fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
     const EXAMPLE: &str = "action(\"read\", is_private == false)";
-    let action = match syn::parse2::<Action>(opt.list(EXAMPLE, d)?) {
+    let action = match opt.list(EXAMPLE, d)?.parse::<Action>() {
         Ok(action) => action,
         Err(error) => {
-            d.error(&opt.key, format!("`action` is a name and a condition: {error}")).help(format!("`{EXAMPLE}`"));
+            d.error_at(error.span(), format!("`action` is a name and a condition: {error}")).help(format!("`{EXAMPLE}`"));
             return None;
         }
     };
@@ -171,9 +172,19 @@ fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
 }
 
 impl Gates {
+    /// The condition under which callers see a record.
+    pub(crate) fn visible(&self) -> Option<&Expr> {
+        self.visible.as_ref()
+    }
+
     /// Whether a field can only name a visible record.
     pub(crate) fn holds(&self, field: usize) -> bool {
         self.all.iter().any(|gate| gate.field == field)
+    }
+
+    /// The fields of all gates, as written.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Ident> {
+        self.all.iter().map(|gate| &gate.key)
     }
 
     /// Resolves what is written; what cannot be is reported and left out.
@@ -208,7 +219,12 @@ fn condition(model: &EntityModel, expr: &Expr, what: &str, d: &mut Diagnostics) 
     let filter = Filter::parse(expr, d)?;
     let entity = Path::from(model.ident.clone());
     let mut scope = Scope::new(model, &entity, &[], d);
+    scope.callers = false;
     let resolved = scope.filter(&filter, &[]);
+    if let Some(resolved) = &resolved {
+        let text = format!("`{what}` always holds: it keeps nobody out");
+        refuse_always(&mut scope, resolved, &[], TWO, expr, &text);
+    }
     let (params, asserts) = (std::mem::take(&mut scope.params), std::mem::take(&mut scope.asserts));
     for param in params.iter() {
         let message = format!("`{what}` holds for every call: it takes no parameter `{}`", param.name);

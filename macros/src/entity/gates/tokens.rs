@@ -15,7 +15,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         return None;
     }
     let of = &model.gates;
-    let visible = of.visible.as_ref().and_then(|expr| resolved(model, expr)).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
+    let visible =
+        of.visible.as_ref().and_then(|expr| resolved(model, expr, "visible")).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
     let gates = (!of.all.is_empty()).then(|| {
         let gates = of.all.iter().map(|gate| {
             let (field, target) = (index(gate.field), target(model, gate));
@@ -27,7 +28,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     });
     let actions = (!of.actions.is_empty()).then(|| {
         let actions = of.actions.iter().filter_map(|action| {
-            let (name, (filter, _)) = (&action.name, resolved(model, &action.filter)?);
+            let (name, (filter, _)) = (&action.name, resolved(model, &action.filter, "action")?);
             Some(quote!(__lp::Action { name: #name, filter: #filter }))
         });
         quote!(actions: &[#(#actions),*],)
@@ -42,9 +43,9 @@ fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
 }
 
 /// A condition that has been checked.
-fn resolved(model: &EntityModel, expr: &syn::Expr) -> Option<(Resolved, Vec<TokenStream>)> {
+fn resolved(model: &EntityModel, expr: &syn::Expr, what: &str) -> Option<(Resolved, Vec<TokenStream>)> {
     let mut ignored = Diagnostics::new();
-    let resolved = condition(model, expr, "", &mut ignored);
+    let resolved = condition(model, expr, what, &mut ignored);
     ignored.ignore();
     resolved
 }
@@ -74,8 +75,9 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         );
         out.extend(quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);));
     }
-    for expr in of.visible.iter().chain(of.actions.iter().map(|action| &action.filter)) {
-        let asserts = resolved(model, expr).map(|(_, asserts)| asserts).unwrap_or_default();
+    let visible = of.visible.iter().map(|expr| (expr, "visible"));
+    for (expr, what) in visible.chain(of.actions.iter().map(|action| (&action.filter, "action"))) {
+        let asserts = resolved(model, expr, what).map(|(_, asserts)| asserts).unwrap_or_default();
         out.extend(asserts);
     }
     out

@@ -11,6 +11,7 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 
 use super::field::Field;
 use crate::diagnostics::Diagnostics;
+use crate::list::List;
 use crate::options::{self, Opt, Rest};
 
 pub(crate) use check::{TRANSACTIONAL, check};
@@ -110,7 +111,7 @@ impl RelationArgs {
     /// `belongs_to(author: User, key = author_id, on_delete = "set_null")`.
     pub(crate) fn belongs_to(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
         let side = Side::BelongsTo;
-        let Head { name, target, rest } = head(opt, side, d)?;
+        let (Head { name, target, .. }, rest) = head(opt, side, d)?;
         let keys: BelongsToKeys = options::table(options::read(rest, d), &[], d);
         keys.rest.refuse("belongs_to", &["key", "on_delete"], &[], d);
         let key = key(opt, keys.key, side, &keys.rest, d);
@@ -121,7 +122,7 @@ impl RelationArgs {
     /// `has_many(comments: Comment, key = post_id, max = 20)`.
     pub(crate) fn has_many(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
         let side = Side::HasMany;
-        let Head { name, target, rest } = head(opt, side, d)?;
+        let (Head { name, target, .. }, rest) = head(opt, side, d)?;
         let keys: HasManyKeys = options::table(options::read(rest, d), &[], d);
         keys.rest.refuse("has_many", &["key", "max"], &[], d);
         let key = key(opt, keys.key, side, &keys.rest, d);
@@ -130,14 +131,16 @@ impl RelationArgs {
     }
 }
 
-fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<Head> {
+fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
     let list = opt.list(side.example(), d)?;
-    match syn::parse2::<Head>(list) {
-        Ok(head) => Some(head),
+    match list.parse::<Head>() {
+        Ok(head) => {
+            let rest = list.with(head.rest.clone());
+            Some((head, rest))
+        }
         Err(error) => {
-            // An end of input has no token: the word is where something is missing.
             let message = format!("`{}` begins with a name and an entity: {error}", opt.key);
-            d.error(&opt.key, message).help(format!("`{}`", side.example()));
+            d.error_at(error.span(), message).help(format!("`{}`", side.example()));
             None
         }
     }
@@ -191,6 +194,11 @@ impl Relation {
     /// Whether a field can only name a visible record.
     pub(crate) fn holds(&self, field: usize) -> bool {
         self.field == Some(field) && self.on_delete.as_ref().is_some_and(|(_, rule)| *rule != OnDelete::None)
+    }
+
+    /// That field, as written.
+    pub(crate) fn key(&self) -> Option<&Ident> {
+        self.field.map(|_| &self.key)
     }
 
     /// The field of this entity that holds the key of a record of another.

@@ -104,9 +104,14 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                      `belongs_to(.., key = {key})`, or mark the field `filterable`",
                     name(relation)
                 );
+                let hidden = format!(
+                    "linchpin: the `output` of the list of `{shown}` leaves `{key}` out, so the list does not filter by it: pages of \
+                     `{}` could not go on\nhelp: name `{key}` in that `output`",
+                    name(relation)
+                );
                 let own = at(quote!(<#ident as __lp::Entity>::DESC), &relation.key.to_token_stream());
                 let target = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
-                let words = quote!([#text, #whole, #page]);
+                let words = quote!([#text, #whole, #page, #hidden]);
                 out.extend(quote_spanned!(span=> const _: () = __lp::expect_many(#target, #key, #own, #words);));
             }
             (Side::BelongsTo, None) => {}

@@ -83,15 +83,14 @@ impl SummaryArgs {
     /// `counter(Thread.reply_count, by = thread_id, when(status == Status::Live), min = 1, code = "last_one")`.
     pub(crate) fn counter(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
         let list = opt.list(EXAMPLE, d)?;
-        let Head { target, field, rest } = match syn::parse2(list) {
+        let Head { target, field, rest } = match list.parse() {
             Ok(head) => head,
             Err(error) => {
-                // An end of input has no token: the word is where something is missing.
-                d.error(&opt.key, format!("`counter` begins with an entity and its field: {error}")).help(format!("`{EXAMPLE}`"));
+                d.error_at(error.span(), format!("`counter` begins with an entity and its field: {error}")).help(format!("`{EXAMPLE}`"));
                 return None;
             }
         };
-        let keys: Keys = options::table(options::read(rest, d), &[], d);
+        let keys: Keys = options::table(options::read(list.with(rest), d), &[], d);
         keys.rest.refuse("counter", &["by", "when", "min", "code"], &[], d);
         // One that is misspelt has been reported.
         let misspelt = keys.rest.0.iter().any(|opt| crate::diagnostics::nearest(&opt.name(), ["by"]).is_some());
@@ -104,7 +103,7 @@ impl SummaryArgs {
                 d.error(&opt.key, "`when` is empty").help("leave it out: every record counts then");
                 return None;
             }
-            d.take(syn::parse2(list))
+            d.take(list.parse())
         });
         Some(Self {
             word: opt.key.clone(),
@@ -135,7 +134,12 @@ impl Summary {
         Some(Self { word, target, field, key, by, when, min, code })
     }
 
-    /// Position of the field that holds the key of a record of the other entity.
+    /// The field that holds the key of a record of the other entity, as written.
+    pub(crate) fn key(&self) -> &Ident {
+        &self.key
+    }
+
+    /// Its position.
     pub(crate) fn own_key(&self) -> usize {
         self.by
     }
@@ -151,6 +155,7 @@ fn counted(model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<(Res
     }
     let entity = Path::from(model.ident.clone());
     let mut scope = Scope::new(model, &entity, &[], d);
+    scope.callers = false;
     let resolved = scope.filter(&filter, &[])?;
     let asserts = std::mem::take(&mut scope.asserts);
     Some((resolved, asserts))

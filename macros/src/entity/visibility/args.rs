@@ -104,6 +104,7 @@ fn soft_delete(opt: &Opt, d: &mut Diagnostics) -> Option<SoftDeleteArgs> {
     let mut found = None;
     for option in &options {
         let value = match &option.value {
+            OptValue::Unreadable => continue,
             OptValue::Flag => None,
             OptValue::Expr(_) if option.name() == "retain" => {
                 d.error(&option.key, "soft_delete option `retain` is not supported yet");
@@ -140,6 +141,8 @@ fn ttl(opt: &Opt, d: &mut Diagnostics) -> Option<TtlArgs> {
             }
             d.error(value, "`ttl` takes a duration or the name of a date field").help(format!("`{EXAMPLE}` or `ttl(expires_at)`"));
         }
+        // What could not be read has been reported.
+        [] if !opt.is_empty_list() => {}
         [] => d.error(&opt.key, "`ttl` takes a duration or the name of a date field").help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
         [_, second, ..] => d.error(second, "`ttl` takes one value").help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
     }
@@ -184,7 +187,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
         match (option.name().as_str(), &option.value) {
             ("apply_to", _) => {
                 let routes = option.list("apply_to(get, list)", d).map(|list| options::each::<Ident>(list, d)).unwrap_or_default();
-                if routes.is_empty() {
+                if option.is_empty_list() {
                     d.error(&option.key, "`apply_to` names no route")
                         .help("`apply_to(get, list)`; without it the scope holds on every route");
                 } else {
@@ -201,6 +204,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
                 }
                 bound = Some((option.key.clone(), source));
             }
+            (_, OptValue::Unreadable) => {}
             _ => {
                 let message = if bound.is_some() { "`scope` binds one field" } else { "`scope` binds a field to its value" };
                 d.error(&option.key, message).help(format!("`{EXAMPLE}`; `scope` can be repeated"));

@@ -1,6 +1,7 @@
 //! Rules 11 to 14, 61 and 67 of contract §10, and what follows from them.
 
 use syn::Ident;
+use syn::ext::IdentExt;
 
 use super::model::{From, Scope, SoftDelete, Ttl, Visibility};
 use crate::diagnostics::{Diagnostics, list};
@@ -115,10 +116,17 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
         d.error(at, format!("this is a string, `{}` is integer", of.name)).help("`ctx(actor.id)` or a claim");
     }
     let Some(apply) = &scope.apply_to else { return };
+    let before = d.len();
     for (i, route) in apply.routes.iter().enumerate() {
         if apply.routes[..i].contains(route) {
             d.error(route, format!("route `{route}` repeated in apply_to")).help("name each route once");
+        } else if let Some(meant) = misspelt(route) {
+            d.error(route, format!("unknown route `{route}` in apply_to")).help(format!("`{meant}`"));
         }
+    }
+    if d.len() > before {
+        // The routes that seem to be left out may be the misspelt ones.
+        return;
     }
     if scope.holds_on("list") && scope.unscoped.is_none() {
         for route in MUTATING.iter().filter(|route| !scope.holds_on(route)) {
@@ -131,6 +139,21 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
         d.error(&apply.key, format!("`create` could not fill `{}`, which no client may write", of.name))
             .help(format!("add `create`, or make it `Option<{}>`", type_text(&of.inner)));
     }
+}
+
+/// The generated route that a name misses by one slip: letters swapped, one too few, one too many, one wrong. What an operation may well
+/// be called is none: `set`, `last`, `deleted`. `package!` knows the operations and judges those names.
+fn misspelt(route: &Ident) -> Option<&'static str> {
+    let name = names::snake(&route.unraw().to_string());
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    ROUTES.into_iter().find(|route| {
+        let other_word = name.starts_with(route) || (name.len() == route.len() && route.len() <= 4 && letters(&name) != letters(route));
+        !other_word && strsim::damerau_levenshtein(&name, route) == 1
+    })
 }
 
 /// Rule 12: a field that is written from the context and compared with it.

@@ -24,6 +24,15 @@ pub(crate) struct Visibility {
     pub(crate) unsure: bool,
 }
 
+impl Visibility {
+    /// The fields that options name, as written.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+        let expiry = self.ttl.iter().filter_map(|ttl| if let Ttl::At(_, at) = ttl { Some(at) } else { None });
+        let tenant = self.tenant.iter().map(|tenant| &tenant.at);
+        self.soft_delete.iter().map(|mark| &mark.at).chain(expiry).chain(tenant).chain(self.scopes.iter().map(|scope| &scope.at))
+    }
+}
+
 /// How deleted records are marked.
 #[derive(Debug)]
 pub(crate) struct SoftDelete {

@@ -37,7 +37,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
         let (field, optional, anonymous_read) = (index(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
         quote!(tenant: __lp::Some(__lp::Tenant { field: #field, optional: #optional, anonymous_read: #anonymous_read }),)
     });
-    let scopes = (!visibility.scopes.is_empty()).then(|| {
+    // A wrong declaration tells of its routes itself; `package!` must not judge them again.
+    let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
         let scopes = visibility.scopes.iter().map(scope);
         quote!(scope: &[#(#scopes),*],)
     });

@@ -25,7 +25,7 @@ impl Kind for Aggregate {
         "aggregate"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "operation.aggregate"
     }
 
@@ -292,7 +292,7 @@ impl Output {
         };
         let of = if *function == "count" { String::new() } else { scope.at(*field).name.clone() };
         let some = if only.is_some() { ", of some records alone" } else { "" };
-        (self.name.clone(), ty, format!("`{function}({of})`{some}."))
+        (names::ident(&self.name.unraw().to_string(), self.name.span()), ty, format!("`{function}({of})`{some}."))
     }
 
     fn tokens(&self) -> TokenStream {

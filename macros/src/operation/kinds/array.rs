@@ -26,7 +26,7 @@ impl Kind for Array {
         }
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.array"
     }
 

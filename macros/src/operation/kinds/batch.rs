@@ -7,6 +7,7 @@ use super::{Kind, Plan, Returns, Shape, lookup, record};
 use crate::expr::{self, Role, Scope};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
+use crate::options::{OptValue, as_text};
 
 pub(super) struct Batch;
 
@@ -15,7 +16,7 @@ impl Kind for Batch {
         "batch"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "batch.write"
     }
 
@@ -29,7 +30,14 @@ impl Kind for Batch {
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let optional = record::optional(args, scope);
-        let filter = record::filter(args, &optional.names, scope);
+        if args
+            .get("returns")
+            .is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some_and(|text| text.value() == "records")))
+        {
+            // It has no route.
+            scope.callers = false;
+        }
+        let filter = record::filter(args, &format!("batch `{name}`"), &optional.names, scope);
         let delete = args.choice("action", &["update", "delete"], scope.d) == "delete";
         let pairs = args.pairs("set", scope.d);
         let set = scope.assigns(&pairs, |_| Role::Write);

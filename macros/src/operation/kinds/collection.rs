@@ -1,6 +1,6 @@
 //! `collection`: the items of a list inside a record, one by one.
 
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::{Kind, Part, Plan, Returns, Shape, record};
@@ -9,7 +9,7 @@ use crate::expr::{self, Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::{Method, Moved, RouteArgs};
-use crate::options;
+use crate::options::{self, OptValue};
 use crate::policy;
 
 pub(super) struct Collection;
@@ -28,8 +28,11 @@ impl Kind for Collection {
         "collection"
     }
 
-    fn capability(&self) -> &'static str {
-        "atomic.collection"
+    fn capability(&self, args: &Args) -> &'static str {
+        let methods = args.get("operations").map(|opt| &opt.value);
+        let reads =
+            matches!(methods, Some(OptValue::List(list)) if list.to_token_stream().to_string().trim_end_matches(',').trim() == "list");
+        if reads { "collection.list" } else { "atomic.collection" }
     }
 
     fn options(&self) -> &'static [&'static str] {

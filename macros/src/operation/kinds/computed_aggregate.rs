@@ -31,7 +31,7 @@ impl Kind for ComputedAggregate {
         "computed_aggregate"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "computed.write"
     }
 

@@ -15,7 +15,7 @@ impl Kind for Consume {
         "consume"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.consume"
     }
 
@@ -27,8 +27,8 @@ impl Kind for Consume {
         &["filter", "returns"]
     }
 
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let filter = record::filter(args, &[], scope);
+    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+        let filter = record::filter(args, &format!("consume `{name}`"), &[], scope);
         let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
         let expiry = expiry(args, scope).map(|field| {
             let field = expr::index(field);

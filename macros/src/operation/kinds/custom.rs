@@ -83,12 +83,12 @@ impl Kind for Custom {
         "custom"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "custom.factory"
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["http", "params", "input", "output", "handler"]
+        &["http", "params", "input", "output", "handler", "sql"]
     }
 
     fn required(&self) -> &'static [&'static str] {
@@ -133,11 +133,12 @@ impl Kind for Custom {
             Output::Records => quote!(__lp::Shape::Records),
             Output::Value(ty) => quote_spanned!(ty.span()=> <#ty as __lp::CustomOutput>::SHAPE),
         };
+        let sql = texts(args, scope.d);
         let (statics, params) = descriptors(&parameters, scope);
         let arguments = arguments(&parameters, scope);
         let routes = segments.map(|segments| vec![(method, segments)]).unwrap_or_default();
         // A static of its own: functions are no constants that a reference could stand for.
-        let statics = quote!(#statics static KIND: __lp::Custom = __lp::Custom::new(#shape) #reads #by_id #handlers;);
+        let statics = quote!(#statics static KIND: __lp::Custom = __lp::Custom::new(#shape) #reads #by_id #sql #handlers;);
         let made = Made { statics, params, arguments, routes, output };
         Some(Plan {
             descriptor: quote!(KIND),
@@ -166,6 +167,14 @@ pub(super) fn check_stores(args: &Args, at: &Ident, name: &str, entity: &EntityM
     }
 }
 
+/// `sql(HEAVY, OWN)`: the texts of its statements.
+fn texts(args: &Args, d: &mut Diagnostics) -> Option<TokenStream> {
+    let list = args.get("sql")?.list("sql(HEAVIEST, OWN), the names of texts", d)?;
+    let texts: Vec<syn::Expr> = options::each(list, d);
+    // A constant of its own: one that is no text is told at its own place.
+    Some(quote!(.sql({ const TEXTS: &[&str] = &[#(#texts),*]; TEXTS })))
+}
+
 /// `http(method = "GET", path = "ping/{who}")`.
 fn http(args: &Args, d: &mut Diagnostics) -> Option<RouteArgs> {
     let opt = args.get("http")?;
@@ -176,7 +185,8 @@ fn http(args: &Args, d: &mut Diagnostics) -> Option<RouteArgs> {
 /// A type behind `=`.
 fn type_of(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Type> {
     let opt = args.get(name)?;
-    let tokens = if opt.is_list() { opt.list("", d)? } else { opt.expr(&format!("{name} = Preview"), d)?.to_token_stream() };
+    let tokens =
+        if opt.is_list() { opt.list("", d)?.to_token_stream() } else { opt.expr(&format!("{name} = Preview"), d)?.to_token_stream() };
     let span = tokens.span();
     let parsed = syn::parse2::<Type>(tokens).map_err(|_| syn::Error::new(span, format!("`{name}` needs a type")));
     d.take(parsed)

@@ -9,6 +9,7 @@ use super::{Kind, Plan, Returns, Shape, record};
 use crate::diagnostics::Diagnostics;
 use crate::entity::Kind as Type;
 use crate::expr::{self, Filter, Resolved, Scope};
+use crate::list::List;
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -92,8 +93,8 @@ pub(super) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
 }
 
 fn sources(args: &Args, d: &mut Diagnostics) -> Vec<Written> {
-    let lists: Vec<TokenStream> = args.all("source").filter_map(|opt| opt.list("source(Comment)", d)).collect();
-    lists.into_iter().filter_map(|list| d.take(syn::parse2(list))).collect()
+    let lists: Vec<List> = args.all("source").filter_map(|opt| opt.list("source(Comment)", d)).collect();
+    lists.into_iter().filter_map(|list| d.take(list.parse())).collect()
 }
 
 /// What a source yields.
@@ -109,7 +110,7 @@ impl Kind for Derive {
         "derive"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "operation.derive"
     }
 

@@ -4,7 +4,7 @@ use quote::quote;
 
 use super::lookup::{fields, segments};
 use super::{Kind, Plan, Returns, Shape};
-use crate::expr::{self, Scope};
+use crate::expr::{self, Beside, Scope};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
@@ -15,7 +15,7 @@ impl Kind for Exists {
         "exists"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "operation.exists"
     }
 
@@ -30,6 +30,10 @@ impl Kind for Exists {
     fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
         let fields_of = fields(args, "fields", scope, &|_| true);
         let check = fields(args, "check", scope, &|_| true);
+        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        expr::check(scope, "`fields`", &expr::equalities(&fields_of), &visible);
+        let beside: Vec<Beside> = Beside::equal("`fields`", &fields_of).into_iter().chain(visible).collect();
+        expr::check(scope, "`check`", &expr::equalities(&check), &beside);
         let (fields, check) = (expr::assigns(&fields_of), expr::unless_empty("check", &check));
         Some(Plan {
             descriptor: quote!(__lp::Exists::new(#fields) #check),

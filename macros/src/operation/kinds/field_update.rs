@@ -14,7 +14,7 @@ impl Kind for FieldUpdate {
         "field_update"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.field-update"
     }
 

@@ -17,7 +17,7 @@ impl Kind for Increment {
         "increment"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.increment"
     }
 

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
-use crate::expr::{self, Assign, Filter, Op, Param, Role, Scope, Source, Value, Via, type_of};
+use crate::expr::{self, Assign, Beside, Filter, Op, Param, Role, Scope, Source, Value, Via, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -19,7 +19,7 @@ impl Kind for Lookup {
         "lookup"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "operation.lookup"
     }
 
@@ -28,7 +28,7 @@ impl Kind for Lookup {
     }
 
     fn required(&self) -> &'static [&'static str] {
-        &["fields", "returns"]
+        &["returns"]
     }
 
     fn later(&self) -> &'static [&'static str] {
@@ -39,12 +39,17 @@ impl Kind for Lookup {
         let strict = args.flag("strict_params", scope.d);
         let optional = record::optional(args, scope);
         let may_miss = optional.names.clone();
-        let fields = fields(args, "fields", scope, &|name| strict && !may_miss.contains(name));
+        let fields = asked(self, args, scope, &|name| strict && !may_miss.contains(name));
         let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
         let written = written.and_then(|expr| Filter::parse(expr, scope.d));
-        let filter = written.as_ref().and_then(|filter| scope.filter(filter, &may_miss));
+        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        expr::check(scope, "`fields`", &expr::equalities(&fields), &visible);
+        let beside = || Beside::equal("`fields`", &fields).into_iter().collect();
+        let filter = written.as_ref().and_then(|filter| scope.filter_beside(filter, &may_miss, beside()));
         optional.check(scope);
+        let before = scope.d.len();
         let many = args.choice("returns", &["one", "many"], scope.d) == "many";
+        let unsure = scope.d.len() > before || args.get("returns").is_none_or(Opt::is_unreadable);
         let numbered = args.get("paginate").is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
         let paginate = if numbered {
             args.get("paginate").is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
@@ -53,7 +58,7 @@ impl Kind for Lookup {
         };
         let limit = limit(args, scope);
         for name in ["paginate", "limit", "sorts"] {
-            if let Some(opt) = args.get(name).filter(|_| !many) {
+            if let Some(opt) = args.get(name).filter(|_| !many && !unsure) {
                 scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
             }
         }
@@ -127,6 +132,18 @@ fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<
         Some(Pinned { field: scope.model.index_of(ident)?, always })
     });
     own.chain(further).collect()
+}
+
+/// `fields(..)` of a lookup, which may be empty or left out beside another condition.
+fn asked(kind: &Lookup, args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
+    let conditional = ["filter", "deleted"].iter().any(|name| args.get(name).is_some());
+    if conditional && args.get("fields").is_none_or(Opt::is_empty_list) {
+        return Vec::new();
+    }
+    if let Some(at) = &args.kind {
+        args.require(kind.name(), "fields", kind.options(), at, scope.d);
+    }
+    fields(args, "fields", scope, required)
 }
 
 /// `fields(a = param(a), ..)` of lookup and exists.

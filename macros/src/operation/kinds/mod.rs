@@ -26,7 +26,6 @@ use super::item::Declared;
 use super::path::{Method, Moved};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
-use crate::names;
 
 /// Every kind there is.
 const KINDS: &[&dyn Kind] = &[
@@ -55,7 +54,7 @@ pub(crate) trait Kind {
     /// `transition`.
     fn name(&self) -> &'static str;
     /// What the store must be able to do.
-    fn capability(&self) -> &'static str;
+    fn capability(&self, args: &Args) -> &'static str;
     /// Every option beside the common ones.
     fn options(&self) -> &'static [&'static str];
     /// Those that must be there.
@@ -187,12 +186,23 @@ impl Plan {
 
 /// Other entities that a declaration names; what cannot be read is reported later.
 pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
-    let kind = args.kind.as_ref().map(|kind| names::snake(&kind.value()));
+    let kind = args.kind.as_ref().map(|kind| crate::names::snake(&kind.value()));
     match kind.as_deref() {
         Some("computed_aggregate") => computed_aggregate::entities(args, d),
         Some("derive") => derive::entities(args, d),
         _ => Vec::new(),
     }
+}
+
+/// The names of all kinds.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name())
+}
+
+/// The options of each kind beside the common ones.
+#[cfg(test)]
+pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    KINDS.iter().map(|kind| (kind.name(), kind.options()))
 }
 
 /// What only the name of a custom operation can be underlined for.
@@ -211,7 +221,6 @@ pub(crate) fn check_name(
 
 /// The declared kind, in snake_case or in the specification's spelling, and where it is written.
 pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static dyn Kind, LitStr)> {
-    let names = || KINDS.iter().map(|kind| kind.name());
     let Some(text) = &args.kind else {
         // One that is there and unreadable has been reported.
         if !args.has_kind {
@@ -219,7 +228,7 @@ pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Opt
         }
         return None;
     };
-    let name = names::snake(&text.value());
+    let name = crate::names::snake(&text.value());
     let of = |name: &str| KINDS.iter().find(|kind| kind.name() == name).map(|kind| (*kind, text.clone()));
     of(&name).or_else(|| {
         d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());

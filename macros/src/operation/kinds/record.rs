@@ -4,7 +4,9 @@ use syn::Ident;
 use syn::ext::IdentExt;
 
 use crate::entity::{Field, Flag};
-use crate::expr::{Assign, Cond, Filter, Resolved, Role, Scope, Source, Value, type_of};
+use crate::expr::{
+    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, check, conditions, equalities, is_always, refuse_always, type_of,
+};
 use crate::names;
 use crate::operation::args::Args;
 
@@ -32,6 +34,8 @@ pub(super) fn matches(args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<
         let text = format!("match of `{name}` may hit several records");
         scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
     }
+    let visible: Vec<Beside> = scope.visible().into_iter().collect();
+    check(scope, "`match`", &equalities(&assigns), &visible);
     (assigns.len() == pairs.len() && !assigns.is_empty()).then_some(assigns)
 }
 
@@ -71,13 +75,18 @@ pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: 
 
 /// `filter = (..)` of a kind that must never meet every record.
 ///
-/// The grammar sees to it: there is no empty filter, no literal `true`, and no test that every value passes.
-///
 /// Parameters of `optional` may be left out.
-pub(super) fn filter(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
+pub(super) fn filter(args: &Args, what: &str, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
     let expr = args.expr("filter", "filter = (status == Status::Archived)", scope.d)?;
     let filter = Filter::parse(expr, scope.d)?;
-    scope.filter(&filter, optional)
+    let before = scope.d.len();
+    let resolved = scope.filter(&filter, optional)?;
+    if scope.d.len() == before {
+        let beside: Vec<Beside> = scope.visible().into_iter().collect();
+        let text = format!("filter of {what} would match every record");
+        refuse_always(scope, &resolved, &beside, 1, expr, &text);
+    }
+    Some(resolved)
 }
 
 /// Whether the field an operation works on may change after create; what may not is reported.
@@ -173,7 +182,10 @@ impl Optional {
                     .help("join it with `&&` to all others");
             }
         }
-        let fixed = |member: &Resolved| conditions(member).iter().all(|cond| !self.drops(cond, scope));
+        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        // The filter as a whole has been judged; of several members, some may always hold.
+        let always = |member: &Resolved| members.len() > 1 && is_always(scope, member, &visible);
+        let fixed = |member: &Resolved| conditions(member).iter().all(|cond| !self.drops(cond, scope)) && !always(member);
         if !members.iter().any(fixed) {
             let text = format!("filter of batch `{name}` would match every record when nothing is given");
             scope.d.error(at, text).help("a condition without parameters of `optional_params`");
@@ -190,13 +202,5 @@ impl Optional {
     fn drops(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
         let mut params = cond.values.iter().filter_map(|value| if let Value::Param(i) = *value { Some(scope.params.get(i)) } else { None });
         params.any(|param| param.default.is_none() && self.names.contains(&param.name))
-    }
-}
-
-/// Every condition of a filter.
-fn conditions(filter: &Resolved) -> Vec<&Cond> {
-    match filter {
-        Resolved::All(list) | Resolved::Any(list) => list.iter().flat_map(conditions).collect(),
-        Resolved::Cond(cond) => vec![cond],
     }
 }

@@ -15,7 +15,7 @@ impl Kind for Restore {
         "restore"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.transition"
     }
 

@@ -18,7 +18,7 @@ impl Kind for Search {
         "search"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "operation.search"
     }
 

@@ -7,7 +7,7 @@ use syn::{Expr, ExprCall, Ident, Path};
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::{Kind as Type, check_written};
-use crate::expr::{self, Op, Role, Scope, Source, Value, type_of};
+use crate::expr::{self, Beside, Cond, Op, Resolved, Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
@@ -19,7 +19,7 @@ impl Kind for Transition {
         "transition"
     }
 
-    fn capability(&self) -> &'static str {
+    fn capability(&self, _: &Args) -> &'static str {
         "atomic.transition"
     }
 
@@ -42,9 +42,15 @@ impl Kind for Transition {
             Some((index, ident)) => (from(args, *index, ident, scope), to(args, *index, ident, scope)),
             None => Default::default(),
         };
+        if let (Some((index, ident)), Some(matches)) = (&field, &matches) {
+            let values = from.iter().map(|(value, _)| value.clone()).collect();
+            let from = Resolved::Cond(Cond { ident: ident.clone(), field: *index, op: Op::In, values, list: true });
+            let beside: Vec<Beside> = Beside::equal("`match`", matches).into_iter().chain(scope.visible()).collect();
+            expr::check_stored(scope, "`from`", &from, &beside);
+        }
         for (to, at) in &to {
             if let Some((index, ident)) = &field
-                && from.iter().any(|(value, _)| same(value, to, scope, Some(*index)))
+                && from.iter().any(|(value, _)| expr::same(scope.at(*index), value, to))
             {
                 let text = format!("transition `{name}` leads from `{}` to itself", shown(at));
                 scope.d.error(at, text).help(format!("another value of `{ident}`"));
@@ -122,7 +128,7 @@ fn distinct(values: Vec<Expr>, option: &str, field: usize, ident: &Ident, scope:
     let mut kept: Vec<Written> = Vec::new();
     for expr in values {
         let Some(value) = value(&expr, option, field, ident, scope) else { continue };
-        if kept.iter().any(|(other, _)| same(other, &value, scope, Some(field))) {
+        if kept.iter().any(|(other, _)| expr::same(scope.at(field), other, &value)) {
             scope.d.error(&expr, format!("`{}` repeated in `{option}`", shown(&expr)));
         } else {
             kept.push((value, expr));
@@ -194,14 +200,6 @@ fn value(expr: &Expr, option: &str, field: usize, ident: &Ident, scope: &mut Sco
             None
         }
     }
-}
-
-/// Whether two values are the same as far as tokens tell: variants count by their last name.
-fn same(a: &Value, b: &Value, scope: &Scope<'_>, field: Option<usize>) -> bool {
-    let (Value::Literal(_, a), Value::Literal(_, b)) = (a, b) else { return false };
-    let is_enum = field.is_some_and(|f| scope.at(f).kind == Type::Other);
-    let last = |text: &str| text.rsplit("::").next().unwrap_or(text).trim().to_owned();
-    a == b || (is_enum && a.contains("::") && b.contains("::") && last(a) == last(b))
 }
 
 fn closure(value: &Value) -> TokenStream {

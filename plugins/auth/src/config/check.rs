@@ -40,6 +40,9 @@ impl AuthConfig {
         super::mfa::check(&self, environment, &mut wrong);
         let providers = super::oauth::check(&self, environment, &mut wrong);
         super::pages::check(&mut self, environment, &mut wrong);
+        if production {
+            super::production::check(&self, &mut wrong);
+        }
         let (security, auth) = (&self.security, &self.auth);
 
         let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();

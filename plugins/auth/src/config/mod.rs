@@ -7,6 +7,7 @@ mod mfa;
 mod oauth;
 mod pages;
 mod passkeys;
+mod production;
 mod read;
 mod reader;
 

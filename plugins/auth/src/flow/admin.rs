@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{OVERTAKEN, Reason};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Audit, User, UserPatch, audit, user};
+use crate::error::overtaken;
 use crate::identity::normalise;
 use crate::mail::MailKind;
 use crate::onetime::Purpose;
@@ -62,12 +63,39 @@ impl Core {
     /// Replaces what an account's owner may do, from the next request on.
     ///
     /// # Errors
-    /// `not_found`; `validation_failed` for what is no role of the app, or stands there twice.
+    /// `not_found`; `validation_failed` for what is no role of the app, or stands there twice; `conflict` where an administrator takes
+    /// the role away from the last one.
     pub(crate) async fn set_roles(&self, client: &Client, by: Option<&str>, id: &str, roles: Vec<String>) -> Result<User> {
         self.judge_roles(&roles)?;
+        let role = self.config.auth.admin_role.as_deref().filter(|role| by.is_some() && !roles.iter().any(|kept| kept == role));
+        let before = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
+        let given_up = role.filter(|role| before.roles.iter().any(|had| had == role)).map(str::to_owned);
         let happened = Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
         let patch = UserPatch { roles: Some(roles), ..UserPatch::default() };
-        self.change_account(client, id, (patch, None), happened, async |_, _| Ok(())).await
+        self.change_account(client, id, (patch, None), happened, async |cx, _| match given_up {
+            Some(role) => self.keeps_an_administrator(cx, role).await,
+            None => Ok(()),
+        })
+        .await
+    }
+
+    /// Lets an account give the role of administrators up, as part of the transaction in which it has, if somebody else has it who can
+    /// sign in. That one is held to it: of two who take it from each other at once, one is told to look again.
+    async fn keeps_an_administrator(&self, cx: &Cx, role: String) -> Result<()> {
+        let mut behind = None;
+        loop {
+            let page = self.users.list(cx, paged(None, behind).filter(holds(user::roles, role.clone()))).await?;
+            if let Some(other) = page.items.iter().find(|user| user.suspended_at.is_none() && user.deletion_due_at.is_none()) {
+                return self.hold(cx, other).await.map(drop).map_err(overtaken);
+            }
+            behind = page.next_cursor;
+            if behind.is_none() {
+                return Err(Error::new(
+                    Code::Conflict,
+                    format!("This is the last account with the role `{role}`: give it to another first"),
+                ));
+            }
+        }
     }
 
     /// Judges what is to be the roles of an account.

@@ -11,8 +11,11 @@ use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
-/// How long whoever may not try passwords any more is told to wait: no other answer than that of any full bucket.
+/// How long a client that may not try passwords any more is told to wait: no other answer than that of any full bucket.
 const LOCKED_OUT: u32 = 3600;
+
+/// How long guesses from elsewhere keep nobody out at an address where the owner has proved who they are, in seconds.
+const PROVED: u32 = 3600;
 
 /// An attempt that is being made.
 pub(crate) struct Attempt {
@@ -45,7 +48,9 @@ impl Core {
         if device.is_some() {
             hits.push(Hit { bucket: Bucket::LoginDevice, of: &of_device });
         } else {
-            hits.push(Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier });
+            if !self.limiter.is_noted(&proved_at(&address, identifier)).await? {
+                hits.push(Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier });
+            }
             if self.has_another_way(&cx, user).await? {
                 hits.push(Hit { bucket: Bucket::PasswordLockout, of: &of_identifier });
             }
@@ -110,13 +115,26 @@ impl Core {
     pub(crate) async fn succeeded(&self, attempt: Attempt, identifier: &str) {
         attempt.taken.succeeded().await;
         if attempt.device.is_some() {
-            self.unlock(identifier).await;
+            self.limiter.clear(Hit { bucket: Bucket::PasswordLockout, of: &[identifier] }).await;
         }
     }
 
-    /// The owner of an account has shown themselves in a way that guesses do not reach.
-    pub(crate) async fn unlock(&self, identifier: &str) {
-        self.limiter.clear(Hit { bucket: Bucket::PasswordLockout, of: &[identifier] }).await;
+    /// The owner of an account has proved who they are in a way that guesses do not reach. Their next password is tried at once, and
+    /// guesses from other addresses keep them out of nothing for an hour.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn unlock(&self, client: &Client, identifier: &str) -> Result<()> {
+        let address = client.counted();
+        let (of_identifier, of_both) = ([identifier], [address.as_str(), identifier]);
+        for hit in [
+            Hit { bucket: Bucket::PasswordLockout, of: &of_identifier },
+            Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier },
+            Hit { bucket: Bucket::Login, of: &of_both },
+        ] {
+            self.limiter.clear(hit).await;
+        }
+        self.limiter.is_first(&proved_at(&address, identifier), PROVED).await.map(drop)
     }
 
     /// Writes down a wrong password. Whoever takes the last guess that there is has the owner told.
@@ -144,4 +162,9 @@ impl Core {
             })
             .await
     }
+}
+
+/// The mark of an address where the owner of an account has proved who they are.
+fn proved_at<'a>(address: &'a str, identifier: &'a str) -> [&'a str; 3] {
+    ["proved at", address, identifier]
 }

@@ -9,8 +9,9 @@ use crate::core::{Client, Core, Happened};
 use crate::entities::{User, UserPatch};
 use crate::hooks::SignUp;
 use crate::identity::normalise::Identifier;
-use crate::limit::{Bucket, Hit};
+use crate::limit::{Bucket, Hit, Taken};
 use crate::mail::MailKind;
+use crate::mfa::enrolled;
 use crate::outbox::Concealed;
 
 impl Core {
@@ -51,13 +52,13 @@ impl Core {
             }
             let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
             let taken = cx.transaction(async |cx| {
-                let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
+                self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;
                 }
                 // The owner of the mailbox, who never had it, is told that somebody signed up: see `tell_owner`.
                 self.dropped_password(cx, client, &user).await?;
-                self.drop_unproved(cx, client, &changed).await?;
+                self.drop_unproved(cx, client, &user.id).await?;
                 let details = json!({ "method": "signed_up_again" });
                 self.audit(cx, client, Happened::to("auth:user.updated", &user.id).details(details)).await?;
                 // Last: it is a change of the account like any other.
@@ -85,19 +86,31 @@ impl Core {
             return Ok(false);
         }
         Ok(user.password_hash.is_some()
+            || !enrolled(user).is_empty()
             || !self.links_of(cx, &user.id).await?.is_empty()
             || !self.sessions_of(cx, &user.id).await?.is_empty())
     }
 
     /// Mails the owner of an account that somebody tried to sign up with its address, but not any number of times.
-    async fn tell_owner(&self, client: &Client, user: &User) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub(super) async fn tell_owner(&self, client: &Client, user: &User) -> Result<()> {
         if user.suspended_at.is_some() {
             return Ok(());
         }
-        match self.limiter.take(&[Hit { bucket: Bucket::ResendIdentifier, of: &[&user.identifier] }]).await {
-            Ok(_) => self.parts.notice(&client.cx(), client, user, MailKind::ExistingAccount).await,
-            Err(error) if error.code() == Code::RateLimited => Ok(()),
-            Err(error) => Err(error),
+        let Some(email) = &user.email_normalised else { return Ok(()) };
+        if self.may_mail(email).await?.is_none() {
+            return Ok(());
         }
+        self.parts.notice(&client.cx(), client, user, MailKind::ExistingAccount).await
+    }
+
+    /// Counts a mail to an address whose reader may not have asked for it; `None` when it must not be sent.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(super) async fn may_mail(&self, address: &str) -> Result<Option<Taken>> {
+        Ok(self.limiter.admit(&[Hit { bucket: Bucket::StrangerMail, of: &[address] }]).await?.ok())
     }
 }

@@ -14,6 +14,9 @@ use crate::onetime::{Purpose, Terms};
 use crate::outbox::{Asked, Perform, Task};
 use crate::sms::E164;
 
+/// Seconds between mails that are sent although too many were asked for.
+const SPARE: u32 = 60;
+
 /// Does the tasks of an app.
 pub(crate) struct Courier(pub(crate) Arc<Core>);
 
@@ -31,7 +34,7 @@ impl Perform for Courier {
                     let to = E164::parse(&to).ok_or_else(|| Error::internal("a phone number cannot be read"))?;
                     provider.send(&to, &text).await
                 }
-                Task::Lookup { what, identifier, from } => self.look(what, &identifier, from.client(self.0.now())).await,
+                Task::Lookup { what, identifier, full, from } => self.look(what, &identifier, full, from.client(self.0.now())).await,
                 Task::SignUp(asked) => self.0.take_sign_up(asked).await,
             }
         })
@@ -39,7 +42,7 @@ impl Perform for Courier {
 }
 
 impl Courier {
-    async fn look(&self, what: Asked, identifier: &str, client: Client) -> Result<()> {
+    async fn look(&self, what: Asked, identifier: &str, full: bool, client: Client) -> Result<()> {
         let core = &self.0;
         let cx = client.cx();
         let found = match what {
@@ -50,9 +53,20 @@ impl Courier {
             && core.config.auth.magic_link.allow_sign_up
             && found.as_ref().is_none_or(|user| user.is_gone(client.now))
         {
+            if full && !self.is_without(&cx, Purpose::SignUp, &stranger(identifier)).await? {
+                return Ok(());
+            }
             return cx.transaction(async |cx| core.send_sign_up(cx, identifier).await).await;
         }
         let Some(user) = found.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()) else { return Ok(()) };
+        let purpose = match what {
+            Asked::Verification => core.proof_of_address(),
+            Asked::PasswordReset => Purpose::ResetPassword,
+            Asked::MagicLink => Purpose::MagicLink,
+        };
+        if full && !self.is_without(&cx, purpose, &user.id).await? {
+            return Ok(());
+        }
         match what {
             Asked::Verification if user.email_verified_at.is_some() => Ok(()),
             Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, &user).await).await,
@@ -74,6 +88,14 @@ impl Courier {
                 .await
             }
         }
+    }
+
+    /// Whether a user has nothing that was mailed for a purpose and is still good, which is said once a minute at most: of many
+    /// look-ups at once, one sends a mail.
+    async fn is_without(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<bool> {
+        let parts = &self.0.parts;
+        Ok(parts.tokens.newest(cx, purpose, user).await?.is_none()
+            && self.0.limiter.is_first(&["mailed beside", &format!("{purpose:?}"), user], SPARE).await?)
     }
 
     async fn mail(&self, cx: &Cx, user: &User, purpose: Purpose, kind: MailKind, base: Option<&str>, lifetime: Duration) -> Result<()> {

@@ -59,6 +59,12 @@ impl Core {
     pub(crate) async fn create_account_with(&self, client: &Client, new: NewAccount, token: Option<&OneTime>) -> Result<User> {
         let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link, app_metadata } = new;
         self.make_room(client, &identifier, email.as_ref()).await?;
+        let proves = email.as_ref().filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
+        // Somebody else's address may be signed up, deleted and signed up again. Its owner asks for another link.
+        let counted = match proves {
+            Some(email) => self.may_mail(&email.normalised).await?,
+            None => None,
+        };
         let new = UserCreate {
             identifier: identifier.normalised,
             identifier_display: identifier.display,
@@ -95,12 +101,16 @@ impl Core {
             if let Some((provider, identity)) = &link {
                 self.store_link(cx, client, provider, identity, &user.id).await?;
             }
-            if self.config.auth.email_verification.enabled && user.email_verified_at.is_none() {
+            if counted.is_some() {
                 self.send_verification(cx, &user).await?;
             }
             Ok(user)
         });
-        made.await.map_err(|error| taken(self.config.auth.primary_field, error))
+        let made = made.await;
+        if let (Err(_), Some(counted)) = (&made, &counted) {
+            counted.undo().await;
+        }
+        made.map_err(|error| taken(self.config.auth.primary_field, error))
     }
 }
 

@@ -46,6 +46,8 @@ impl Core {
                 proof.spend(self, cx, client, user).await?;
                 let patch = UserPatch { deletion_due_at: Some(Some(due)), ..UserPatch::default() };
                 let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+                // An account that is to be deleted goes nowhere else.
+                self.void_new_email(cx, &user.id).await?;
                 for other in self.sessions_of(cx, &user.id).await? {
                     if grace == 0 || other.handle != known.handle {
                         self.end(cx, client, &other, Reason::Deletion).await?;
@@ -91,24 +93,25 @@ impl Core {
                 {
                     return Err(refuse(crate::error::INVALID_TOKEN));
                 }
-                self.call_off(cx, client, user).await
+                self.call_off(cx, client, user).await.map(drop)
             })
             .await;
         self.checks.forget(&user.id);
         cancelled
     }
 
-    /// Calls a deletion off, as part of the caller's transaction, and tells the owner.
+    /// Calls a deletion off, as part of the caller's transaction, and tells the owner. The answer is the account as it is then.
     ///
     /// # Errors
     /// 409 when the account was changed since it was read.
-    pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+    pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<User> {
         let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
         let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
         let details = json!({ "scheduledFor": user.deletion_due_at });
         self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id).details(details)).await?;
-        self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await
+        self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await?;
+        Ok(kept)
     }
 
     /// Removes accounts whose deletion is due; how many. What fails is left for the next time, and keeps nothing behind it waiting.

@@ -30,7 +30,8 @@ struct Address {
 
 impl Core {
     /// Mails the new address a link that makes it the account's, and the present one a link that takes that back. An address in use
-    /// gets a notice in place of the link; who asked is told the same.
+    /// gets a notice in place of the link; who asked is told the same. After too many mails to that address, whoever caused them, nothing
+    /// is mailed, and a link of before stays good.
     ///
     /// # Errors
     /// When it cannot be kept, or the proof was used meanwhile; 409 when the account was changed since it was read.
@@ -38,12 +39,16 @@ impl Core {
         let holder = self.users.by_email(&client.cx(), new.normalised.as_str()).await?.filter(|holder| !holder.is_gone(client.now));
         let verification = &self.config.auth.email_verification;
         let (page, lifetime) = (verification.link_base_url.as_deref(), Duration::from_secs(verification.token_seconds));
+        let may_mail = self.may_mail(&new.normalised).await?.is_some();
         client
             .cx()
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
                 // What a new password ends, nobody begins beside it who knew the former one.
                 self.hold(cx, user).await.map_err(overtaken)?;
+                if !may_mail {
+                    return Ok(());
+                }
                 if let (Some(email), Some(normalised)) = (&user.email, &user.email_normalised) {
                     let verified = user.email_verified_at.is_some();
                     let former = Address { normalised: normalised.clone(), display: email.clone(), verified };

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::core::{Client, Core, Happened};
 use crate::entities::Session;
 use crate::mail::MailKind;
+use crate::onetime::Purpose;
 
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,11 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// Whether whoever used the session may have been somebody else: what they asked for and what needs no session any more ends with it.
+    fn is_distrust(self) -> bool {
+        matches!(self, Self::Revoked | Self::Reused | Self::Deletion)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Logout => "logout",
@@ -62,6 +68,9 @@ impl Core {
                     Ok(()) => {}
                     Err(error) if error.code() == Code::NotFound => return Ok(false),
                     Err(error) => return Err(error),
+                }
+                if reason.is_distrust() {
+                    self.void_new_email(cx, &session.user_id).await?;
                 }
                 let happened = |event| Happened::to(event, &session.user_id).session(&session.handle);
                 if reason == Reason::Logout {
@@ -94,7 +103,16 @@ impl Core {
         Ok(session.is_of(&user))
     }
 
-    /// Ends all sessions of a user but one, and the trust in their devices; the number of sessions that ended.
+    /// Ends the wish for another address: its link needs no session.
+    ///
+    /// # Errors
+    /// When the store cannot say that it has ended.
+    pub(crate) async fn void_new_email(&self, cx: &Cx, user: &str) -> Result<()> {
+        self.parts.tokens.void(cx, user, &[Purpose::VerifyNewEmail]).await
+    }
+
+    /// Ends all sessions of a user but one, the trust in their devices, and the wish for another address, whoever has it; the number of
+    /// sessions that ended.
     ///
     /// # Errors
     /// When the store cannot say that they have ended.
@@ -102,6 +120,8 @@ impl Core {
         let cx = client.cx();
         let mut ended = 0;
         self.devices.distrust(&cx, user).await?;
+        // Whoever asked for it may have left by themselves.
+        self.void_new_email(&cx, user).await?;
         for session in self.sessions_of(&cx, user).await? {
             if but != Some(session.handle.as_str()) && self.end(&cx, client, &session, reason).await? {
                 ended += 1;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::factors::factor_place;
 use crate::core::{Client, Core, Happened};
-use crate::entities::{User, UserPatch};
+use crate::entities::{SessionPatch, User, UserPatch};
 use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
 use crate::mail::MailKind;
 use crate::mfa::entity::{FactorCreate, FactorPatch, RecoveryCodeCreate};
@@ -17,32 +17,73 @@ use crate::secret::SecretText;
 /// What was waiting for a factor that is another one now.
 const WAITING: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
 
+/// What somebody may have under way who is signed in, or was. What was mailed to the account's own address is not among them: it is of
+/// use to nobody who does not read its mail.
+const BEGUN: &[Purpose] = &[
+    Purpose::VerifyNewEmail,
+    Purpose::UndoEmail,
+    Purpose::Login,
+    Purpose::TotpSetup,
+    Purpose::EmailOtpSetup,
+    Purpose::SmsSetup,
+    Purpose::Reauth,
+    Purpose::WebauthnRegister,
+    Purpose::OauthState,
+    Purpose::OauthCode,
+];
+
+/// Who takes factors away.
+#[derive(Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// Their owner, in the session of this handle.
+    Session(&'a str),
+    /// Somebody else, by their id; without one, the app.
+    Administrator(Option<&'a str>),
+    /// Nobody: whose mailbox it is was proved.
+    Proof,
+}
+
+impl<'a> By<'a> {
+    fn session(self) -> Option<&'a str> {
+        match self {
+            Self::Session(handle) => Some(handle),
+            Self::Administrator(_) | Self::Proof => None,
+        }
+    }
+
+    fn administrator(self) -> Option<&'a str> {
+        match self {
+            Self::Administrator(id) => id,
+            Self::Session(_) | Self::Proof => None,
+        }
+    }
+}
+
 impl Core {
-    /// Notes that an account has a factor, as part of the caller's transaction; what it was found by must have been `user`. The answer
-    /// is its recovery codes, when it is the first one.
+    /// Notes that an account has a factor, set up in the session of this handle, as part of the caller's transaction; what it was found
+    /// by must have been `user`. The answer is its recovery codes, when it is the first one.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
-    pub(crate) async fn enrol(&self, cx: &Cx, client: &Client, user: &User, way: Way) -> Result<Option<Vec<SecretText>>> {
+    /// 409 when the account was changed since it was read; 401 when the session has ended.
+    pub(crate) async fn enrol(&self, cx: &Cx, client: &Client, user: &User, way: Way, session: &str) -> Result<Option<Vec<SecretText>>> {
         let before = enrolled(user);
         let mut methods = before.clone();
         if !methods.contains(&way) {
             methods.push(way);
         }
-        self.set_methods(cx, user, &methods).await?;
+        self.set_methods(cx, client, user, &methods, Some(session)).await?;
         self.audit(cx, client, Happened::to("auth:mfa.enabled", &user.id).details(json!({ "method": way.name() }))).await?;
         self.parts.notice_of(cx, client, user, MailKind::MfaEnabled, &[("method", way.name())]).await?;
         if before.is_empty() { self.replace_recovery_codes(cx, user).await.map(Some) } else { Ok(None) }
     }
 
-    /// Takes factors away, as part of the caller's transaction. With the last one go the recovery codes. `by` is who does it to
-    /// somebody else.
+    /// Takes factors away, as part of the caller's transaction. With the last one go the recovery codes.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
-    pub(crate) async fn unenrol(&self, cx: &Cx, client: &Client, user: &User, ways: &[Way], by: Option<&str>) -> Result<()> {
+    /// 409 when the account was changed since it was read; 401 when the session has ended in which it is done.
+    pub(crate) async fn unenrol(&self, cx: &Cx, client: &Client, user: &User, ways: &[Way], by: By<'_>) -> Result<()> {
         let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user).into_iter().partition(|way| ways.contains(way));
-        self.set_methods(cx, user, &left).await?;
+        self.set_methods(cx, client, user, &left, by.session()).await?;
         for way in &gone {
             if *way == Way::Webauthn {
                 let all = self.passkeys.of(cx, &user.id).await?;
@@ -51,7 +92,7 @@ impl Core {
             if let Some(factor) = self.parts.factors.of_way(cx, user.id.clone(), *way).await? {
                 self.parts.factors.delete(cx, factor.id, None).await?;
             }
-            let details = json!({ "method": way.name(), "by": by });
+            let details = json!({ "method": way.name(), "by": by.administrator() });
             self.audit(cx, client, Happened::to("auth:mfa.disabled", &user.id).details(details)).await?;
             self.parts.notice_of(cx, client, user, MailKind::MfaDisabled, &[("method", way.name())]).await?;
         }
@@ -75,11 +116,11 @@ impl Core {
     /// Notes that an account has passkeys, or has fewer, where nothing else follows from it.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
-    pub(crate) async fn note_passkeys(&self, cx: &Cx, user: &User, any: bool) -> Result<()> {
+    /// 409 when the account was changed since it was read; 401 when the session has ended in which it is done.
+    pub(crate) async fn note_passkeys(&self, cx: &Cx, client: &Client, user: &User, any: bool, session: &str) -> Result<()> {
         let mut methods: Vec<Way> = enrolled(user).into_iter().filter(|way| *way != Way::Webauthn).collect();
         methods.extend(any.then_some(Way::Webauthn));
-        self.set_methods(cx, user, &methods).await
+        self.set_methods(cx, client, user, &methods, Some(session)).await
     }
 
     /// Holds an account to what it was when it was read, as part of the caller's transaction: whatever has changed it since, or is about
@@ -92,12 +133,40 @@ impl Core {
         self.users.update(cx, user.id.as_str(), seen, Some(user.version)).await
     }
 
-    /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version.
-    async fn set_methods(&self, cx: &Cx, user: &User, methods: &[Way]) -> Result<()> {
+    /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version, and what
+    /// other sessions have proved, unless a factor is added to those that were there.
+    async fn set_methods(&self, cx: &Cx, client: &Client, user: &User, methods: &[Way], session: Option<&str>) -> Result<()> {
         let names = Way::METHODS.iter().filter(|way| methods.contains(way)).map(|way| way.name().to_owned()).collect();
         let patch = UserPatch { mfa_methods: Some(names), mfa_version: Some(user.mfa_version + 1), ..UserPatch::default() };
         self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+        if let Some(session) = session {
+            let added = methods.iter().any(|way| !enrolled(user).contains(way));
+            self.go_on_proved(cx, client, user, session, added).await?;
+        }
         self.parts.tokens.void(cx, &user.id, WAITING).await
+    }
+
+    /// Lets sessions count as ones that have proved a factor under the account's next version as well: that in which it is done, if it
+    /// had under the one before, or has just set up the first; and where a factor is `added` to those that were there, all that had.
+    async fn go_on_proved(&self, cx: &Cx, client: &Client, user: &User, session: &str, added: bool) -> Result<()> {
+        let first = added && self.methods(user).is_empty();
+        let all = self.sessions_of(cx, &user.id).await?;
+        if !all.iter().any(|one| one.handle == session && one.is_of(user) && !one.is_over(client.now)) {
+            return Err(linchpin::Error::unauthorized());
+        }
+        for one in all {
+            let own = one.handle == session;
+            let had = one.proved_factors == Some(user.mfa_version) && (own || (added && !first));
+            if had || (own && first) {
+                let patch = SessionPatch { proved_factors: Some(Some(user.mfa_version + 1)), ..SessionPatch::default() };
+                match self.sessions.update(cx, one.handle, patch, None).await {
+                    // Ended meanwhile.
+                    Err(error) if error.code() == Code::NotFound && !own => {}
+                    done => drop(done?),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what belongs to a factor, in place of what did before.
@@ -152,31 +221,33 @@ impl Core {
         Ok(())
     }
 
-    /// New recovery codes in place of the earlier ones, as their owner asks for.
+    /// New recovery codes in place of the earlier ones, as their owner asks for in a session.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
-    pub(crate) async fn renew_recovery_codes(&self, cx: &Cx, client: &Client, user: &User) -> Result<Vec<SecretText>> {
-        self.set_methods(cx, user, &enrolled(user)).await?;
+    /// 409 when the account was changed since it was read; 401 when the session has ended.
+    pub(crate) async fn renew_recovery_codes(&self, cx: &Cx, client: &Client, user: &User, session: &str) -> Result<Vec<SecretText>> {
+        self.set_methods(cx, client, user, &enrolled(user), Some(session)).await?;
         self.audit(cx, client, Happened::to("auth:mfa.recovery_regenerated", &user.id)).await?;
         self.parts.notice(cx, client, user, MailKind::RecoveryCodesRegenerated).await?;
         self.replace_recovery_codes(cx, user).await
     }
 
-    /// Takes away by what else somebody may sign in who never proved that the account's mailbox is theirs: providers, passkeys, and the
-    /// wish for another address. Second factors stay, passkeys that are some among them. Part of the transaction in which the mailbox is
-    /// proved.
+    /// Takes away whatever somebody set up who never proved that the account's mailbox is theirs: providers, passkeys, second factors and
+    /// recovery codes, recognised devices, a deletion that waits, the wish for another address, and whatever else is under way. Part of
+    /// the transaction in which the mailbox is proved; the caller takes the password and the sessions away. The answer is the account
+    /// as it is then.
     ///
     /// # Errors
     /// When it cannot be taken away.
-    pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
-        self.remove_links_since(cx, client, user, Timestamp::MIN).await?;
-        self.parts.tokens.void(cx, &user.id, &[Purpose::VerifyNewEmail]).await?;
-        if self.config.auth.mfa.enabled {
-            return Ok(());
+    pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, id: &str) -> Result<User> {
+        self.drop_since(cx, client, id, Timestamp::MIN).await?;
+        self.parts.tokens.void(cx, id, BEGUN).await?;
+        self.devices.forget(cx, id).await?;
+        let now = self.users.get(cx, id).await?.ok_or_else(linchpin::Error::not_found)?;
+        if now.deletion_due_at.is_none() {
+            return Ok(now);
         }
-        let passkeys = self.passkeys.of(cx, &user.id).await?;
-        self.drop_passkeys(cx, client, user, &passkeys).await
+        self.call_off(cx, client, &now).await
     }
 
     /// Takes away by what else somebody may sign in, and what is asked of them, that was set up at an instant or after it: the account was
@@ -191,15 +262,15 @@ impl Core {
         self.drop_passkeys(cx, client, &user, &gone).await?;
         let factors = self.parts.factors.factors_of(cx, id.to_owned(), PageArgs::default()).await?.items;
         let mut ways: Vec<Way> = factors.into_iter().filter(|factor| factor.created_at >= since).map(|factor| factor.way).collect();
-        if left.is_empty() && enrolled(&user).contains(&Way::Webauthn) {
+        if left.is_empty() {
             ways.push(Way::Webauthn);
         }
-        // Either way the account's factors have another version, which ends the trust in devices: some may be the other's.
-        if ways.is_empty() {
-            self.set_methods(cx, &user, &enrolled(&user)).await?;
-        } else {
-            self.unenrol(cx, client, &user, &ways, None).await?;
+        if since < user.created_at {
+            // Codes by mail keep nothing that would say since when: they are as old as the account.
+            ways.push(Way::EmailOtp);
         }
+        // Either way the account's factors have another version, which ends the trust in devices: some may be the other's.
+        self.unenrol(cx, client, &user, &ways, By::Proof).await?;
         self.drop_recovery_codes(cx, &user, Some(since)).await
     }
 
@@ -213,6 +284,7 @@ impl Core {
         if enrolled(&user).is_empty() {
             return Err(refuse(MFA_NOT_ENABLED));
         }
+        let by = By::Administrator(by);
         let done = cx.transaction(async |cx| self.unenrol(cx, client, &user, &Way::METHODS, by).await).await;
         self.checks.forget(id);
         done?;

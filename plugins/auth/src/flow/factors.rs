@@ -3,7 +3,7 @@
 //! A try has two halves. First it is judged, which changes nothing; what is right is then spent, in the transaction of what it is
 //! good for. So a proof that a hook or a rule refuses afterwards is still unused, and of a hundred who use it at once one does.
 
-use linchpin::{Code, Cx, Error, PageArgs, Result};
+use linchpin::{Code, Cx, PageArgs, Result};
 use serde_json::json;
 
 use super::passkeys::Used;
@@ -13,7 +13,7 @@ use crate::error::{INVALID_CODE, refuse};
 use crate::keys::data::Place;
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorPatch};
-use crate::mfa::{Challenge, Tried, Way, enrolled, must_enrol};
+use crate::mfa::{Challenge, Factors, Tried, Way, must_enrol};
 use crate::password::{Password, Verdict};
 use crate::recovery::RecoveryCode;
 use crate::secret::{SecretBytes, SecretText};
@@ -69,9 +69,7 @@ impl Right {
 impl Core {
     /// The second factors of an account.
     pub(crate) fn methods(&self, user: &User) -> Vec<Way> {
-        let auth = &self.config.auth;
-        let offered = |way: &Way| auth.mfa.enabled && (*way != Way::Webauthn || auth.passkeys.enabled);
-        enrolled(user).into_iter().filter(offered).collect()
+        Factors::of(&self.config).methods(user)
     }
 
     /// Whether an account has to set up a second factor before anything else.
@@ -142,7 +140,7 @@ impl Core {
 
     async fn judge_totp(&self, cx: &Cx, user: &User, typed: &SecretText) -> Result<Option<Right>> {
         let Some(factor) = self.parts.factors.of_way(cx, user.id.clone(), Way::Totp).await? else { return Ok(None) };
-        let secret = self.open_factor(&factor)?;
+        let Some(secret) = self.open_factor(&factor) else { return Ok(None) };
         let step = self.config.auth.mfa.totp.rules().step(&secret, typed.expose(), cx.now(), factor.last_step);
         Ok(step.map(|step| Right(Cost::Step { factor, step })))
     }
@@ -165,12 +163,11 @@ impl Core {
         (meant && right).then_some(Right(Cost::Nothing))
     }
 
-    /// What is kept with a factor.
-    ///
-    /// # Errors
-    /// When its key is gone, or it was changed outside.
-    pub(crate) fn open_factor(&self, factor: &Factor) -> Result<SecretBytes> {
-        self.parts.keys.open(factor_place(&factor.id), &factor.sealed).map_err(Error::internal)
+    /// What is kept with a factor. One that cannot be read, because it was changed outside or its key is gone, proves nothing: whoever
+    /// runs the app is told, and its owner goes on with another.
+    pub(crate) fn open_factor(&self, factor: &Factor) -> Option<SecretBytes> {
+        let opened = self.parts.keys.open(factor_place(&factor.id), &factor.sealed);
+        opened.inspect_err(|error| tracing::error!(factor = factor.id, error = ?error, "a second factor cannot be read")).ok()
     }
 
     /// How many recovery codes are left.

@@ -202,6 +202,8 @@ impl Core {
             auth_at: client.now,
             step_up_at: (*aal >= 2).then_some(client.now),
             step_up_by: *second,
+            // The account is held to that version below.
+            proved_factors: (*aal >= 2).then_some(user.mfa_version),
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
             ip: client.ip.map(|ip| ip.to_string()),
@@ -213,7 +215,7 @@ impl Core {
         let known = self.devices.recognised(&cx, client.device(), &user.id).await?;
         if *on_device && *method != "password" {
             // Passwords may be tried again: whoever guesses them is not who this is.
-            self.unlock(&user.identifier).await;
+            self.unlock(client, &user.identifier).await?;
         }
         let (session, device) = cx
             .transaction(async |cx| {

@@ -42,6 +42,7 @@ pub(crate) use courier::Courier;
 pub(crate) use create::NewAccount;
 pub(crate) use deletion::Purge;
 pub(crate) use end::Reason;
+pub(crate) use enrol::By;
 pub(crate) use login::{Proved, SERVICE};
 pub(crate) use parts::{Parts, To};
 pub(crate) use password::Cause;

@@ -17,8 +17,6 @@ use crate::error::{HOOK_TIMEOUT, INVALID_CODE, INVALID_STATE, refuse};
 use crate::hooks::SignUp;
 use crate::identity::PrimaryField;
 use crate::identity::normalise::{self, Identifier};
-use crate::limit::{Bucket, Hit};
-use crate::mail::MailKind;
 use crate::oauth::entity::ProviderLink;
 use crate::oauth::{Answer, Authorization, Connection, Failure, Identity, Provider, proves};
 use crate::onetime::{Purpose, Terms, hash};
@@ -104,6 +102,8 @@ pub(crate) struct Return {
     pub(crate) issuer: Option<String>,
     pub(crate) error: Option<String>,
     pub(crate) browser: Option<Marks>,
+    /// The id of whoever is signed in there, if anybody is.
+    pub(crate) user: Option<String>,
 }
 
 /// Why it ended without a code: what `?error=` says.
@@ -174,6 +174,8 @@ impl Core {
             return Err(invalid());
         }
         match &trip.link {
+            // Somebody else has signed in there meanwhile: what comes back is not what they asked for.
+            Some(link) if back.user.as_ref().is_some_and(|user| *user != link.user) => Err(invalid()),
             Some(link) if !self.may_ask(&cx, client, link).await? => Err(invalid()),
             _ => Ok(trip),
         }
@@ -247,7 +249,7 @@ impl Core {
                     continue;
                 }
                 if !self.may_join(provider, &user) {
-                    self.warn_owner(client, &user).await?;
+                    self.tell_owner(client, &user).await?;
                     return Err(Refused("account_exists"));
                 }
                 // Before the link is there: whoever the app turns away has changed nothing.
@@ -294,17 +296,6 @@ impl Core {
             && provider.trust_email
             && user.email_verified_at.is_some()
             && user.suspended_at.is_none()
-    }
-
-    /// Tells the owner of an account that somebody tried to sign up with its address.
-    async fn warn_owner(&self, client: &Client, user: &User) -> Result<()> {
-        let often = [Hit { bucket: Bucket::Link, of: &[&user.id, "existing_account"] }];
-        match self.limiter.take(&often).await {
-            Ok(_) => self.parts.notice(&client.cx(), client, user, MailKind::ExistingAccount).await,
-            // Somebody keeps trying: they have been told.
-            Err(error) if error.code() == Code::RateLimited => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Makes an account with its link; `Err(None)` when there is one meanwhile.

@@ -96,7 +96,7 @@ impl Core {
             session_epoch: Some(user.session_epoch + 1),
             ..if proves { user.proved(client.now) } else { UserPatch::default() }
         };
-        let changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
+        let mut changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.remember_password(cx, user).await?;
         self.parts
             .tokens
@@ -123,7 +123,7 @@ impl Core {
             }
         }
         if proves {
-            self.drop_unproved(cx, client, &changed).await?;
+            changed = self.drop_unproved(cx, client, &user.id).await?;
         }
         let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };
         self.audit(cx, client, Happened::to(event, &user.id)).await?;

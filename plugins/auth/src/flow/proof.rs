@@ -2,6 +2,9 @@
 //!
 //! - R: signed in lately, or a proof in the body.
 //! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor second factor, a sign-in a moment ago.
+//!
+//! On an account with second factors both ask for a session that has proved one of them, as they are now: at its sign-in, by a step-up, or
+//! by setting up the first one. A session that was opened before there was one, or on a trusted device, proves one first.
 
 use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
@@ -10,7 +13,7 @@ use super::factors::Right;
 use crate::core::{Client, Core, Happened};
 use crate::entities::User;
 use crate::error::{FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, STEP_UP_REQUIRED, refuse};
-use crate::limit::{Bucket, Hit};
+use crate::limit::{Bucket, Hit, Taken};
 use crate::mfa::{Challenge, Pending, Tried, Typed, Way};
 use crate::onetime::{OneTime, Purpose};
 use crate::secret::SecretText;
@@ -31,7 +34,7 @@ pub(crate) enum Need {
 #[must_use]
 pub(crate) struct Proof {
     /// The handle of the session that it was given in.
-    session: String,
+    pub(crate) session: String,
     right: Option<Right>,
     challenge: Option<OneTime>,
 }
@@ -85,6 +88,9 @@ impl Core {
     /// Whether somebody needs to prove nothing, because they just have.
     fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
         let ages = &self.config.auth.step_up;
+        if !self.has_proved_factors(known, user) {
+            return false;
+        }
         match need {
             Need::Recent => is_fresh(known.auth_at, client.now, ages.account_max_age_seconds),
             Need::Proof | Need::ProofButMail => {
@@ -96,6 +102,19 @@ impl Core {
                 stepped_up || (nothing && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
             }
         }
+    }
+
+    /// Whether a session has proved a second factor of its account, as far as that has any.
+    pub(crate) fn has_proved_factors(&self, known: &Known, user: &User) -> bool {
+        self.methods(user).is_empty() || known.proved_factors == Some(user.mfa_version)
+    }
+
+    /// Asks for a factor that was there, where another one is about to be set up that was begun before.
+    ///
+    /// # Errors
+    /// 403 `step_up_required`.
+    pub(crate) fn require_factors(&self, known: &Known, user: &User) -> Result<()> {
+        if self.has_proved_factors(known, user) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
     }
 
     /// Tries the factor that a body holds; wrong ones are counted with every other proof of the user.
@@ -121,7 +140,7 @@ impl Core {
         if !self.counts(user, way) || (need == Need::ProofButMail && way == Way::EmailOtp) {
             return Err(refuse(FACTOR_NOT_ALLOWED));
         }
-        let taken = self.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[&user.id] }]).await?;
+        let taken = self.count_proof(client, known, user).await?;
         let judged = async {
             if let Some(challenge) = &challenge
                 && self.parts.tokens.attempt(&client.cx(), &challenge.one).await?.is_none()
@@ -154,12 +173,22 @@ impl Core {
         }
     }
 
+    /// Counts a proof, by the session that it is given in: whoever has stolen another one keeps its owner from proving nothing. What all of
+    /// them try together has a bound as well, from which a device is apart that its owner has signed in from before.
+    async fn count_proof(&self, client: &Client, known: &Known, user: &User) -> Result<Taken> {
+        let device = self.devices.recognised(&client.cx(), client.device(), &user.id).await?;
+        let mut of_all = vec![user.id.as_str()];
+        of_all.extend(device.as_ref().map(|device| device.id.as_str()));
+        let of_session = Hit { bucket: Bucket::Proof, of: &[&user.id, &known.handle] };
+        self.limiter.take(&[of_session, Hit { bucket: Bucket::ProofUser, of: &of_all }]).await
+    }
+
     /// Tries the current password of who is to change it; a wrong one is counted with every other proof.
     ///
     /// # Errors
     /// 401 `invalid_credentials`; 429.
     pub(crate) async fn prove_password(&self, client: &Client, known: &Known, user: &User, typed: &SecretText) -> Result<()> {
-        let taken = self.limiter.take(&[Hit { bucket: Bucket::Proof, of: &[&user.id] }]).await?;
+        let taken = self.count_proof(client, known, user).await?;
         match self.is_password(user, typed).await {
             Ok(true) => {
                 taken.succeeded().await;

@@ -1,14 +1,19 @@
 //! Data at rest under another key: whether any needs a key that is gone, and writing all of it anew under the newest.
 
+use std::collections::BTreeMap;
+
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
 use linchpin::{Code, Cx};
+use serde_json::json;
 
 use super::factors::factor_place;
-use crate::core::{Client, Core};
+use crate::core::{Client, Core, Happened};
+use crate::entities::User;
 use crate::keys::data::Place;
 use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
-use crate::mfa::entity::{Factor, FactorPatch, factor, recovery_code};
+use crate::mail::MailKind;
+use crate::mfa::entity::{Factor, FactorPatch, RecoveryCode, factor, recovery_code};
 use crate::onetime::entity::{OneTime, OneTimePatch, one_time};
 use crate::onetime::place as token_place;
 use crate::outbox::entity::{Outbox, OutboxPatch, outbox};
@@ -23,9 +28,26 @@ const PAGE: u32 = 100;
 pub struct Rekeyed {
     /// So many values are under the newest key now.
     pub rewritten: u64,
-    /// Former keys that something still needs. Of codes to recover an account only a trace is kept, which no other key can make:
-    /// they need theirs until they are used or made anew.
+    /// Former keys that something still needs. Of codes to recover an account only a MAC is kept, which no other key can make:
+    /// they need theirs until they are used, made anew or ended.
     pub needed: Vec<String>,
+    /// Unused codes to recover an account that need one of these keys.
+    pub codes: u64,
+    /// The accounts that have such codes, as their owners type them.
+    pub accounts: Vec<String>,
+    /// So many codes were ended.
+    pub ended: u64,
+}
+
+impl Rekeyed {
+    /// The former keys, how many codes of whom need them, and what ends that; nothing when none is needed.
+    pub(crate) fn dependents(&self) -> Option<String> {
+        if self.needed.is_empty() {
+            return None;
+        }
+        let (keys, codes, accounts) = (self.needed.join(", "), self.codes, self.accounts.join(", "));
+        Some(format!("{keys}, by {codes} unused recovery codes of {accounts}"))
+    }
 }
 
 /// What is under a key, in a field that is named twice: an envelope names its key in front.
@@ -52,7 +74,7 @@ impl Core {
                     Code::Internal,
                     format!(
                         "data at rest needs key `{}`, which is neither in `security.dataKeys` nor derived from a secret that is listed: put \
-                         it back behind the newest, and remove it after the data was written anew",
+                         it back behind the newest, and remove it after `rekey` says that it is not needed",
                         gone.id
                     ),
                 ));
@@ -67,12 +89,14 @@ impl Core {
         Ok(())
     }
 
-    /// Writes everything that is encrypted under a former key anew under the newest. It may be stopped and begun again.
+    /// Writes everything that is encrypted under a former key anew under the newest, and finds the recovery codes that need a former
+    /// one, or ends them if `ends_codes`. It may be stopped and begun again.
     ///
     /// # Errors
     /// When the store cannot, or something cannot be read.
-    pub(crate) async fn rekey(&self) -> Result<Rekeyed> {
-        let cx = Client::own(self.now()).cx();
+    pub(crate) async fn rekey(&self, ends_codes: bool) -> Result<Rekeyed> {
+        let client = Client::own(self.now());
+        let cx = client.cx();
         let uses = self.adapters.get::<DataKeyUse>()?;
         let mut done = Rekeyed::default();
         let newest = self.parts.keys.kid();
@@ -80,6 +104,19 @@ impl Core {
             done.rewritten += self.rewrite_outbox(&cx, &former.id).await?;
             done.rewritten += self.rewrite_tokens(&cx, &former.id).await?;
             done.rewritten += self.rewrite_factors(&cx, &former.id).await?;
+            let holders = self.holders_of_codes(&cx, &former.id).await?;
+            for (id, codes) in holders {
+                let owner = self.users.get(&cx, id.as_str()).await?;
+                if ends_codes {
+                    done.ended += self.end_codes(&cx, &client, &id, owner.as_ref(), &former.id).await?;
+                    continue;
+                }
+                done.codes += codes;
+                let account = owner.map_or(id, |owner| owner.identifier_display);
+                if !done.accounts.contains(&account) {
+                    done.accounts.push(account);
+                }
+            }
             if self.is_needed(&cx, &former.id).await? {
                 done.needed.push(former.id);
             }
@@ -90,7 +127,7 @@ impl Core {
     /// Whether anything is under a key.
     async fn is_needed(&self, cx: &Cx, kid: &str) -> Result<bool> {
         let parts = &self.parts;
-        let codes = ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid, |text| text)).limit(1);
+        let codes = codes(kid).limit(1);
         Ok(!parts.outbox.records().list(cx, mails(kid).limit(1)).await?.items.is_empty()
             || !parts.tokens.records().list(cx, tokens(kid).limit(1)).await?.items.is_empty()
             || !parts.factors.list(cx, factors(kid).limit(1)).await?.items.is_empty()
@@ -141,11 +178,50 @@ impl Core {
         }
     }
 
+    /// The accounts that have unused recovery codes under a key, and how many.
+    async fn holders_of_codes(&self, cx: &Cx, kid: &str) -> Result<BTreeMap<String, u64>> {
+        let mut holders = BTreeMap::new();
+        let mut page = self.parts.codes.list(cx, codes(kid).limit(PAGE)).await?;
+        loop {
+            for code in page.items {
+                *holders.entry(code.user_id).or_default() += 1;
+            }
+            let Some(cursor) = page.next_cursor else { return Ok(holders) };
+            page = self.parts.codes.list(cx, codes(kid).limit(PAGE).cursor(cursor)).await?;
+        }
+    }
+
+    /// Ends the unused recovery codes of an account that are under a key, and tells its owner.
+    async fn end_codes(&self, cx: &Cx, client: &Client, id: &str, owner: Option<&User>, kid: &str) -> Result<u64> {
+        cx.transaction(async |cx| {
+            let mut ended = 0;
+            let of_key = under(recovery_code::mac, recovery_code::mac, kid, |text| text);
+            let under_key = ListQuery::new().filter(of_key.and(recovery_code::user_id.eq(id.to_owned()))).limit(u32::MAX);
+            for code in self.parts.codes.list(cx, under_key).await?.items {
+                // It may be used at this moment.
+                ended += taken(self.parts.codes.delete(cx, code.id, None).await)?;
+            }
+            if ended > 0 {
+                let details = json!({ "reason": "rekeyed", "count": ended });
+                self.audit(cx, client, Happened::to("auth:mfa.recovery_ended", id).details(details)).await?;
+                if let Some(owner) = owner {
+                    self.parts.notice(cx, client, owner, MailKind::RecoveryCodesEnded).await?;
+                }
+            }
+            Ok(ended)
+        })
+        .await
+    }
+
     /// The same value under the newest key.
     fn reseal(&self, place: Place<'_>, sealed: &str) -> Result<String> {
         let plain = self.parts.keys.open(place, sealed).map_err(Error::internal)?;
         self.parts.keys.seal(&*self.env.rng, place, plain.expose())
     }
+}
+
+fn codes(kid: &str) -> ListQuery<RecoveryCode> {
+    ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid, |text| text))
 }
 
 fn mails(kid: &str) -> ListQuery<Outbox> {

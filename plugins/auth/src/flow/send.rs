@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linchpin::{Cx, Error, Result};
+use linchpin::{Cx, Result};
 
 use super::To;
 use crate::core::{Client, Core, later, millis};
@@ -37,9 +37,9 @@ impl Core {
             Way::Sms => {
                 let factor = self.parts.factors.of_way(cx, user.id.clone(), Way::Sms).await?;
                 let factor = factor.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
-                let number = self.open_factor(&factor)?;
-                let number = std::str::from_utf8(number.expose()).ok().and_then(E164::parse);
-                self.send_to_phone(cx, client, &number.ok_or_else(|| Error::internal("a phone number cannot be read"))?, challenge).await
+                let number = self.open_factor(&factor);
+                let number = number.and_then(|number| std::str::from_utf8(number.expose()).ok().and_then(E164::parse));
+                self.send_to_phone(cx, client, &number.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?, challenge).await
             }
             _ => self.send_by_mail(cx, client, user, challenge).await,
         }

@@ -11,6 +11,7 @@ use linchpin::{Error, Result, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::claims::Claims;
 use super::derive::Ring;
 
 /// Longest token looked at, in bytes.
@@ -219,7 +220,7 @@ impl Signing {
         if header.alg != self.algorithm.name() {
             return None;
         }
-        jsonwebtoken::decode::<Map<String, Value>>(token, key, &self.validation).ok().map(|data| data.claims)
+        jsonwebtoken::decode::<Claims>(token, key, &self.validation).ok().map(|data| data.claims.0)
     }
 
     /// Verifies a token, all but its session.

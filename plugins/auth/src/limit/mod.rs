@@ -115,14 +115,20 @@ impl Limiter {
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn is_first(&self, of: &[&str], seconds: u32) -> Result<bool> {
-        let parts: Vec<&[u8]> = std::iter::once("noted").chain(of.iter().copied()).map(str::as_bytes).collect();
-        let id = URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts));
-        let cx = self.cx();
+        let (id, cx) = (self.mark(of), self.cx());
         match self.counters.create(&cx, CounterCreate { id, left: 0, window_end: Some(after(cx.now(), seconds)) }).await {
             Ok(_) => Ok(true),
             Err(error) if error.code() == Code::Conflict => Ok(false),
             Err(error) => Err(unreachable(error)),
         }
+    }
+
+    /// Whether [`Limiter::is_first`] has written it down, and it still counts.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn is_noted(&self, of: &[&str]) -> Result<bool> {
+        Ok(self.counters.get(&self.cx(), self.mark(of)).await.map_err(unreachable)?.is_some())
     }
 
     /// Counts a value of `of` that this window has not seen yet; one that it has seen passes without being counted. Two who bring
@@ -237,6 +243,11 @@ impl Limiter {
 
     fn id(&self, bucket: Bucket, of: &[&str]) -> String {
         let parts: Vec<&[u8]> = std::iter::once(bucket.row().name).chain(of.iter().copied()).map(str::as_bytes).collect();
+        URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
+    }
+
+    fn mark(&self, of: &[&str]) -> String {
+        let parts: Vec<&[u8]> = std::iter::once("noted").chain(of.iter().copied()).map(str::as_bytes).collect();
         URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
     }
 

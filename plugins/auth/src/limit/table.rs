@@ -102,9 +102,11 @@ buckets! {
     Refresh "refresh": All, 30 in 60 * SECOND;
     /// Address.
     RefreshIp "refreshIp": All, 300 in 60 * SECOND;
-    /// User; shared by step-up, proof in a body, and the current password.
+    /// User and session; shared by step-up, proof in a body, and the current password.
     Proof "proof": Failures, 10 in 15 * MINUTE;
-    /// User.
+    /// The same of all sessions: user, and the device where it is recognised.
+    ProofUser "proofUser": Failures, 30 in 15 * MINUTE;
+    /// User and session.
     Reauth "reauth": All, 10 in 15 * MINUTE;
     /// User, from devices that are not recognised.
     MfaVerifyUser "mfaVerifyUser": Failures, 15 in 15 * MINUTE;
@@ -132,6 +134,9 @@ buckets! {
     OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
     /// User.
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
+    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken.
+    /// Nobody is told.
+    StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
     /// User.
     Link "link": All, 10 in 60 * MINUTE;
     /// User.
@@ -195,7 +200,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_contract() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
-        const CONTRACT: [(&str, Counted, u32, u32); 36] = [
+        const CONTRACT: [(&str, Counted, u32, u32); 38] = [
             ("register", All, 20, 3600),
             ("login", FailuresInARow, 10, 900),
             ("loginIp", Failures, 50, 900),
@@ -216,6 +221,7 @@ mod tests {
             ("refresh", All, 30, 60),
             ("refreshIp", All, 300, 60),
             ("proof", Failures, 10, 900),
+            ("proofUser", Failures, 30, 900),
             ("reauth", All, 10, 900),
             ("mfaVerifyUser", Failures, 15, 900),
             ("mfaVerifyIp", Failures, 50, 900),
@@ -230,6 +236,7 @@ mod tests {
             ("oauthCallback", All, 30, 60),
             ("oauthExchange", All, 20, 60),
             ("changeEmail", All, 10, 3600),
+            ("strangerMail", All, 3, 3600),
             ("link", All, 10, 3600),
             ("deleteAccount", All, 10, 3600),
         ];

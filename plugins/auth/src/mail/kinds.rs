@@ -101,6 +101,10 @@ kinds! {
     RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip" "protect"]
         "You have new recovery codes"
         "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
+    /// Recovery codes stopped working with the key that they were kept under.
+    RecoveryCodesEnded "recovery_codes_ended" ["at"]
+        "Your recovery codes no longer work"
+        "On {{at}}, {{app}} removed a former key, and unused recovery codes of your account stopped working with it. Sign in and make new ones.";
     /// A passkey was added.
     PasskeyAdded "passkey_added" ["name" "at" "ip" "protect"]
         "A passkey was added"

@@ -193,7 +193,7 @@ mod tests {
             let mail = render(*kind, BTreeMap::new());
             assert!(!mail.text.contains("{{") && !mail.html.contains("{{") && !mail.subject.is_empty());
         }
-        assert_eq!(MailKind::ALL.len(), 27);
+        assert_eq!(MailKind::ALL.len(), 28);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use linchpin::{Error, FieldEnum, Problem, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::config::AuthConfig;
 use crate::entities::User;
 use crate::flow::passkeys::Asked;
 use crate::onetime::OneTime;
@@ -68,6 +69,30 @@ impl Way {
 /// The second factors that an account has set up, whether or not the settings ask for any.
 pub(crate) fn enrolled(user: &User) -> Vec<Way> {
     Way::METHODS.into_iter().filter(|way| user.mfa_methods.iter().any(|name| name == way.name())).collect()
+}
+
+/// Which factors the settings ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Factors {
+    mfa: bool,
+    passkeys: bool,
+}
+
+impl Factors {
+    pub(crate) fn of(config: &AuthConfig) -> Self {
+        Self { mfa: config.auth.mfa.enabled, passkeys: config.auth.passkeys.enabled }
+    }
+
+    /// Those that an account is asked for.
+    pub(crate) fn methods(self, user: &User) -> Vec<Way> {
+        enrolled(user).into_iter().filter(|way| self.mfa && (*way != Way::Webauthn || self.passkeys)).collect()
+    }
+
+    /// Whether an account is asked for one.
+    pub(crate) fn asks(self, user: &User) -> bool {
+        // Most accounts have none.
+        !user.mfa_methods.is_empty() && !self.methods(user).is_empty()
+    }
 }
 
 /// Whether an account has to set up a second factor, where all of them must have one. A phone alone does not suffice.

@@ -108,6 +108,9 @@ pub(super) async fn redeem(
         // What stands in it is not for logs.
         RequestTokenError::Parse(..) | RequestTokenError::Other(_) => Failure("the provider's answer cannot be read"),
     })?;
+    if *tokens.token_type() != BasicTokenType::Bearer {
+        return Err(Failure("the provider's token is of a kind that is not used here"));
+    }
     let access = tokens.access_token().secret();
     let id_token = tokens.extra_fields().id_token.clone();
     if access.len() > LONGEST || id_token.as_ref().is_some_and(|token| token.expose().len() > LONGEST) {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::discovery::{Key, Metadata, TENANT, is_tenant};
 use super::preset::CONSUMERS;
 use super::{Dialect, Failure};
+use crate::keys::claims;
 use crate::secret::same;
 
 /// What two clocks may differ by, in seconds.
@@ -103,8 +104,9 @@ fn signed<'k>(token: &str, keys: &'k [Key], kid: Option<&str>, name: &str, algor
     validation.validate_aud = false;
     validation.required_spec_claims.clear();
     let verifier = DecodingKey::from_jwk(&key.jwk).map_err(|_| Failure("a key cannot verify"))?;
-    let claims = jsonwebtoken::decode::<Claims>(token, &verifier, &validation).map_err(|_| Failure("the id_token's signature is wrong"))?;
-    Ok((key, claims.claims))
+    let claims = jsonwebtoken::decode::<claims::Claims>(token, &verifier, &validation);
+    let claims = claims.map_err(|_| Failure("the id_token's signature is wrong, or what it says cannot be read"))?;
+    Ok((key, claims.claims.0))
 }
 
 /// Whether a key can have signed in this way: it is of that type, and says no other way of itself.

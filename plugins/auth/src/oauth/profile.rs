@@ -58,23 +58,25 @@ pub(super) async fn plain(wire: &Wire, provider: &Provider, plain: &Plain, token
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let (name, email, vouched) = match plain.profile {
         Profile::GitHub => {
+            // There, and nowhere else, it is a number.
+            let id = me["id"].as_u64().map(|id| Value::from(id.to_string()));
             let emails: Vec<Address> = wire.read(&at("/user/emails"), Some(token)).await?;
             let primary = emails.into_iter().find(|address| address.primary && address.verified);
             let vouched = primary.is_some();
-            (&me["id"], primary.map(|address| address.email), vouched)
+            (id, primary.map(|address| address.email), vouched)
         }
-        Profile::Discord => (&me["id"], text(&me["email"]), me["verified"] == true),
+        Profile::Discord => (Some(me["id"].clone()), text(&me["email"]), me["verified"] == true),
         // An address that is not confirmed is left out there.
-        Profile::Facebook => (&me["id"], text(&me["email"]), true),
-        Profile::Twitter => (&me["data"]["id"], text(&me["data"]["confirmed_email"]), true),
+        Profile::Facebook => (Some(me["id"].clone()), text(&me["email"]), true),
+        Profile::Twitter => (Some(me["data"]["id"].clone()), text(&me["data"]["confirmed_email"]), true),
         Profile::Bitbucket => {
             let emails: Pages = wire.read(&at("/user/emails"), Some(token)).await?;
             let primary = emails.values.into_iter().find(|address| address.primary && address.verified);
             let vouched = primary.is_some();
-            (&me["uuid"], primary.map(|address| address.email), vouched)
+            (Some(me["uuid"].clone()), primary.map(|address| address.email), vouched)
         }
     };
-    Ok(Identity { issuer: provider.id.clone(), subject: subject(Some(name))?, vouched: vouched && email.is_some(), email })
+    Ok(Identity { issuer: provider.id.clone(), subject: subject(name.as_ref())?, vouched: vouched && email.is_some(), email })
 }
 
 /// An address as GitHub and Bitbucket list them.
@@ -95,7 +97,6 @@ struct Pages {
 fn subject(value: Option<&Value>) -> Result<String, Failure> {
     let subject = match value {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) if number.is_u64() => number.to_string(),
         _ => return Err(Failure("the provider does not say who it is")),
     };
     let plain = !subject.is_empty() && subject.len() <= LONGEST && subject.bytes().all(|b| b.is_ascii_graphic() || b == b' ');

@@ -136,7 +136,7 @@ impl OneTimes {
             return Ok(None);
         }
         let found = self.records.get(cx, hash(token)).await?;
-        Ok(found.filter(|one| one.purpose == purpose && one.expires_at.is_some_and(|end| cx.now() < end)))
+        Ok(found.filter(|one| one.purpose == purpose && one.expires_at.is_some_and(|end| cx.now() < end) && self.is_ours(one)))
     }
 
     /// Takes a token that was found: false when somebody else has, or its time is over. To be done in the transaction of what it is
@@ -182,6 +182,19 @@ impl OneTimes {
         let sealed = found.sealed.as_deref().ok_or_else(|| Error::internal("a token has no payload"))?;
         let plain = self.keys.open(place(&found.id), sealed).map_err(Error::internal)?;
         serde_json::from_slice(plain.expose()).map_err(|_| Error::internal("the payload of a token cannot be read"))
+    }
+
+    /// Whether what is kept with a token is what was kept: one that was changed outside is none.
+    fn is_ours(&self, one: &OneTime) -> bool {
+        let opened = one.sealed.as_deref().map(|sealed| self.keys.open(place(&one.id), sealed));
+        match opened {
+            Some(Err(error)) => {
+                tracing::error!(error = ?error, "what is kept with a token cannot be read");
+                false
+            }
+            Some(Ok(_)) => true,
+            None => false,
+        }
     }
 
     /// Ends what a user has been given for these purposes.

@@ -49,6 +49,9 @@ pub(crate) enum Task {
     Lookup {
         what: Asked,
         identifier: String,
+        /// Whether so many were asked for that a mail is sent only if no earlier one is good any more.
+        #[serde(default)]
+        full: bool,
         #[serde(flatten)]
         from: Whence,
     },

@@ -66,7 +66,7 @@ async fn a_task_is_done_once(bed: &Bed) {
     let (queue, notes) = (queue(bed), Notes::default());
     let mail =
         Task::Mail { kind: MailKind::EmailOtp, to: "a@x.test".into(), locale: None, vars: BTreeMap::from([("code".into(), "1".into())]) };
-    let lookup = Task::Lookup { what: Asked::PasswordReset, identifier: "a@x.test".into(), from: Whence::default() };
+    let lookup = Task::Lookup { what: Asked::PasswordReset, identifier: "a@x.test".into(), full: false, from: Whence::default() };
     for task in [&sms(1), &mail, &lookup] {
         put(&queue, task).await;
     }

@@ -5,6 +5,7 @@ mod breach;
 mod common;
 mod hash;
 mod policy;
+mod predictable;
 
 pub(crate) use breach::Breaches;
 pub use breach::{BreachChecker, BreachOnError, RangeChecker};

@@ -4,6 +4,7 @@ use linchpin::{Error, Problem, Result};
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::common::is_common;
+use super::predictable::is_predictable;
 use crate::error::{PASSWORD_TOO_COMMON, refuse_field};
 use crate::identity::fold;
 use crate::secret::SecretText;
@@ -82,7 +83,8 @@ impl Policy {
             n if n > most => return Err(too("max_length", format!("must be at most {most} characters long"))),
             _ => {}
         }
-        if is_common(password.expose()) || self.is_made_of_names(&password, identifiers) {
+        let text = password.expose();
+        if is_common(text) || is_predictable(text) || self.is_made_of_names(&password, identifiers) {
             return Err(refuse_field(PASSWORD_TOO_COMMON, FIELD));
         }
         Ok(password)
@@ -139,13 +141,13 @@ mod tests {
     #[test]
     fn length_is_counted_in_code_points_after_nfc() {
         assert_eq!(code("1234567"), ("validation_failed", "min_length"));
-        assert_eq!(code(&"xy".repeat(65)), ("validation_failed", "max_length"));
-        assert!(check(&"xy".repeat(64)).is_ok());
+        assert_eq!(code(&"violet-otter!".repeat(10)), ("validation_failed", "max_length"));
+        assert!(check(&"violet-otter!".repeat(10)[..128]).is_ok());
         // Eight when typed, seven when composed.
         assert_eq!(code("e\u{301}lan-vt"), ("validation_failed", "min_length"));
         assert!(check("e\u{301}lan-vta").is_ok());
         // 128 code points of four bytes are 512 bytes.
-        assert!(check(&"🦦🪔".repeat(64)).is_ok());
+        assert!(check(&"🦦🪔🧵🪵🧭🪁🧿🪶".repeat(16)).is_ok());
         // One hostile text of a mebibyte.
         assert_eq!(code(&"é".repeat(1 << 19)), ("validation_failed", "max_length"));
     }
@@ -159,7 +161,9 @@ mod tests {
 
     #[test]
     fn what_everybody_tries_is_refused() {
-        for password in ["password123", "PASSWORD123", "qwertyuiop"] {
+        for password in
+            ["password123", "PASSWORD123", "qwertyuiop", "linkedin", "00000000", "987654321", "123123123", "aaaaaaaa", "        "]
+        {
             assert_eq!(code(password), ("password_too_common", "password_too_common"), "{password}");
         }
     }

@@ -33,16 +33,14 @@ pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Resul
     core.limiter.take(&[Hit { bucket, of: &[&client.counted()] }]).await.map(drop)
 }
 
-/// Leaves a look-up behind, unless there were too many for this identifier, of which nobody is told.
+/// Leaves a look-up behind. After too many for this identifier, which strangers may have asked for, a mail is sent only if none of
+/// before is good any more, so that whoever reads the mailbox always has one. Nobody is told which.
 ///
 /// # Errors
 /// 503 when it cannot be kept.
 pub(super) async fn ask(core: &Core, client: &Client, bucket: Bucket, what: Asked, identifier: String) -> Result<()> {
-    match core.limiter.take(&[Hit { bucket, of: &[&identifier] }]).await {
-        Ok(_) => core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier, from: client.into() }, Some(ASKED)).await,
-        Err(error) if error.code() == linchpin::Code::RateLimited => Ok(()),
-        Err(error) => Err(error),
-    }
+    let full = core.limiter.admit(&[Hit { bucket, of: &[&identifier] }]).await?.is_err();
+    core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier, full, from: client.into() }, Some(ASKED)).await
 }
 
 /// An acknowledgement with a text that may be shown.
@@ -221,6 +219,5 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     if core.dropped_password(cx, client, user).await? {
         core.parts.notice(cx, client, &proved, MailKind::PasswordChanged).await?;
     }
-    core.drop_unproved(cx, client, &proved).await?;
-    Ok(proved)
+    core.drop_unproved(cx, client, &user.id).await
 }

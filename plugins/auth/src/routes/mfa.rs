@@ -18,7 +18,7 @@ use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED,
     SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
 };
-use crate::flow::{Need, Without};
+use crate::flow::{By, Need, Without};
 use crate::guards::{ENROLLING, RECENT};
 use crate::limit::table::TRIES_PER_SETUP;
 use crate::limit::{Bucket, Hit};
@@ -55,7 +55,7 @@ static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "m
     .doc("Sets up the authenticator app, with a code of it.")
     .auth(ENROLLING)
     .answers(ENROLLED)
-    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
 static METHODS: Route<Nothing> = route(Route::get("mfa_methods", "mfa/methods"))
     .doc("The caller's second factors.")
     .auth(ENROLLING)
@@ -109,14 +109,17 @@ pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Clie
 #[derive(Serialize, Deserialize)]
 struct Pending {
     secret: Vec<u8>,
+    /// The handle of the session in which it was begun.
+    session: String,
 }
 
 pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = whose(&core, &call).await?;
+    core.require(&client, &known, &user, Need::Recent)?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id] }]).await?.succeeded().await;
     core.may_add_way_in(&user)?;
     let secret = totp::secret(&*core.env.rng)?;
-    let pending = Pending { secret: secret.expose().to_vec() };
+    let pending = Pending { secret: secret.expose().to_vec(), session: known.handle };
     let terms = Terms { lifetime: PENDING, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
     // The token itself is for nobody: the code alone proves the app, to who is signed in.
     let (_, one) = core.parts.tokens.give(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms).await?;
@@ -131,18 +134,24 @@ pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 }
 
 pub(super) async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeInput) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
-    let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
-    core.may_add_way_in(&user)?;
-    let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(|| refuse(SETUP_NOT_STARTED))?;
+    let none = || refuse(SETUP_NOT_STARTED);
+    let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(none)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
+    if pending.session != known.handle {
+        // It is another session's, whose tries it must not use up.
+        return Err(none());
+    }
+    core.may_add_way_in(&user)?;
+    core.require_factors(&known, &user)?;
+    let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(none)?;
     let secret = SecretBytes::new(pending.secret);
     let typed = SecretText::from(input.code);
     let Some(step) = core.config.auth.mfa.totp.rules().step(&secret, typed.expose(), client.now, None) else {
         return Err(wrong(&core, &client, &tried).await?);
     };
-    finish(&core, &client, &user, &begun, Way::Totp, Some((secret.expose(), Some(step)))).await
+    finish(&core, &client, (&user, &known), &begun, Way::Totp, Some((secret.expose(), Some(step)))).await
 }
 
 /// A wrong code of what is being set up; after the last try that is over.
@@ -157,7 +166,7 @@ pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Resu
 pub(super) async fn finish(
     core: &Core,
     client: &Client,
-    user: &User,
+    (user, known): (&User, &Known),
     begun: &OneTime,
     way: Way,
     kept: Option<(&[u8], Option<i64>)>,
@@ -171,7 +180,7 @@ pub(super) async fn finish(
             if let Some((value, step)) = kept {
                 core.keep_factor(cx, user, way, value, step, client.now).await?;
             }
-            core.enrol(cx, client, user, way).await
+            core.enrol(cx, client, user, way, &known.handle).await
         })
         .await;
     core.checks.forget(&user.id);
@@ -205,7 +214,7 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
         .cx()
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
-            core.unenrol(cx, &client, &user, ways, None).await
+            core.unenrol(cx, &client, &user, ways, By::Session(&known.handle)).await
         })
         .await;
     core.checks.forget(&user.id);
@@ -223,7 +232,7 @@ pub(super) async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input:
         .cx()
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
-            core.renew_recovery_codes(cx, &client, &user).await
+            core.renew_recovery_codes(cx, &client, &user, &known.handle).await
         })
         .await;
     core.checks.forget(&user.id);

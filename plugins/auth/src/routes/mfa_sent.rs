@@ -16,6 +16,7 @@ use crate::entities::User;
 use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, EMAIL_MISSING, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, STEP_UP_REQUIRED, refuse,
 };
+use crate::flow::Need;
 use crate::guards::ENROLLING;
 use crate::limit::table::TRIES_PER_SETUP;
 use crate::limit::{Bucket, Hit};
@@ -26,7 +27,8 @@ use crate::secret::SecretText;
 use crate::sms::E164;
 
 const SENT: &[AnswerDesc] = &[AnswerDesc::of::<SetupSent>(200, "A code was sent.")];
-const VERIFY: &[Code] = &[INVALID_CODE, INVALID_CHALLENGE, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict];
+const VERIFY: &[Code] =
+    &[INVALID_CODE, INVALID_CHALLENGE, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict];
 
 static MAIL_ENABLE: Route<Nothing> = route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
     .doc("Mails a code that sets up codes by mail.")
@@ -83,7 +85,8 @@ struct Pending {
 }
 
 pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = whose(&core, &call).await?;
+    core.require(&client, &known, &user, Need::Recent)?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id] }]).await?.succeeded().await;
     let to = user.email_normalised.clone().ok_or_else(|| refuse(EMAIL_MISSING))?;
     core.may_add_way_in(&user)?;
@@ -93,7 +96,8 @@ pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Rep
 }
 
 pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneInput) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = whose(&core, &call).await?;
+    core.require(&client, &known, &user, Need::Recent)?;
     let wrong = || Error::invalid(Problem::new("phone", "format", "must be a phone number such as +4930123456"));
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id] }]).await?.succeeded().await;
@@ -125,13 +129,14 @@ async fn begin(
 }
 
 pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput, way: Way) -> Result<Reply> {
-    let (_, client, user) = whose(&core, &call).await?;
+    let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let purpose = if way == Way::Sms { Purpose::SmsSetup } else { Purpose::EmailOtpSetup };
     let (token, typed) = (SecretText::from(input.setup_token), SecretText::from(input.code));
     let invalid = || refuse(INVALID_CHALLENGE);
     let begun = core.parts.tokens.find(&cx, purpose, token.expose()).await?.filter(|one| one.user_id == user.id).ok_or_else(invalid)?;
     core.may_add_way_in(&user)?;
+    core.require_factors(&known, &user)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     // It proves the address it was sent to and no other.
     if way == Way::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {
@@ -143,5 +148,5 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput,
         return Err(wrong(&core, &client, &tried).await?);
     }
     let kept = (way == Way::Sms).then_some((pending.to.as_bytes(), None));
-    finish(&core, &client, &user, &begun, way, kept).await
+    finish(&core, &client, (&user, &known), &begun, way, kept).await
 }

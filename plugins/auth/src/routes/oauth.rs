@@ -21,12 +21,13 @@ use crate::error::{
 };
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Marks, Return};
+use crate::guards::known;
 use crate::limit::{Bucket, Hit};
 use crate::oauth::Connection;
 use crate::oauth::preset::is_id;
 use crate::return_target::ReturnTarget;
 use crate::secret::SecretText;
-use crate::session::credential::Once;
+use crate::session::credential::{self, Credential, Once};
 use crate::session::csrf::FETCH_SITE;
 
 const fn text(wire: &'static str) -> FieldDesc {
@@ -287,9 +288,23 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
     by_ip(&core, &client, Bucket::OauthCallback).await?;
     let [code, state, issuer, error] = answer(&call)?;
-    let back = Return { code, state, issuer, error, browser: of_browser(&core, &call.headers) };
+    let user = signed_in(&core, &call).await?;
+    let back = Return { code, state, issuer, error, browser: of_browser(&core, &call.headers), user };
     let to = core.come_back(&client, connection, &back).await?;
     redirect(&call, &to)
+}
+
+/// The id of whoever is signed in where a callback comes from. It takes no actor from a cookie, since it changes nothing by that.
+async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
+    let actor = match credential::of(&call.headers, &core.cookies) {
+        Credential::Cookie(token) => match core.checks.known(token) {
+            Some(actor) => Some(actor),
+            None => core.checks.look(token).await.map_err(Error::unavailable)?,
+        },
+        _ => None,
+    };
+    let by_cookie = actor.as_deref().and_then(known);
+    Ok(by_cookie.or_else(|| call.cx.get_actor().and_then(|actor| known(actor))).map(|known| known.user_id.clone()))
 }
 
 /// A browser posts a form from the provider's page without the cookies that say which one it is: it is sent to fetch the same.

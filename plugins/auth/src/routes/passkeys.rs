@@ -26,7 +26,7 @@ use crate::error::{
     refuse,
 };
 use crate::flow::passkeys::Asked;
-use crate::flow::{Need, Proof, Without};
+use crate::flow::{By, Need, Proof, Without};
 use crate::guards::ENROLLING;
 use crate::mail::MailKind;
 use crate::mfa::{Way, enrolled};
@@ -51,7 +51,16 @@ static REGISTER: Route<RegisterInput> = route(Route::post("passkey_register", "m
     .doc("Adds a passkey to the caller's account.")
     .auth(ENROLLING)
     .answers(&[AnswerDesc::of::<PasskeyMade>(200, "Added.")])
-    .errors(&[INVALID_CHALLENGE, WEBAUTHN_FAILED, EMAIL_NOT_VERIFIED, LIMIT_REACHED, Code::Conflict, DELETION_SCHEDULED, CSRF_FAILED]);
+    .errors(&[
+        INVALID_CHALLENGE,
+        WEBAUTHN_FAILED,
+        STEP_UP_REQUIRED,
+        EMAIL_NOT_VERIFIED,
+        LIMIT_REACHED,
+        Code::Conflict,
+        DELETION_SCHEDULED,
+        CSRF_FAILED,
+    ]);
 static CREDENTIALS: Route<Nothing> = route(Route::get("passkeys", "mfa/webauthn/credentials"))
     .doc("The caller's passkeys, the oldest first.")
     .answers(&[AnswerDesc::of::<PasskeyList>(200, "The passkeys.")])
@@ -130,6 +139,7 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
     if found.user_id != user.id || asked.session != known.handle {
         return Err(invalid());
     }
+    core.require_factors(&known, &user)?;
     let judged = core.passkeys.judge_new(input.attestation_response, &asked, core.config.auth.passkeys.user_verification);
     let Ok((registered, transports)) = judged else {
         // It was asked once and answered once.
@@ -154,9 +164,9 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
                 core.hold(cx, &user).await.map_err(overtaken)?;
                 None
             } else if second {
-                core.enrol(cx, &client, &user, Way::Webauthn).await?
+                core.enrol(cx, &client, &user, Way::Webauthn, &known.handle).await?
             } else {
-                core.note_passkeys(cx, &user, true).await?;
+                core.note_passkeys(cx, &client, &user, true, &known.handle).await?;
                 None
             };
             Ok((credential, codes))
@@ -246,9 +256,9 @@ async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gon
         .transaction(async |cx| {
             proof.spend(core, cx, client, user).await?;
             if last && method {
-                return core.unenrol(cx, client, user, &[Way::Webauthn], None).await;
+                return core.unenrol(cx, client, user, &[Way::Webauthn], By::Session(&proof.session)).await;
             }
-            core.note_passkeys(cx, user, !last).await?;
+            core.note_passkeys(cx, client, user, !last, &proof.session).await?;
             core.drop_passkeys(cx, client, user, gone).await
         })
         .await;

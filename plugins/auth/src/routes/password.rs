@@ -47,7 +47,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
         .await;
     core.checks.forget(&user.id);
     stored?;
-    core.unlock(&user.identifier).await;
+    core.unlock(&client, &user.identifier).await?;
     core.password_changed(&client, &user.id, Cause::Reset);
     Reply::json(200, &Done { ok: true })
 }

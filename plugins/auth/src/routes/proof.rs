@@ -57,7 +57,7 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     let client = core.client(&call);
     let cx = client.cx();
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Reauth, of: &[&user.id] }]).await?.succeeded().await;
+    core.limiter.take(&[Hit { bucket: Bucket::Reauth, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     let ways = core.ways(&cx, &user).await?;
     let methods = core.methods(&user);
     let chosen = match input.method {
@@ -79,13 +79,19 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
         let token = cx.transaction(async |cx| {
             let mut pending = Pending::reauth(&user, &known.handle);
             let tokens = &core.parts.tokens;
-            let terms = Terms { lifetime: LIFETIME, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+            let terms = Terms { lifetime: LIFETIME, tries: TRIES_PER_SETUP, sends: 0, only_newest: false };
             let mut options = None;
             if way == Way::Webauthn {
                 let (asked, shown) = core.ask_second_passkey(cx, &user, None).await?;
                 (pending.asked, options) = (Some(asked), Some(shown));
             }
             let (token, one) = tokens.give(cx, Purpose::Reauth, &user.id, &pending, terms).await?;
+            // The newest of the session counts: one that was asked for in another takes nothing away from this one.
+            for earlier in tokens.given(cx, Purpose::Reauth, &user.id).await?.into_iter().filter(|given| given.order() < one.order()) {
+                if tokens.payload::<Pending>(&earlier).is_ok_and(|earlier| earlier.session == pending.session) {
+                    tokens.remove(cx, &earlier).await?;
+                }
+            }
             if way.is_sent() {
                 pending.sent = Some(core.send_code(cx, &client, &user, way, &one.id).await?);
                 tokens.replace(cx, &one, &pending).await?;
@@ -114,6 +120,7 @@ pub(super) async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInpu
         step_up_by: Some(Some(way)),
         // Whoever has a second factor has proved it.
         aal: second.then_some(2),
+        proved_factors: second.then_some(Some(user.mfa_version)),
         ..SessionPatch::default()
     };
     let added: &[&str] = if second { &[way.amr(), "mfa"] } else { &[way.amr()] };

@@ -20,7 +20,7 @@ use crate::config::AuthConfig;
 use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
 use crate::env::Env;
 use crate::keys::signing::{Signing, Verified};
-use crate::mfa::must_enrol;
+use crate::mfa::{Factors, must_enrol};
 use crate::tenant::Tenants;
 
 /// Tokens that are remembered.
@@ -55,6 +55,8 @@ pub(crate) struct Checks {
     idle: i64,
     /// Whether every account needs a second factor.
     enrols: bool,
+    /// What counts as one.
+    factors: Factors,
     touch: i64,
     remembered: Cache<Box<str>, Arc<Remembered>>,
     numbers: Box<[AtomicU64]>,
@@ -87,6 +89,7 @@ impl Checks {
             fresh_for: seconds(session.cache_seconds),
             idle,
             enrols: config.auth.mfa.required,
+            factors: Factors::of(config),
             // A session that is used is not idle: its activity is written down often enough to know.
             touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
             remembered: Cache::new(REMEMBERED),
@@ -216,8 +219,10 @@ impl Checks {
             handle: session.handle.clone(),
             sid: token.sid.clone(),
             auth_at: session.auth_at,
-            step_up_at: session.step_up_at,
+            // A step-up of before a factor was there is none any more.
+            step_up_at: session.step_up_at.filter(|_| !self.factors.asks(user) || session.proved_factors == Some(user.mfa_version)),
             step_up_by: session.step_up_by,
+            proved_factors: session.proved_factors,
             aal: session.aal,
             email_verified: user.email_verified_at.is_some(),
             restricted: user.deletion_due_at.is_some(),

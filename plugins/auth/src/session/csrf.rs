@@ -27,6 +27,8 @@ pub(crate) struct Csrf {
     exempt: Vec<String>,
     /// Routes that judge what they are sent by themselves, because they make or end sessions.
     own: Vec<String>,
+    /// Where browsers reach the app, in production, as far as that is set: `Host` is the word of whoever sends it.
+    public: Option<String>,
     /// Whether pages of ours come by TLS: in production, where sessions are in cookies that browsers keep for nothing else.
     tls: bool,
 }
@@ -48,7 +50,9 @@ impl Csrf {
             exempt.push(format!("{}{}/*", config.auth.mount, crate::routes::pages::BASE));
         }
         let tls = production && config.auth.cookies.secure && config.auth.session.transport.cookies();
-        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own, tls }
+        let public = config.auth.public_url.as_deref().filter(|_| production).and_then(|url| Url::parse(url).ok());
+        let public = public.map(|url| url.origin().ascii_serialization());
+        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own, public, tls }
     }
 
     /// Whether the route at a path judges its credentials by itself.
@@ -89,6 +93,9 @@ impl Csrf {
 
     /// Whether an origin is the server's own.
     fn is_server(&self, origin: &str, headers: &HeaderMap) -> bool {
+        if let Some(public) = &self.public {
+            return origin.eq_ignore_ascii_case(public);
+        }
         // Whoever ends TLS is in front of us: what the request itself came by says nothing. What anybody on the way can write as our
         // host is no page of ours, but for one on this machine, where browsers keep secure cookies without TLS.
         let plain = || origin.strip_prefix("http://").filter(|authority| !self.tls || is_this_machine(authority));
@@ -147,15 +154,23 @@ impl Csrf {
     /// # Errors
     /// 403 `csrf_failed`: also for what no browser sent.
     pub(crate) fn is_own_navigation(&self, headers: &HeaderMap, cookies: &Cookies) -> Result<()> {
-        let own = match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
-            (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin") || site.eq_ignore_ascii_case("none"),
+        let typed = matches!(once(headers, &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("none"));
+        let own = typed || self.is_from_own_page(headers);
+        let by_cookie = matches!(super::credential::of(headers, cookies), super::credential::Credential::Cookie(_));
+        if by_cookie && (own || !self.enabled) { Ok(()) } else { Err(failed()) }
+    }
+
+    /// Whether a page of the server itself has sent a browser here: what leads here from anywhere else, a mail or another program too,
+    /// was no click of ours.
+    pub(crate) fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
+        match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
+            _ if !self.enabled => true,
+            (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin"),
             (Once::Absent, Once::Text(referer)) => {
                 Url::parse(referer).is_ok_and(|url| self.is_server(&url.origin().ascii_serialization(), headers))
             }
             _ => false,
-        };
-        let by_cookie = matches!(super::credential::of(headers, cookies), super::credential::Credential::Cookie(_));
-        if by_cookie && (own || !self.enabled) { Ok(()) } else { Err(failed()) }
+        }
     }
 
     /// Judges what [`Csrf::presented`] found, for the session of this `sid`.
@@ -290,6 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn in_production_the_public_address_is_ours_and_no_other_host() {
+        let mut config = AuthConfig::default();
+        config.auth.public_url = Some("https://App.test:8443/base".to_owned());
+        config.security.allowed_origins.push("https://front.test".to_owned());
+        let may = |production: bool, host: &str, origin: &str| {
+            Csrf::new(&config, Vec::new(), production).may_sign_in(&headers(&[("host", host), ("origin", origin)])).is_ok()
+        };
+        for host in ["app.test:8443", "inner.test", "evil.test"] {
+            assert!(may(true, host, "https://app.test:8443") && may(true, host, "https://front.test"), "{host}");
+            for origin in ["https://evil.test", "https://inner.test", "https://app.test", "http://app.test:8443", "http://localhost"] {
+                assert!(!may(true, host, origin), "{host} {origin}");
+            }
+        }
+        // In development the app is wherever it is called.
+        assert!(may(false, "localhost:3000", "http://localhost:3000"));
+        let own =
+            |referer: &str| Csrf::new(&config, Vec::new(), true).is_from_own_page(&headers(&[("host", "evil.test"), ("referer", referer)]));
+        assert!(own("https://app.test:8443/page") && !own("https://evil.test/page"));
+    }
+
+    #[test]
     fn in_production_our_pages_come_by_tls() {
         let may = |config: &AuthConfig, production: bool, origin: &str| {
             let host = origin.split("//").nth(1).unwrap();
@@ -305,9 +341,6 @@ mod tests {
         {
             assert!(!may(&config, true, origin), "{origin}");
         }
-        config.security.allowed_origins.push(plain.to_owned());
-        assert!(may(&config, true, plain), "who says so");
-        config.security.allowed_origins.clear();
         config.auth.session.transport = crate::config::Transport::Bearer;
         assert!(may(&config, true, plain), "there are no cookies to guard");
     }

@@ -25,6 +25,8 @@ pub(crate) struct Known {
     pub(crate) step_up_at: Option<Timestamp>,
     /// What they stepped up with.
     pub(crate) step_up_by: Option<Way>,
+    /// The version of the account's factors for which one of them was proved.
+    pub(crate) proved_factors: Option<i64>,
     pub(crate) aal: i64,
     pub(crate) email_verified: bool,
     /// Whether the account is to be deleted: then little may be done with it.

@@ -112,6 +112,7 @@ mod tests {
             auth_at: at,
             step_up_at: None,
             step_up_by: None,
+            proved_factors: None,
             last_active_at: at,
             expires_at: None,
             ip: None,

@@ -7,8 +7,25 @@ use crate::cases;
 use crate::server::{GOOD, Store};
 
 cases!(
-    auth_01, auth_02, auth_03, auth_04, auth_05, auth_06, auth_07, auth_08, auth_09, auth_10, auth_11, auth_12, auth_13, auth_14, auth_15,
-    auth_16, auth_74, auth_76
+    auth_01,
+    auth_02,
+    auth_03,
+    auth_04,
+    auth_05,
+    auth_06,
+    auth_07,
+    auth_08,
+    auth_09,
+    a_public_route_tells_of_a_credential_that_cannot_be_used,
+    auth_10,
+    auth_11,
+    auth_12,
+    auth_13,
+    auth_14,
+    auth_15,
+    auth_16,
+    auth_74,
+    auth_76
 );
 
 /// An account is made, and its token is good.
@@ -154,6 +171,41 @@ async fn auth_09(store: Store) {
     let expired = app.me(&ada.token).await;
     expired.refused(401, "unauthorized");
     assert_eq!(expired.header("www-authenticate"), "Bearer");
+}
+
+/// Anybody may read a public route, and who comes with what cannot be used is told so; but not where one gets another.
+async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) {
+    let app = store.app().await;
+    let ada = app.register("ada@example.test").await;
+    const INVALID: &str = "Bearer error=\"invalid_token\"";
+    let told = async |headers: &[(&str, &str)]| {
+        let reply = app.raw("GET", "/notices", headers, "").await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.header("www-authenticate")
+    };
+    let (bearer, cookie) = (format!("Bearer {}", ada.token), format!("__Host-token={}", ada.token));
+    let good = [("authorization", bearer.as_str()), ("x-user-token", &ada.token), ("cookie", &cookie)];
+    assert_eq!(told(&[]).await, "");
+    for header in good {
+        assert_eq!(told(&[header]).await, "", "{header:?}");
+    }
+    for bad in [
+        &[("authorization", "Bearer garbage")][..],
+        &[("authorization", "Bearer")],
+        &[("authorization", &bearer), ("authorization", &bearer)],
+        &[("x-user-token", ""), ("cookie", &cookie)],
+        &[("cookie", "__Host-token=a.b.c")],
+    ] {
+        assert_eq!(told(bad).await, INVALID, "{bad:?}");
+    }
+    assert_eq!(told(&[("authorization", "Basic YTpi")]).await, "", "another scheme is somebody else's");
+    app.with(&ada.token, "POST", "/auth/logout", None).await;
+    for header in good {
+        assert_eq!(told(&[header]).await, INVALID, "{header:?}");
+    }
+    let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
+    let login = app.raw("POST", "/auth/login", &[good[0], ("content-type", "application/json")], &body).await;
+    assert_eq!((login.status, login.header("www-authenticate").as_str()), (200, ""));
 }
 
 /// The first credential that is there counts, good or bad.

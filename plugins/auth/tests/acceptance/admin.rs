@@ -74,6 +74,33 @@ async fn auth_26_by_route(store: Store) {
     assert_eq!(send(&app, &root, "POST", &path, None).await.status, 200);
 }
 
+/// The last administrator stays one, whoever asks; without one nobody could make another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_administrator_stays_one() {
+    let app = Store::memory().app_with(administered).await;
+    let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
+    let put = async |by: &SignedIn, of: &SignedIn, roles: Json| {
+        send(&app, by, "PUT", &format!("/users/{}/roles", of.id), Some(json!({ "roles": roles }))).await
+    };
+    put(&root, &root, json!(["member"])).await.refused(409, "conflict");
+    assert_eq!(put(&root, &ada, json!([])).await.status, 200, "who is none gives nothing up");
+    assert_eq!(app.get(&root.token, "/__test/protected/admin").await.status, 200);
+    // Who cannot sign in is no other administrator.
+    assert_eq!(put(&root, &ada, json!(["admin"])).await.status, 200);
+    app.change(&ada.id, json!({ "suspended": true })).await;
+    put(&root, &root, json!([])).await.refused(409, "conflict");
+    app.change(&ada.id, json!({ "suspended": false })).await;
+    let ada = app.login("ada@x.test").await;
+    app.prove(&ada).await;
+    // Of two who take it from each other at once, one has it in the end.
+    let (one, other) = futures_util::future::join(put(&root, &ada, json!([])), put(&ada, &root, json!([]))).await;
+    let statuses = [one.status, other.status];
+    assert!(statuses.iter().filter(|status| **status == 200).count() == 1, "{statuses:?}");
+    let left = [&root, &ada].map(|who| async { app.get(&who.token, "/__test/protected/admin").await.status });
+    let left = futures_util::future::join_all(left).await;
+    assert_eq!(left.iter().filter(|status| **status == 200).count(), 1, "{left:?}");
+}
+
 async fn auth_27_by_route(store: Store) {
     let app = store.app_with(administered).await;
     let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);

@@ -32,23 +32,23 @@ cases!(
     auth_45_by_user_name
 );
 
-fn changing(auth: Auth, post: &Post) -> Auth {
+pub fn changing(auth: Auth, post: &Post) -> Auth {
     post.on(auth).configure(|config| config.auth.email_verification.enabled = true)
 }
 
-async fn change(app: &Server, who: &SignedIn, email: &str) -> Reply {
+pub async fn change(app: &Server, who: &SignedIn, email: &str) -> Reply {
     app.with(&who.token, "POST", "/auth/change-email", Some(json!({ "email": email, "password": GOOD }))).await
 }
 
-async fn verify(app: &Server, token: &str) -> Reply {
+pub async fn verify(app: &Server, token: &str) -> Reply {
     app.post("/auth/verify-email", json!({ "token": token })).await
 }
 
-async fn login(app: &Server, email: &str) -> u16 {
+pub async fn login(app: &Server, email: &str) -> u16 {
     app.post("/auth/login", json!({ "email": email, "password": GOOD })).await.status
 }
 
-fn done(reply: &Reply) {
+pub fn done(reply: &Reply) {
     assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true })), "{reply:?}");
 }
 

@@ -11,7 +11,7 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(data_is_written_anew, a_key_that_is_needed_is_missed, data_keys_are_judged, imported_hashes);
+cases!(data_is_written_anew, a_key_that_is_needed_is_missed, recovery_codes_end_with_their_key, data_keys_are_judged, imported_hashes);
 
 fn keys(auth: Auth, names: &[&str]) -> Auth {
     let key = |name: &&str| DataKey { kid: (*name).to_owned(), key: SecretText::new(STANDARD.encode([name.as_bytes()[0]; 32])) };
@@ -72,6 +72,39 @@ async fn a_key_that_is_needed_is_missed(store: Store) {
     app.stop().await;
     // Nothing needs it any more.
     store.app_with(|auth| mailing(keys(auth, &["b"]), &post)).await.stop().await;
+}
+
+/// Of a recovery code only a MAC is kept: the key stays needed until the codes are ended, and a command does so.
+async fn recovery_codes_end_with_their_key(store: Store) {
+    if !store.keeps() {
+        return;
+    }
+    let (post, with) = (Post::default(), |names: &'static [&'static str]| {
+        move |auth: Auth| keys(auth, names).configure(|config| config.auth.mfa.enabled = true)
+    });
+    let app = store.app_with(|auth| with(&["a"])(post.on(auth))).await;
+    for email in ["ada@x.test", "bob@x.test"] {
+        crate::factor::enrolled(&app, email).await;
+    }
+    app.stop().await;
+    let app = store.app_with(|auth| with(&["b", "a"])(post.on(auth))).await;
+    // These have theirs under the new key, and keep them.
+    let eve = crate::factor::enrolled(&app, "eve@x.test").await;
+    let mut found = service(&app).rekey().await.unwrap();
+    found.accounts.sort_unstable();
+    assert_eq!((found.needed, found.codes, found.ended), (vec!["a".to_owned()], 20, 0));
+    assert_eq!(found.accounts, ["ada@x.test", "bob@x.test"]);
+    let done = service(&app).rekey_ending_codes().await.unwrap();
+    assert_eq!((done.needed.len(), done.codes, done.ended), (0, 0, 20), "{done:?}");
+    let mut told: Vec<String> = post.only("recovery_codes_ended", 2).await.into_iter().map(|mail| mail.to).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["ada@x.test", "bob@x.test"]);
+    app.stop().await;
+    // The former key can go.
+    let app = store.app_with(|auth| with(&["b"])(post.on(auth))).await;
+    let begun = app.try_login("eve@x.test").await;
+    let answered = json!({ "mfaToken": begun.text("mfaToken"), "code": eve.recovery[0] });
+    assert_eq!(app.post("/auth/mfa/verify", answered).await.status, 200);
 }
 
 async fn data_keys_are_judged(store: Store) {

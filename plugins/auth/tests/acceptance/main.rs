@@ -17,8 +17,10 @@ mod devices;
 mod document;
 mod dropped;
 mod email;
+mod email_wish;
 mod events;
 mod factor;
+mod factor_there;
 mod foreign;
 mod fuzz;
 mod hooks;
@@ -65,8 +67,10 @@ mod settings_refused;
 mod smtp;
 mod standin;
 mod step_up;
+mod strangers;
 mod testbed;
 mod tokens;
+mod unproved;
 mod visitor;
 
 #[path = "../../src/testing/sink.rs"]

@@ -118,7 +118,8 @@ async fn auth_47_challenge(store: Store) {
     let late = app.challenged("a@x.test").await;
     app.advance(300).await;
     app.verify(&late, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_challenge");
-    // A link signs in no further than a password does.
+    // A link signs in no further than a password does, once the mailbox has been proved.
+    app.change(&ada.who.id, json!({ "emailVerified": true })).await;
     app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
     let link = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
     assert_eq!((link.status, link.json()["mfaRequired"].clone()), (200, json!(true)), "{link:?}");

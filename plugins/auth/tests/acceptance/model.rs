@@ -48,6 +48,8 @@ pub struct Session {
     pub refresh: String,
     pub earlier: Option<String>,
     pub since: i64,
+    /// The version of the factors for which it has proved one.
+    pub proved: Option<i64>,
 }
 
 pub struct Challenge {
@@ -67,6 +69,8 @@ pub struct Model {
     pub second_password: bool,
     pub suspended: bool,
     pub secret: Option<String>,
+    /// Raised by every change of the factors.
+    pub factors: i64,
     pub last_step: i64,
     pub unused: Vec<String>,
     pub used: Vec<String>,
@@ -91,7 +95,7 @@ impl Model {
     /// Somebody who has just signed up.
     pub async fn of(app: &Server, email: String, tries: i64) -> Self {
         let who = app.register(&email).await;
-        let first = Session { token: who.token, refresh: who.refresh, earlier: None, since: app.now_seconds() };
+        let first = Session { token: who.token, refresh: who.refresh, earlier: None, since: app.now_seconds(), proved: None };
         Self { email, id: who.id, sessions: vec![first], tries, ..Self::default() }
     }
 
@@ -113,12 +117,12 @@ impl Model {
     }
 
     /// Takes a session that the server gave out.
-    fn opened(&mut self, reply: &Reply, now: i64) {
+    fn opened(&mut self, reply: &Reply, now: i64, proved: Option<i64>) {
         let who = reply.signed_in();
         if !reply.text("deviceToken").is_empty() {
             self.device = Some(reply.text("deviceToken"));
         }
-        self.sessions.push(Session { token: who.token, refresh: who.refresh, earlier: None, since: now });
+        self.sessions.push(Session { token: who.token, refresh: who.refresh, earlier: None, since: now, proved });
     }
 
     pub async fn take(&mut self, app: &Server, dice: &mut dyn Choose, step: Move) -> Walked {
@@ -147,7 +151,7 @@ impl Model {
                     }
                     (_, _, false) => {
                         check(signed_in, "a session", &reply)?;
-                        self.opened(&reply, now);
+                        self.opened(&reply, now, None);
                         Ok(())
                     }
                 }
@@ -157,8 +161,10 @@ impl Model {
                 let Some(at) = self.live(dice) else { return Ok(()) };
                 let session = &self.sessions[at];
                 let recent = now - session.since <= 900;
+                let may = self.secret.is_none() || session.proved == Some(self.factors);
                 let begun = app.with(&session.token, "POST", "/auth/mfa/setup", None).await;
-                if !recent {
+                check(may || begun.status == 403, "invariant: enrolling without a factor that was there", &begun)?;
+                if !recent || !may {
                     return check(begun.status == 403, "too old to enrol", &begun);
                 }
                 let secret = begun.text("secret");
@@ -170,6 +176,8 @@ impl Model {
                 }
                 (self.secret, self.last_step) = (Some(secret), now.div_euclid(30));
                 self.epoch += 1;
+                self.factors += 1;
+                self.sessions[at].proved = Some(self.factors);
                 Ok(())
             }
             Move::Remove => {
@@ -182,6 +190,7 @@ impl Model {
                     self.secret = None;
                     (self.unused, self.used) = (Vec::new(), Vec::new());
                     self.epoch += 1;
+                    self.factors += 1;
                 }
                 Ok(())
             }
@@ -210,6 +219,9 @@ impl Model {
                     }
                     let who = reply.signed_in();
                     let session = &mut self.sessions[at];
+                    if self.secret.is_some() {
+                        session.proved = Some(self.factors);
+                    }
                     self.dead.push(std::mem::replace(&mut session.token, who.token));
                     (session.refresh, session.earlier, session.since) = (who.refresh, None, now);
                 }
@@ -316,7 +328,7 @@ impl Model {
             }
             _ => self.last_step = now.div_euclid(30),
         }
-        self.opened(&reply, now);
+        self.opened(&reply, now, Some(self.factors));
         Ok(())
     }
 

@@ -92,8 +92,8 @@ struct State {
     /// Whether a code of the present instant is new.
     code: bool,
     device: bool,
-    /// The sessions, the oldest first: whether each is recent, and was refreshed before.
-    sessions: Vec<(bool, bool)>,
+    /// The sessions, the oldest first: whether each is recent, was refreshed before, and has proved a factor that is there.
+    sessions: Vec<(bool, bool, bool)>,
     waiting: Waiting,
     unused: usize,
     used: bool,
@@ -115,7 +115,14 @@ impl State {
             enrolled,
             code: enrolled && now.div_euclid(30) > model.last_step,
             device: model.device.is_some(),
-            sessions: model.sessions.iter().map(|session| (now - session.since <= RECENT, session.earlier.is_some())).collect(),
+            sessions: model
+                .sessions
+                .iter()
+                .map(|session| {
+                    let proved = enrolled && session.proved == Some(model.factors);
+                    (now - session.since <= RECENT, session.earlier.is_some(), proved)
+                })
+                .collect(),
             waiting,
             unused: model.unused.len(),
             used: !model.used.is_empty(),
@@ -134,14 +141,14 @@ impl State {
             Move::Verify(Answer::Recovery) => self.unused > 0 && self.waiting != Waiting::None && (room || !waits),
             Move::Verify(Answer::UsedRecovery) => self.used && self.waiting != Waiting::None,
             Move::Remove => self.enrolled && !self.sessions.is_empty(),
-            Move::Refresh { again: true } => self.sessions.last().is_some_and(|(_, refreshed)| *refreshed),
+            Move::Refresh { again: true } => self.sessions.last().is_some_and(|(_, refreshed, _)| *refreshed),
             Move::Enrol | Move::SetPassword | Move::StepUp | Move::Refresh { .. } | Move::Logout => !self.sessions.is_empty() && several,
             Move::LeaveOthers => self.sessions.len() == 2,
             Move::Suspend => !self.suspended,
             Move::Unsuspend => self.suspended,
             Move::Wait(31) => self.enrolled && !self.code,
             Move::Wait(301) => waits,
-            Move::Wait(_) => self.sessions.iter().any(|(recent, _)| *recent),
+            Move::Wait(_) => self.sessions.iter().any(|(recent, ..)| *recent),
         }
     }
 

@@ -251,6 +251,10 @@ async fn where_there_are_pages(store: Store) {
     let asked = |auth: Auth| production(auth).configure(|config| config.auth.pages.enabled = Some(true));
     let app = store.try_app_in(Environment::Production, asked).await.unwrap();
     assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 200);
+    for first in ["/auth/ui", "/auth/ui/"] {
+        let gone = app.any("GET", first, &[], "").await;
+        assert_eq!((gone.status, gone.header("location").as_str()), (303, "/auth/ui/sign-in"), "{first}");
+    }
     // They are no part of the interface for programs.
     let document = app.any("GET", "/openapi.json", &[], "").await;
     assert!(!text(&document).contains("/auth/ui"));

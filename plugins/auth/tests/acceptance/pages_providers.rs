@@ -65,6 +65,11 @@ async fn in_and_back(store: Store) {
             "{page}"
         );
     }
+    // Nobody is sent there without a click on a page of ours: not by another site, a mail, or who says nothing.
+    for from in [&[("sec-fetch-site", "cross-site")][..], &[("sec-fetch-site", "same-site")], &[("sec-fetch-site", "none")], &[]] {
+        let asked = ada.send("GET", "/auth/ui/provider?returnTo=/app?x=1&id=peer", from, "").await;
+        assert!(asked.status == 200 && text(&asked).contains("Continue with peer"), "{from:?}: {}", text(&asked));
+    }
     let done = through(&mut ada, "/provider?returnTo=/app?x=1&id=peer", &id).await;
     assert_eq!((done.status, done.header("location").as_str()), (303, "/app?x=1"), "{}", text(&done));
     let page = text(&ada.get("/security").await);

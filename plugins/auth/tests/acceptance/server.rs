@@ -215,6 +215,11 @@ impl Server {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 
+    /// Sets the clock back, as nobody can by a call.
+    pub fn set_back(&self, seconds: i64) {
+        self.clock.set(Timestamp::from_millis(self.clock.now().millis() - seconds * 1000));
+    }
+
     pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let reply = self.any(method, path, headers, body).await;
         // A method that a path of ours does not have is answered by us, too.

@@ -125,7 +125,7 @@ fn tables() -> Vec<(String, Json)> {
 }
 
 /// Of contract 8.4.
-const BUCKETS: [&str; 36] = [
+const BUCKETS: [&str; 37] = [
     "register",
     "login",
     "loginIp",
@@ -160,6 +160,7 @@ const BUCKETS: [&str; 36] = [
     "oauthCallback",
     "oauthExchange",
     "changeEmail",
+    "strangerMail",
     "link",
     "deleteAccount",
 ];

@@ -19,6 +19,20 @@ async fn production(store: Store) {
     assert!(error.contains("security.signing.issuer") && error.contains("auth.cookies.secure"), "{error}");
     assert!(refused(|config| config.auth.rate_limit.enabled = false).await.contains("auth.rateLimit.enabled: "));
     assert_eq!(refused(|config| config.security.issuer = Some("https://me.test".into())).await, "");
+    // All that takes a protection away, at once.
+    let error = refused(|config| {
+        config.security.issuer = Some("https://me.test".into());
+        config.security.allowed_origins = vec!["http://app.test".into()];
+        config.security.csrf = false;
+        config.security.trust_proxy = linchpin_auth::TrustProxy::parse("0.0.0.0/0").unwrap();
+        config.auth.admin_role = Some("member".into());
+        config.auth.oauth.allowed_redirect_origins = vec!["http://app.test".into()];
+    })
+    .await;
+    for key in ["security.allowedOrigins", "security.csrf.enabled", "security.trustProxy", "auth.defaultRole"] {
+        assert!(error.contains(&format!("{key}: ")), "{key}: {error}");
+    }
+    assert!(error.contains("auth.oauth.allowedRedirectOrigins: "), "{error}");
 }
 
 /// Whoever is to be mailed a link has somebody who mails it, or the app does not start; what is off is not there.

@@ -56,6 +56,8 @@ pub struct Manner {
     pub metadata: Map<String, Json>,
     /// `iss` of answers to the browser; `None`: its own.
     pub iss: Option<String>,
+    /// The kind of its access tokens.
+    pub token_type: &'static str,
     /// Whether the client's secret comes in the body.
     pub in_body: bool,
 }
@@ -84,13 +86,14 @@ impl Default for Manner {
             documents: BTreeMap::new(),
             metadata: Map::new(),
             iss: None,
+            token_type: "Bearer",
             in_body: false,
         }
     }
 }
 
 /// A token of ES256.
-pub fn sign(claims: &Json, pem: &str, kid: &str) -> String {
+pub fn sign(claims: &impl serde::Serialize, pem: &str, kid: &str) -> String {
     let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::ES256) };
     jsonwebtoken::encode(&header, claims, &EncodingKey::from_ec_pem(pem.as_bytes()).unwrap()).unwrap()
 }
@@ -339,7 +342,7 @@ impl StandIn {
         }
         members.retain(|name, _| !state.manner.without.contains(&name.as_str()));
         let id_token = (state.manner.sign)(&claims);
-        Ok(json!({ "access_token": "the-access-token", "token_type": "Bearer", "expires_in": 60, "id_token": id_token }))
+        Ok(json!({ "access_token": "the-access-token", "token_type": state.manner.token_type, "expires_in": 60, "id_token": id_token }))
     }
 }
 

@@ -162,6 +162,52 @@ async fn proofs_are_counted_together(store: Store) {
     assert_eq!(app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await.status, 200);
 }
 
+/// Whoever has stolen a session uses up their own proofs, and the owner's by no number of sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proofs_of_a_stolen_session_are_counted_apart() {
+    let post = Post::default();
+    let app = app(&Store::memory(), &post).await;
+    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let (owner, device) = (made.signed_in(), made.text("deviceToken"));
+    let wrong = json!({ "method": "password", "password": "nope-nope-nope" });
+    let right = json!({ "method": "password", "password": GOOD });
+    let thief = app.login("a@x.test").await;
+    for _ in 0..10 {
+        app.send(&thief, "POST", STEP_UP, wrong.clone()).await.refused(401, "invalid_credentials");
+    }
+    app.send(&thief, "POST", STEP_UP, right.clone()).await.refused(429, "rate_limited");
+    let owner = app.send(&owner, "POST", STEP_UP, right.clone()).await.signed_in();
+    assert_ne!(owner.token, "", "the owner's session has its own");
+    // Many sessions together have a bound, which the owner's device is not part of.
+    for _ in 0..2 {
+        let other = app.login("a@x.test").await;
+        for _ in 0..10 {
+            app.send(&other, "POST", STEP_UP, wrong.clone()).await.refused(401, "invalid_credentials");
+        }
+    }
+    let other = app.login("a@x.test").await;
+    app.send(&other, "POST", STEP_UP, right.clone()).await.refused(429, "rate_limited");
+    let bearer = format!("Bearer {}", owner.token);
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str()), ("x-device-token", device.as_str())];
+    let done = app.raw("POST", STEP_UP, &headers, &right.to_string()).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    // Codes that are asked for elsewhere take none away, and count apart as well.
+    let owner = done.signed_in();
+    let begun = app.send(&owner, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let body = json!({ "setupToken": begun, "code": post.code(1).await });
+    assert_eq!(app.send(&owner, "POST", "/auth/mfa/email-otp/verify-setup", body).await.status, 200);
+    let asked = app.send(&owner, "POST", "/auth/reauth/challenge", json!({})).await.text("reauthToken");
+    let code = post.code(2).await;
+    for _ in 0..10 {
+        assert_eq!(app.send(&thief, "POST", "/auth/reauth/challenge", json!({})).await.status, 200);
+    }
+    app.send(&thief, "POST", "/auth/reauth/challenge", json!({})).await.refused(429, "rate_limited");
+    let body = json!({ "method": "emailOtp", "reauthToken": asked, "code": code }).to_string();
+    let bearer = format!("Bearer {}", owner.token);
+    let headers = [("content-type", "application/json"), ("authorization", bearer.as_str()), ("x-device-token", device.as_str())];
+    assert_eq!(app.raw("POST", STEP_UP, &headers, &body).await.status, 200);
+}
+
 async fn what_a_step_up_lacks_is_told(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;

@@ -25,7 +25,16 @@ pub struct Note {
     pub text: String,
 }
 
-pub static NOTES: Package = package!(name = "notes", entities = [entity(Note)]);
+/// Something that anybody may read.
+#[entity(routes(auth = "userAuth", get(auth = none), list(auth = none)))]
+#[derive(Clone, Debug)]
+pub struct Notice {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub text: String,
+}
+
+pub static NOTES: Package = package!(name = "notes", entities = [entity(Note), entity(Notice)]);
 
 #[derive(Embedded)]
 pub struct Advance {

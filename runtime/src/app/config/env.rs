@@ -164,8 +164,7 @@ impl Config {
             },
             "LINCHPIN_LOG" => {
                 value.clone_into(&mut self.log);
-                let checked = tracing_subscriber::EnvFilter::try_new(value);
-                checked.err().map(|e| wrong(&format!("must be a log filter such as `info,linchpin=debug` ({e})")))
+                log_flaw(value).map(|flaw| wrong(&format!("must be a log filter such as `info,linchpin=debug`: {flaw}")))
             }
             "LINCHPIN_LOG_FORMAT" => match value {
                 "text" => None,
@@ -184,4 +183,21 @@ impl Config {
         };
         self.problems.extend(problem);
     }
+}
+
+/// What is wrong with a log filter. The library takes `infoo` for a module, and nothing for a level: then hardly anything is logged.
+fn log_flaw(filter: &str) -> Option<String> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |text: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(text));
+    for part in filter.split(',').map(str::trim) {
+        let (module, level) = part.rsplit_once('=').map_or((None, part), |(module, level)| (Some(module), level));
+        if !is_level(level) {
+            let hint = nearest(level, levels).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Some(format!("`{part}` ends with no level ({}){hint}", levels.join(", ")));
+        }
+        if module.is_some_and(|module| module.trim().is_empty()) {
+            return Some(format!("`{part}` names no module"));
+        }
+    }
+    tracing_subscriber::EnvFilter::try_new(filter).err().map(|error| error.to_string())
 }

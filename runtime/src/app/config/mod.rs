@@ -34,7 +34,7 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long | 4 |
 /// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 16 |
 /// | `LINCHPIN_POSTGRES_POOL` | most connections for conversations | 8 |
-/// | `LINCHPIN_POSTGRES_TRANSACTIONS` | transactions of this process at a time | 1 |
+/// | `LINCHPIN_POSTGRES_TRANSACTIONS` | transactions of this process at a time | 8 |
 /// | `LINCHPIN_POSTGRES_IN_FLIGHT` | reads, and as many writes, that may be under way; one more is refused with 503 | 1024 |
 /// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | how long a statement may take on the server | 30 |
 /// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | how long connecting may take | 5 |

@@ -22,6 +22,7 @@ fn reports_every_mistake_at_once_and_no_secret() {
         ("LINCHPIN_MAX_CONNECTIONS", "0"),
         ("LINCHPIN_CONNECTIONS_PER_ADDRESS", "many"),
         ("LINCHPIN_BODIES_MIB", "0"),
+        ("LINCHPIN_LOG", "infoo=,x"),
         ("OTHER", "ignored"),
     ];
     let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
@@ -37,12 +38,32 @@ fn reports_every_mistake_at_once_and_no_secret() {
         "LINCHPIN_MAX_CONNECTIONS",
         "LINCHPIN_CONNECTIONS_PER_ADDRESS",
         "LINCHPIN_BODIES_MIB",
+        "LINCHPIN_LOG",
     ] {
         assert!(error.contains(name), "{name} in {error}");
     }
     assert!(error.contains("did you mean `LINCHPIN_PORT`?"), "{error}");
     assert!(error.contains("such as `https://bad.example`"), "{error}");
     assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
+}
+
+#[test]
+fn a_log_filter_says_a_level_for_everything() {
+    for good in ["info", "INFO", "info,linchpin=debug", "off,my_app[call{id=1}]=debug"] {
+        assert!(vars(&[("LINCHPIN_LOG", good)]).is_ok(), "{good}");
+    }
+    for (bad, told) in [
+        ("infoo", "`infoo` ends with no level (off, error, warn, info, debug, trace); did you mean `info`?"),
+        ("infoo=,x", "`infoo=` ends with no level"),
+        ("info,linchpin", "`linchpin` ends with no level"),
+        ("info,", "`` ends with no level"),
+        ("=debug", "names no module"),
+        ("info,linchpin=loud", "`linchpin=loud` ends with no level"),
+        ("", "ends with no level"),
+    ] {
+        let error = vars(&[("LINCHPIN_LOG", bad)]).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("LINCHPIN_LOG") && error.contains(told), "{bad}: {error}");
+    }
 }
 
 #[test]

@@ -154,4 +154,9 @@ fn a_cached_token_expires() {
     assert!(verifier.actor(&token).is_ok());
     now.store(NOW + 10 + LEEWAY, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
+    // A clock that is set back makes it no better, nor one of the same time that was not seen before.
+    now.store(NOW, std::sync::atomic::Ordering::SeqCst);
+    assert!(verifier.actor(&token).is_err());
+    assert!(verifier.actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 10}))).is_err());
+    assert!(verifier.actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 100}))).is_ok());
 }

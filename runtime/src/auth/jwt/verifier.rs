@@ -1,6 +1,7 @@
 //! Who a request is by its token: verified once, kept, and held to the clock on every use.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -34,6 +35,8 @@ pub(super) struct Verifier {
     keys: Vec<DecodingKey>,
     validation: Validation,
     clock: Clock,
+    /// The latest second that the clock has shown: a clock that is set back makes no expired token good again.
+    latest: AtomicI64,
     anonymous: Arc<Actor>,
     /// Keyed by the whole token: another signature is another token. Only verified ones get in, so that nobody without a
     /// secret can push others out.
@@ -63,6 +66,7 @@ impl Verifier {
             keys,
             validation,
             clock,
+            latest: AtomicI64::new(i64::MIN),
             anonymous: Arc::new(Actor::anonymous()),
             verified: Cache::with_weighter((CACHED / (2 * OVERHEAD)) as usize, CACHED, Weight),
         }
@@ -80,7 +84,13 @@ impl Verifier {
                 verified
             }
         };
-        let now = (self.clock)().millis().div_euclid(1000);
+        let mut now = (self.clock)().millis().div_euclid(1000);
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now > latest {
+            self.latest.fetch_max(now, Ordering::Relaxed);
+        } else {
+            now = latest;
+        }
         if now >= verified.expires.saturating_add(LEEWAY) {
             return Err(Error::new(Code::Unauthorized, "The token has expired"));
         }

@@ -79,9 +79,13 @@ impl Guard {
             Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
             Plan::Hold { filter } => Plan::Hold { filter: with(filter) },
             Plan::Lock { filter, pick } => Plan::Lock { filter: with(filter), pick: pick.clone() },
-            Plan::Aggregate { filter, groups, compute, limit } => {
-                Plan::Aggregate { filter: with(filter), groups: groups.clone(), compute: compute.clone(), limit: *limit }
-            }
+            Plan::Aggregate { filter, groups, by_value, compute, limit } => Plan::Aggregate {
+                filter: with(filter),
+                groups: groups.clone(),
+                by_value: by_value.clone(),
+                compute: compute.clone(),
+                limit: *limit,
+            },
             Plan::Update { filter, set, pick } => {
                 Plan::Update { filter: with(filter), set: self.renewed(set.clone(), &slots), pick: pick.clone() }
             }

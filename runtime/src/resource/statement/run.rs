@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::Statements;
+use crate::cx::Again;
 use crate::event::Emitter;
 use crate::permission::Only;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
+use crate::store::queues::Queue;
 use crate::store::{Plan, Reply, Rows, Statement};
 use crate::{Cx, Error, Result, Value};
 
@@ -75,6 +77,17 @@ impl Statements {
             return self.computing(cx, statement, args, rows);
         }
         self.hand(cx, statement, args, rows)
+    }
+
+    /// The attempts of a transaction of ours, around a statement when that is known.
+    pub(in crate::resource) fn again(&self, cx: &Cx, statement: Option<&Arc<Statement>>) -> Again {
+        let queue = match statement {
+            // Transactions are alone anyway.
+            _ if self.alone() => Queue::Never,
+            Some(statement) if statement.queue() == Queue::Always => Queue::Always,
+            _ => Queue::Late,
+        };
+        cx.again(&self.store, queue, self.desc.storage_name)
     }
 
     /// Hands a statement to the store, or to the transaction that the call is part of.

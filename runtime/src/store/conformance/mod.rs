@@ -193,7 +193,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
         }
         Step::Aggregate(filter, groups, compute, args) => {
             let width = groups.len() + compute.len();
-            let plan = Plan::Aggregate { filter, groups, compute, limit: 1000 };
+            let plan = Plan::Aggregate { filter, groups, by_value: Vec::new(), compute, limit: 1000 };
             let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
             let rows = store.run(&statement, args, Rows::values(width)).rows().await.map_err(|e| describe(&e))?;
             return Ok(rows.records.into_iter().map(|row| row.into_vec().into_iter().map(rounded).collect()).collect());

@@ -163,18 +163,18 @@ fn faults_are_found() {
             plan => plan,
         }),
         ("weeks that begin as days do", |plan| match plan {
-            Plan::Aggregate { filter, mut groups, compute, limit } => {
+            Plan::Aggregate { filter, mut groups, by_value, compute, limit } => {
                 for group in groups.iter_mut().filter(|group| group.truncate == Some(Truncate::Week)) {
                     group.truncate = Some(Truncate::Day);
                 }
-                Plan::Aggregate { filter, groups, compute, limit }
+                Plan::Aggregate { filter, groups, by_value, compute, limit }
             }
             plan => plan,
         }),
         ("an aggregate over all records of a group", |plan| match plan {
-            Plan::Aggregate { filter, groups, compute, limit } => {
+            Plan::Aggregate { filter, groups, by_value, compute, limit } => {
                 let all = |compute: Compute| Compute { filter: Filter::TRUE, ..compute };
-                Plan::Aggregate { filter, groups, compute: compute.into_iter().map(all).collect(), limit }
+                Plan::Aggregate { filter, groups, by_value, compute: compute.into_iter().map(all).collect(), limit }
             }
             plan => plan,
         }),

@@ -76,8 +76,8 @@ impl Memory {
                 // A transaction is alone with the store.
                 Plan::Exists { filter } | Plan::Hold { filter } => table.exists(view, filter, &args, &mut rows),
                 Plan::Lock { filter, pick } => table.those(view, filter, pick.as_ref(), &args, &mut rows),
-                Plan::Aggregate { filter, groups, compute, limit } => {
-                    table.aggregate(view, filter, groups, compute, *limit, &args, &mut rows)?;
+                Plan::Aggregate { filter, groups, by_value, compute, limit } => {
+                    table.aggregate(view, filter, (groups, by_value), compute, *limit, &args, &mut rows)?;
                 }
                 // It is not prepared.
                 Plan::Chosen { .. } => {}

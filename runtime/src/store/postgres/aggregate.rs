@@ -24,6 +24,36 @@ impl Renderer<'_> {
         Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
     }
 
+    /// The same, and each group divided by the values of further fields: one statement, so all of it is of one instant.
+    ///
+    /// No field is a key as well, and none stands there twice: the server could not tell which part a row is of.
+    pub(super) fn divided(
+        &mut self,
+        filter: &Filter,
+        groups: &[Group],
+        by_value: &[usize],
+        compute: &[Compute],
+        limit: u32,
+    ) -> Result<String> {
+        if by_value.is_empty() {
+            return self.aggregate(filter, groups, compute, limit);
+        }
+        let keys = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
+        let values = by_value.iter().map(|field| self.column(*field)).collect::<Result<Vec<_>>>()?;
+        let part = values.iter().enumerate().map(|(at, value)| format!(" WHEN GROUPING({value}) = 0 THEN {}", at + 1));
+        let mut columns = vec![format!("(CASE{} ELSE 0 END)::bigint", part.collect::<String>())];
+        columns.extend(keys.iter().chain(&values).cloned());
+        for compute in compute {
+            columns.push(self.computed(compute)?);
+        }
+        let set = |value: Option<&String>| format!("({})", keys.iter().chain(value).cloned().collect::<Vec<_>>().join(", "));
+        let sets: Vec<String> = std::iter::once(None).chain(values.iter().map(Some)).map(set).collect();
+        let order: Vec<String> = (1..=1 + keys.len() + values.len()).map(|n| format!("{n} NULLS FIRST")).collect();
+        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let (columns, sets, order) = (columns.join(", "), sets.join(", "), order.join(", "));
+        Ok(format!("SELECT {columns} FROM {table} WHERE {condition} GROUP BY GROUPING SETS ({sets}) ORDER BY {order} LIMIT {limit}"))
+    }
+
     fn computed(&mut self, compute: &Compute) -> Result<String> {
         let Compute { function, field, filter } = compute;
         let kind = compute.kind(self.entity);
@@ -64,14 +94,14 @@ impl Renderer<'_> {
 pub(super) struct Computed<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
-    groups: &'a [Group],
-    compute: &'a [Compute],
+    /// What its columns hold.
+    kinds: &'a [Kind],
     fault: Cell<bool>,
 }
 
 impl<'a> Computed<'a> {
-    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc, groups: &'a [Group], compute: &'a [Compute]) -> Self {
-        Self { row, entity, groups, compute, fault: Cell::new(false) }
+    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc, kinds: &'a [Kind]) -> Self {
+        Self { row, entity, kinds, fault: Cell::new(false) }
     }
 
     /// Whether everything in it is what its column holds.
@@ -86,16 +116,9 @@ impl<'a> Computed<'a> {
         Ok(())
     }
 
-    fn kind(&self, column: usize) -> Option<Kind> {
-        match self.groups.get(column) {
-            Some(group) => self.entity.fields.get(group.field).map(|f| f.kind),
-            None => self.compute.get(column - self.groups.len()).map(|c| c.kind(self.entity)),
-        }
-    }
-
     fn read(&self, column: usize) -> Option<ValueRef<'_>> {
         let Some(Raw(bytes)) = self.row.try_get::<_, Option<Raw<'_>>>(column).ok()? else { return Some(ValueRef::Null) };
-        Some(match self.kind(column)? {
+        Some(match *self.kinds.get(column)? {
             Kind::String | Kind::Enum(_) => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
             Kind::Boolean => ValueRef::Bool(bytes != [0]),
             Kind::Integer => ValueRef::Int(i64::from_be_bytes(bytes.try_into().ok()?)),

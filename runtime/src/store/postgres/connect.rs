@@ -20,6 +20,9 @@ use super::PostgresOptions;
 use super::lane::Causes;
 use crate::{Code, Error, Result};
 
+/// How long a statement waits for a lock while others wait for it.
+const HASTE: Duration = Duration::from_millis(50);
+
 /// What drives a connection; it ends with the connection.
 pub(super) type Driver = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
@@ -96,6 +99,12 @@ impl Connector {
     /// The same way, for statements that the server ends after another time.
     pub(super) fn limited(&self, to: Duration) -> Self {
         let settings = format!("{}; SET statement_timeout = {}", self.settings, to.as_millis());
+        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+    }
+
+    /// The same way, for statements that wait for others' locks for a moment only.
+    pub(super) fn hasty(&self) -> Self {
+        let settings = format!("{}; SET lock_timeout = {}", self.settings, HASTE.as_millis());
         Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
     }
 

@@ -43,9 +43,19 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     if repeatable { told.overtaken() } else { told }
 }
 
-/// Whether the server undid the statement in favour of another one, so that it can be run again.
+/// Whether the statement gave way to another one, or the server undid it in favour of one, so that it can be run again.
 pub(super) fn may_repeat(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|c| *c == SqlState::T_R_SERIALIZATION_FAILURE || *c == SqlState::T_R_DEADLOCK_DETECTED)
+    is_held_up(error) || is_deadlock(error) || error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
+}
+
+/// Whether somebody held what the statement wanted, for longer than it could wait.
+pub(super) fn is_held_up(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// Whether several waited for each other, of which the server ended this one.
+pub(super) fn is_deadlock(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 /// Whether the server ended the statement before it was done.

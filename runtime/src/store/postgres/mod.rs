@@ -21,12 +21,14 @@ mod native;
 mod outbox;
 mod related;
 mod render;
+mod road;
 mod row;
 mod run;
 mod scan;
 mod schema;
 mod select;
 mod session;
+mod write;
 
 #[cfg(test)]
 mod gather_tests;
@@ -51,10 +53,10 @@ use self::native::Native;
 use self::outbox::Courier;
 use self::run::Failure;
 use self::scan::Scan;
-use self::session::{Sessions, Written};
+use self::session::Sessions;
 use super::access::Span;
 use super::places::{Place, Places};
-use super::{Driver, Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use super::{Driver, Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -78,12 +80,14 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Connections for reads that may take long, and as many on which each of these is tried for a moment before.
     pub scans: usize,
-    /// Connections for writes, and as many for those that leave events: each of these is a transaction of its own.
+    /// Connections for writes, and as many for those that leave events or wait for a lock: each of these is a transaction of its own.
     pub writers: usize,
     /// Most connections of the pool for conversations.
     pub pool: usize,
-    /// Transactions of this process at a time, each on a connection of its own. With one, they take turns as in the other
-    /// stores, and cannot end each other by a deadlock; with more, one that loses is `unavailable` and has to be tried again.
+    /// Transactions of this process at a time, each on a connection of its own. Those of [`Cx::transaction`](crate::Cx::transaction)
+    /// begin one after the other, as long as the one before neither waits for a lock nor takes a second: so they end each other by a
+    /// deadlock only when somebody else holds them up. One that loses then is `unavailable` and has to be tried again. All others are
+    /// begun again by themselves.
     pub transactions: usize,
     /// Reads, and as many writes, that may be under way; one more is refused with 503.
     pub in_flight: usize,
@@ -96,7 +100,7 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// 2 connections for reads, 4 for those that may take long and 4 for trying them, 16 for writes, one for transactions, up to 8 for conversations; 1024 reads and writes under way;
+    /// 2 connections for reads, 4 for those that may take long and 4 for trying them, 16 for writes, as many for those that leave events or wait for a lock, up to 8 for transactions and up to 8 for conversations; 1024 reads and writes under way;
     /// 30 s for a statement, 5 s to connect; durable.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -106,7 +110,7 @@ impl PostgresOptions {
             // Each waits for the server's disk at its end, so there are as many commits at a time as connections.
             writers: 16,
             pool: 8,
-            transactions: 1,
+            transactions: 8,
             in_flight: 1024,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -133,12 +137,15 @@ pub struct PostgresStore {
     places: Places,
     writes: Lane,
     sessions: Arc<Sessions>,
-    /// For writes that leave events.
+    /// For writes that leave events, or have to wait for somebody's lock.
     recorded: Arc<Sessions>,
     /// Delivers events.
     courier: Courier,
     pool: sqlx::PgPool,
+    /// How long an answer is waited for.
     patience: Duration,
+    /// How long the server works on a statement.
+    time: Duration,
     closed: tokio::sync::OnceCell<()>,
 }
 
@@ -181,13 +188,14 @@ impl PostgresStore {
             brief: Brief::new(&connector, &options),
             scans: Lane::start(&connector, options.scans, options.in_flight),
             places: Places::new(options.scans, options.in_flight),
-            writes: Lane::start(&connector, options.writers, options.in_flight),
-            sessions: Sessions::new(&connector, options.transactions.max(1)),
-            recorded: Sessions::new(&connector, options.writers.max(1)),
+            writes: Lane::start(&Arc::new(connector.hasty()), options.writers, options.in_flight),
+            sessions: Sessions::new(&connector, options.transactions.max(1), options.statement_timeout),
+            recorded: Sessions::new(&connector, options.writers.max(1), options.statement_timeout),
             courier: Courier::new(&connector, options.statement_timeout + GRACE),
             connector,
             pool,
             patience: options.statement_timeout + GRACE,
+            time: options.statement_timeout,
             closed: tokio::sync::OnceCell::new(),
         })
     }
@@ -224,8 +232,8 @@ impl PostgresStore {
         if scans && let Some(outcome) = Box::pin(self.brief.attempt(native, statement, &args, &rows)).await {
             return outcome;
         }
-        if !reads && rows.is_recorded() {
-            return Box::pin(self.record(statement, &args, rows)).await;
+        if !reads {
+            return Box::pin(self.write(statement, &args, rows)).await;
         }
         let own = if scans { Some(Box::pin(self.places.take(rows.caller)).await?) } else { None };
         Box::pin(self.send(lane, own, statement, &args, rows)).await
@@ -257,11 +265,11 @@ impl PostgresStore {
                 Ok(()) => return Ok(taken),
                 Err(failure) => failure,
             };
-            // A write that may have been done is never run again: nobody knows.
+            // A write that may have been done is never run again: nobody knows. One that has not gets another way.
             let again = match &failure {
                 Failure::Unsent(_) => !std::mem::replace(&mut lost, true),
                 Failure::Server(e) if reads && error::is_lost(e) => !std::mem::replace(&mut lost, true),
-                Failure::Server(e) if error::may_repeat(e) && repeats < REPEATS => {
+                Failure::Server(e) if reads && error::may_repeat(e) && repeats < REPEATS => {
                     repeats += 1;
                     true
                 }
@@ -270,33 +278,6 @@ impl PostgresStore {
             if !again {
                 return Err(failure.into_error(statement));
             }
-        }
-    }
-
-    /// Runs a write that leaves events.
-    async fn record(&self, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows> {
-        // Refused at once while there is no way to the server.
-        drop(self.writes.place().await?);
-        let mut repeats = 0;
-        loop {
-            let mut taken = rows.clone();
-            let written = tokio::time::timeout(self.patience, self.recorded.write(statement, args, &mut taken)).await;
-            let failure = match written {
-                Ok(Written::Committed) => return Ok(taken),
-                Ok(Written::Failed(failure)) => failure,
-                Ok(Written::Unknown(error)) => return Err(error::of(statement.entity, error)),
-                Err(_) => return Err(Error::unavailable("the database does not answer")),
-            };
-            // Nothing has been committed: it can be run again, whatever happened to the connection.
-            let again = match &failure {
-                Failure::Unsent(_) => true,
-                Failure::Server(e) => error::is_lost(e) || error::may_repeat(e),
-                Failure::Own(_) => false,
-            };
-            if !again || repeats == REPEATS {
-                return Err(failure.into_error(statement));
-            }
-            repeats += 1;
         }
     }
 
@@ -356,7 +337,11 @@ impl Store for PostgresStore {
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async { Ok(Box::new(self.sessions.begin().await?) as Box<dyn Transaction>) })
+        self.begin_with(Patience::Once)
+    }
+
+    fn begin_with(&self, patience: Patience) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async move { Ok(Box::new(self.sessions.begin(patience).await?) as Box<dyn Transaction>) })
     }
 
     fn outbox(&self) -> Option<&dyn Outbox> {

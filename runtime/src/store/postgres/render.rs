@@ -62,7 +62,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) 
             let key = r.column(entity.primary)?;
             (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key} FOR UPDATE", r.picked(filter, pick.as_ref())?), None)
         }
-        Plan::Aggregate { filter, groups, compute, limit } => (r.aggregate(filter, groups, compute, *limit)?, None),
+        Plan::Aggregate { filter, groups, by_value, compute, limit } => (r.divided(filter, groups, by_value, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();
             let set = r.assignments(set)?;

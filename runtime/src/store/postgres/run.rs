@@ -10,7 +10,7 @@ use super::native::{Native, Text};
 use super::row::PgRow;
 use super::{bind, error, render, schema};
 use crate::entity::Kind;
-use crate::store::{Plan, Rows, Statement};
+use crate::store::{Plan, Rows, Statement, aggregate_kinds};
 use crate::{Error, Result, Value};
 
 /// Why a statement failed.
@@ -76,6 +76,10 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
     // Read to the end, also beyond what is wanted: a write is done when the server has said so behind its rows.
     let mut wanted = true;
     let mut sound = Ok(());
+    let kinds = match &statement.plan {
+        Plan::Aggregate { groups, by_value, compute, .. } => aggregate_kinds(entity, groups, by_value, compute),
+        _ => Box::default(),
+    };
     while let Some(row) = found.try_next().await.map_err(Failure::Server)? {
         if !wanted {
             continue;
@@ -85,8 +89,8 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
                 let empty: &[Value] = &[];
                 wanted = rows.push(empty);
             }
-            Plan::Aggregate { groups, compute, .. } => {
-                let row = Computed::new(&row, entity, groups, compute);
+            Plan::Aggregate { .. } => {
+                let row = Computed::new(&row, entity, &kinds);
                 wanted = rows.push(&row);
                 sound = sound.and(row.sound());
             }

@@ -1,23 +1,35 @@
-//! Transactions: each on a connection of its own for as long as it lasts. Writes that leave events are short ones.
+//! Transactions: each on a connection of its own for as long as it lasts. Writes that leave events are short ones, and so are those
+//! that have given way to somebody's lock.
+//!
+//! What somebody else holds is waited for with care. A transaction of the framework's waits for a moment, gives way, and is begun
+//! again. One of the user's is given once and waits for as long as it takes; so only one of these begins at a time, as long as the one
+//! before neither ends, nor waits, nor takes long: two that take the same in another order would end each other. A share of the
+//! connections is kept from all who may wait for long.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::Connector;
 use super::lane::Live;
 use super::outbox::Recorder;
+use super::road::{Road, Way};
 use super::run::{self, Failure};
-use super::{closed, error};
+use super::{REPEATS, closed, error};
 use crate::event::Entry;
 use crate::resource::BoxFuture;
-use crate::store::{Rows, Statement, Transaction};
+use crate::store::{Patience, Plan, Rows, Statement, Transaction};
 use crate::{Error, Result, Value};
 
-/// The server undoes a transaction that is silent for too long: others wait for what it holds.
-const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'";
+/// The server undoes a transaction that is silent for too long: others wait for what it holds. And who waits for a lock is held up.
+const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '100ms'";
+
+/// Waits for a while. Less than the second after which the server looks for who waits for whom: of several that do, ours gives way.
+const LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
+
+/// Waits for as long as a statement may take.
+const WAIT: &str = "SET LOCAL lock_timeout = 0";
 
 const SAVEPOINT: &str = "SAVEPOINT statement";
 const RELEASE: &str = "RELEASE statement";
@@ -26,9 +38,14 @@ const UNDO: &str = "ROLLBACK TO statement; RELEASE statement";
 /// The connections for transactions.
 pub(super) struct Sessions {
     connector: Arc<Connector>,
-    idle: Mutex<Vec<Live>>,
+    idle: parking_lot::Mutex<Vec<Live>>,
     places: Arc<Semaphore>,
+    /// For those that may wait for long: fewer than places.
+    long: Arc<Semaphore>,
+    road: Road,
     capacity: usize,
+    /// How long one that has given way waits for a place.
+    wait: Duration,
     recorder: Recorder,
 }
 
@@ -42,16 +59,25 @@ pub(super) enum Written {
 }
 
 impl Sessions {
-    pub(super) fn new(connector: &Arc<Connector>, capacity: usize) -> Arc<Self> {
-        let (places, idle) = (Arc::new(Semaphore::new(capacity)), Mutex::new(Vec::new()));
-        Arc::new(Self { connector: Arc::clone(connector), idle, places, capacity, recorder: Recorder::default() })
+    pub(super) fn new(connector: &Arc<Connector>, capacity: usize, wait: Duration) -> Arc<Self> {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Arc::new(Self {
+            idle: parking_lot::Mutex::default(),
+            places: places(capacity),
+            long: places((capacity * 3 / 4).max(1)),
+            road: Road::default(),
+            capacity,
+            wait: wait.max(connector.patience),
+            recorder: Recorder::default(),
+            connector: Arc::clone(connector),
+        })
     }
 
-    pub(super) async fn begin(self: &Arc<Self>) -> Result<Conversation> {
+    pub(super) async fn begin(self: &Arc<Self>, patience: Patience) -> Result<Conversation> {
         // One that was idle may have broken meanwhile: nothing is lost by trying the next.
         loop {
-            let (conversation, fresh) = self.take().await?;
-            match conversation.live()?.client.batch_execute("BEGIN").await {
+            let (conversation, fresh) = self.take(patience).await?;
+            match conversation.live()?.client.batch_execute(conversation.beginning()).await {
                 Ok(()) => return Ok(conversation),
                 Err(error) if fresh => return Err(Error::unavailable(error)),
                 Err(_) => {}
@@ -60,9 +86,15 @@ impl Sessions {
     }
 
     /// A connection before the beginning of its transaction, and whether it is a new one.
-    async fn take(self: &Arc<Self>) -> Result<(Conversation, bool)> {
-        let place = tokio::time::timeout(self.connector.patience, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.map_err(|_| Error::unavailable("too many transactions are under way"))?.map_err(|_| closed())?;
+    async fn take(self: &Arc<Self>, patience: Patience) -> Result<(Conversation, bool)> {
+        let wait = if patience == Patience::Long { self.wait } else { self.connector.patience };
+        let entered = async {
+            let way = if patience == Patience::Once { Some(self.road.enter().await?) } else { None };
+            let long = if patience == Patience::Brief { None } else { Some(Arc::clone(&self.long).acquire_owned().await?) };
+            Ok::<_, tokio::sync::AcquireError>((way, [long, Some(Arc::clone(&self.places).acquire_owned().await?)]))
+        };
+        let entered = tokio::time::timeout(wait, entered).await.map_err(|_| Error::unavailable("too many transactions are under way"))?;
+        let (way, places) = entered.map_err(|_| closed())?;
         let idle = {
             let mut idle = self.idle.lock();
             idle.retain(|live| !live.client.is_closed());
@@ -73,7 +105,8 @@ impl Sessions {
             Some(live) => live,
             None => self.connect().await.map_err(Error::unavailable)?,
         };
-        Ok((Conversation { live: Some(live), place: Some(place), sessions: Arc::clone(self), lost: false }, fresh))
+        let sessions = Arc::clone(self);
+        Ok((Conversation { live: Some(live), places, way, sessions, patience, repeats: 0, lost: false }, fresh))
     }
 
     async fn connect(&self) -> std::result::Result<Live, tokio_postgres::Error> {
@@ -86,9 +119,9 @@ impl Sessions {
 
     /// Runs a write and writes its events, both or neither. In two turns: its beginning travels along with the statement,
     /// and its end along with the events.
-    pub(super) async fn write(self: &Arc<Self>, statement: &Statement, args: &[Value], rows: &mut Rows) -> Written {
+    pub(super) async fn write(self: &Arc<Self>, patience: Patience, statement: &Statement, args: &[Value], rows: &mut Rows) -> Written {
         let before = rows.clone();
-        let (conversation, _) = match self.take().await {
+        let (conversation, _) = match self.take(patience).await {
             Ok(taken) => taken,
             Err(error) => return Written::Failed(Failure::Own(error)),
         };
@@ -113,7 +146,10 @@ impl Sessions {
         if ended.is_err() {
             tracing::warn!("a transaction was still open when the store was closed");
         }
-        self.places.close();
+        for places in [&self.places, &self.long] {
+            places.close();
+        }
+        self.road.close();
         self.idle.lock().clear();
     }
 }
@@ -121,8 +157,13 @@ impl Sessions {
 /// A transaction; dropping it undoes everything.
 pub(super) struct Conversation {
     live: Option<Live>,
-    place: Option<OwnedSemaphorePermit>,
+    places: [Option<OwnedSemaphorePermit>; 2],
+    /// As long as no other one of the user's may begin.
+    way: Option<Way>,
     sessions: Arc<Sessions>,
+    patience: Patience,
+    /// How often the present statement was run again.
+    repeats: usize,
     /// Nothing can be done with it any more.
     lost: bool,
 }
@@ -133,20 +174,23 @@ impl Conversation {
     }
 
     async fn perform(&mut self, statement: &Statement, args: &[Value], mut rows: Rows) -> Result<Rows> {
+        self.repeats = 0;
         let live = self.live()?;
-        if statement.plan.reads() {
+        // What fails here ends the transaction; one that is given once goes on when it has waited.
+        let holds = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
+        if statement.plan.reads() && !(holds && self.patience == Patience::Once) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
             self.lost = matches!(outcome, Err(Failure::Unsent(_) | Failure::Server(_)));
             return outcome.map(|()| rows).map_err(|failure| failure.into_error(statement));
         }
         let mut taken = rows.clone();
         let (mut outcome, mut kept) = self.apart(live, statement, args, &mut taken).await;
-        if let Err(failure) = &outcome
+        while let Err(failure) = &outcome
             && kept
-            && run::repairable(statement, args, failure)
-            && run::repair(live, statement).await
+            && self.repeats(statement, args, failure).await
         {
-            taken = rows;
+            taken = rows.clone();
+            let live = self.live()?;
             (outcome, kept) = self.apart(live, statement, args, &mut taken).await;
         }
         if let Err(Failure::Server(e)) = &outcome
@@ -156,6 +200,40 @@ impl Conversation {
         }
         self.lost = !kept;
         outcome.map(|()| taken).map_err(|failure| failure.into_error(statement))
+    }
+
+    /// How it begins.
+    fn beginning(&self) -> &'static str {
+        if self.patience == Patience::Long { LONG } else { "BEGIN" }
+    }
+
+    /// Whether a statement that failed, and was undone, is run again; sees to what it needs then.
+    async fn repeats(&mut self, statement: &Statement, args: &[Value], failure: &Failure) -> bool {
+        let Ok(live) = self.live() else { return false };
+        if self.repeats == REPEATS {
+            return false;
+        }
+        let again = if run::repairable(statement, args, failure) {
+            run::repair(live, statement).await
+        } else if self.patience == Patience::Once
+            && let Failure::Server(error) = failure
+        {
+            // The other one may be of the framework's, and have given way by now.
+            error::is_deadlock(error) || (error::is_held_up(error) && self.wait().await.is_ok())
+        } else {
+            false
+        };
+        self.repeats += usize::from(again);
+        again
+    }
+
+    /// From now on statements wait for as long as it takes, and others of the user's begin meanwhile.
+    async fn wait(&mut self) -> Result<()> {
+        self.way = None;
+        let set = self.live()?.client.batch_execute(WAIT).await;
+        // The server has ended the transaction: a commit would be a rollback that says nothing.
+        self.lost |= set.is_err();
+        set.map_err(Error::unavailable)
     }
 
     /// Runs a write that can be undone alone, with its events; and whether the transaction goes on.
@@ -181,7 +259,8 @@ impl Conversation {
     /// Begins and runs the first statement.
     async fn start(&self, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
         let live = self.live().map_err(Failure::Own)?;
-        let (begun, outcome) = tokio::join!(biased; live.client.batch_execute("BEGIN"), run::run_within(live, statement, args, rows));
+        let (begun, outcome) =
+            tokio::join!(biased; live.client.batch_execute(self.beginning()), run::run_within(live, statement, args, rows));
         begun.map_err(Failure::Unsent)?;
         outcome
     }
@@ -219,6 +298,9 @@ impl Transaction for Conversation {
 
     fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
+            if self.patience == Patience::Once {
+                self.wait().await?;
+            }
             let taken = self.live()?.client.execute("SELECT pg_advisory_xact_lock($1)", &[&turn]).await;
             self.lost |= taken.is_err();
             taken.map(|_| ()).map_err(error::plain)
@@ -248,7 +330,7 @@ impl Transaction for Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        let (Some(live), place) = (self.live.take(), self.place.take()) else { return };
+        let (Some(live), places) = (self.live.take(), std::mem::take(&mut self.places)) else { return };
         let (sessions, patience) = (Arc::clone(&self.sessions), self.sessions.connector.patience);
         // Without a runtime the connection ends here, and the server undoes what was open.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -257,7 +339,7 @@ impl Drop for Conversation {
                 if let Ok(Ok(())) = tokio::time::timeout(patience, live.client.batch_execute("ROLLBACK")).await {
                     sessions.idle.lock().push(live);
                 }
-                drop(place);
+                drop(places);
             });
         }
     }

@@ -10,12 +10,6 @@ use crate::filter::Filter;
 use crate::store::{Compute, Function, Group, Row, Truncate};
 use crate::{Error, Result, Timestamp, ValueRef};
 
-/// What the columns of such a statement hold.
-pub(super) fn columns(entity: &EntityDesc, groups: &[Group], compute: &[Compute]) -> Box<[Kind]> {
-    let keys = groups.iter().map(|group| entity.fields.get(group.field).map_or(Kind::Json, |field| field.kind));
-    keys.chain(compute.iter().map(|compute| compute.kind(entity))).collect()
-}
-
 impl Renderer {
     pub(super) fn aggregate(&mut self, filter: &Filter, groups: &[Group], compute: &[Compute], limit: u32) -> Result<String> {
         let mut columns = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
@@ -27,6 +21,41 @@ impl Renderer {
         let keys = keys.join(", ");
         let grouped = if groups.is_empty() { String::new() } else { format!(" GROUP BY {keys} ORDER BY {keys}") };
         Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
+    }
+
+    /// The same, and each group divided by the values of further fields: one statement, so all of it is of one instant.
+    pub(super) fn divided(
+        &mut self,
+        filter: &Filter,
+        groups: &[Group],
+        by_value: &[usize],
+        compute: &[Compute],
+        limit: u32,
+    ) -> Result<String> {
+        if by_value.is_empty() {
+            return self.aggregate(filter, groups, compute, limit);
+        }
+        let table = quote(self.entity.storage_name);
+        let mut parts = Vec::with_capacity(by_value.len() + 1);
+        for part in 0..=by_value.len() {
+            let mut columns = vec![part.to_string()];
+            for group in groups {
+                columns.push(self.group(*group)?);
+            }
+            for (at, field) in by_value.iter().enumerate() {
+                columns.push(if at + 1 == part { self.column(*field)? } else { "NULL".to_owned() });
+            }
+            for compute in compute {
+                columns.push(self.computed(compute)?);
+            }
+            // By their places: the keys stand behind the number of the part, the values behind the keys.
+            let value = (part > 0).then_some(1 + groups.len() + part);
+            let keys: Vec<String> = (2..2 + groups.len()).chain(value).map(|n| n.to_string()).collect();
+            let grouped = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
+            parts.push(format!("SELECT {} FROM {table} WHERE {}{grouped}", columns.join(", "), self.filter(filter)?));
+        }
+        let order: Vec<String> = (1..=1 + groups.len() + by_value.len()).map(|n| n.to_string()).collect();
+        Ok(format!("{} ORDER BY {} LIMIT {limit}", parts.join(" UNION ALL "), order.join(", ")))
     }
 
     fn computed(&mut self, Compute { function, field, filter }: &Compute) -> Result<String> {

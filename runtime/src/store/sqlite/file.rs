@@ -10,6 +10,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{BUSY, Durability, reader};
 use crate::{Error, Result};
 
+/// Bytes that a disk has to take for the store to be ready.
+const ROOM: usize = 256 << 10;
+
 fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::unavailable(format!("cannot open the database {}: {why}", path.display()))
 }
@@ -100,6 +103,27 @@ impl Identity {
             return Ok(());
         }
         Err(Error::unavailable(format!("the database {} was deleted or replaced while it was open", self.path.display())))
+    }
+
+    /// Whether the disk has room for what is written next: a file beside the database says so, which goes again at once.
+    ///
+    /// # Errors
+    /// `unavailable` when the disk is full, the quota is used up, or the disk can be read only. What else goes wrong with that file is no
+    /// matter of the database.
+    pub(super) fn room(&self) -> Result<()> {
+        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let mut beside = self.path.clone().into_os_string();
+        beside.push("-room");
+        // Not zeros, which some file systems store in no space at all.
+        let written = std::fs::write(&beside, vec![0x5a; ROOM]);
+        // It is no harm if it stays, and the next one writes over it.
+        drop(std::fs::remove_file(&beside));
+        match written {
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem) => {
+                Err(Error::unavailable(format!("no room for the database {}: {error}", self.path.display())))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -216,7 +216,7 @@ impl Store for SqliteStore {
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.readers.ping()?;
-            self.writer.ping()
+            self.writer.ping().await
         })
     }
 

@@ -1,12 +1,11 @@
 //! Plans to SQL text, once per statement.
 
-use super::aggregate;
 use crate::entity::{EntityDesc, Kind, SoftDelete};
 use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::access::{self, Reach, Way};
 use crate::store::layout::{self, StoredIndex};
 use crate::store::tries::Tries;
-use crate::store::{After, Plan};
+use crate::store::{After, Plan, aggregate_kinds};
 use crate::{Error, Result, Value};
 
 /// A rendered statement.
@@ -112,9 +111,9 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let key = r.column(entity.primary)?;
             (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key}", r.picked(filter, pick.as_ref())?), None, Runs::Apart)
         }
-        Plan::Aggregate { filter, groups, compute, limit } => {
-            own = Some(aggregate::columns(entity, groups, compute));
-            (r.aggregate(filter, groups, compute, *limit)?, None, Runs::Apart)
+        Plan::Aggregate { filter, groups, by_value, compute, limit } => {
+            own = Some(aggregate_kinds(entity, groups, by_value, compute));
+            (r.divided(filter, groups, by_value, compute, *limit)?, None, Runs::Apart)
         }
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();

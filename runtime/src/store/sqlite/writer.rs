@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
@@ -19,6 +20,8 @@ use crate::{Error, Result, Value};
 
 /// Most writes of one commit.
 const GROUP: usize = 256;
+/// How long it holds that the disk had room.
+const ROOM_HOLDS: Duration = Duration::from_secs(1);
 
 /// What the writer is asked to do.
 #[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
@@ -67,6 +70,8 @@ pub(super) struct Writer {
     queue: RwLock<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<JoinHandle<Connection>>>,
     file: Arc<Identity>,
+    /// When the disk last had room.
+    room: Mutex<Option<Instant>>,
 }
 
 impl Writer {
@@ -76,7 +81,7 @@ impl Writer {
         let watched = Arc::clone(&file);
         let thread =
             std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(connection, &watched, receiver))?;
-        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file })
+        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file, room: Mutex::default() })
     }
 
     pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
@@ -108,11 +113,20 @@ impl Writer {
         }
     }
 
-    pub(super) fn ping(&self) -> Result<()> {
+    /// Whether it takes writes and the disk has room for them.
+    pub(super) async fn ping(&self) -> Result<()> {
         match &*self.queue.read() {
-            Some(queue) if !queue.is_closed() => self.file.check(),
-            _ => Err(closed()),
+            Some(queue) if !queue.is_closed() => self.file.check()?,
+            _ => return Err(closed()),
         }
+        // Anybody may ask; the disk is asked once in a while.
+        if self.room.lock().is_some_and(|seen| seen.elapsed() < ROOM_HOLDS) {
+            return Ok(());
+        }
+        let file = Arc::clone(&self.file);
+        tokio::task::spawn_blocking(move || file.room()).await.map_err(Error::internal)??;
+        *self.room.lock() = Some(Instant::now());
+        Ok(())
     }
 
     /// Takes nothing more.

@@ -7,7 +7,7 @@ use linchpin::prelude::*;
 use linchpin::resource::Outcome;
 use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, Plugin, PostCx, Result, Value};
 
-use super::{Paper, PaperPatch, REPLACED, Thread, ThreadAdapter, ThreadPatch, thread};
+use super::{Paper, PaperPatch, REPLACED, Thread, ThreadAdapter, ThreadPatch};
 
 pub fn judged(app: App) -> App {
     app.plugin(Judge).override_operation(REPLACED, replaced)

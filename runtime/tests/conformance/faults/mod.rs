@@ -91,25 +91,16 @@ const LIES: &[(&str, Lie)] = &[
         "a number of others that stays",
         Lie::Plan(|desc, plan| in_set(plan, |a| (field(desc, "Person", "openMemos") != Some(a.field)).then_some(a))),
     ),
-    (
-        "a number that is never counted at first",
-        Lie::Plan(|desc, plan| match plan {
-            Plan::Aggregate { compute, groups, limit, .. } if desc.name == "Project" => {
-                Plan::Aggregate { filter: Filter::Any(Vec::new()), groups, compute, limit }
-            }
-            plan => plan,
-        }),
-    ),
     ("a version that stays", Lie::Plan(|desc, plan| in_set(plan, |a| (desc.version.is_none_or(|v| v.field != a.field)).then_some(a)))),
     ("lists without a bound", Lie::Plan(|_, plan| without(plan, |_, op| op == Op::Shorter))),
     (
         "weeks that begin as days do",
         Lie::Plan(|_, plan| match plan {
-            Plan::Aggregate { filter, mut groups, compute, limit } => {
+            Plan::Aggregate { filter, mut groups, by_value, compute, limit } => {
                 for group in groups.iter_mut().filter(|group| group.truncate == Some(Truncate::Week)) {
                     group.truncate = Some(Truncate::Day);
                 }
-                Plan::Aggregate { filter, groups, compute, limit }
+                Plan::Aggregate { filter, groups, by_value, compute, limit }
             }
             plan => plan,
         }),

@@ -55,10 +55,19 @@ pub(super) fn describe(error: &Error) -> String {
     format!("{} {details:?}", error.code().as_str())
 }
 
-/// Appends a text as it stands in a path or a query.
+/// Appends a text as it stands in a path.
 pub(super) fn encode(text: &str, out: &mut String) {
+    encode_but(b"-_.~", text, out);
+}
+
+/// Appends a text as it stands in a query: its commas separate, where a list is asked for.
+pub(super) fn encode_value(text: &str, out: &mut String) {
+    encode_but(b"-_.~,", text, out);
+}
+
+fn encode_but(plain: &[u8], text: &str, out: &mut String) {
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             out.push(char::from(byte));
         } else {
             write!(out, "%{byte:02X}").expect("a text");

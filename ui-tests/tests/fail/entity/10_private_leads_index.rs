@@ -4,7 +4,7 @@ use linchpin::prelude::*;
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
-    #[field(private)]
+    #[field(private, default = 0)]
     pub rank: i64,
 }
 

@@ -18,7 +18,7 @@ pub struct Post {
     pub far: String,
     pub score: i64,
     pub price: Money,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
 }
 

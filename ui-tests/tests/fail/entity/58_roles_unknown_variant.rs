@@ -12,7 +12,7 @@ pub struct Post {
     #[field(primary)]
     pub id: String,
     pub author_id: Option<String>,
-    #[field(private)]
+    #[field(private, default = "")]
     pub editor_id: String,
     pub score: i64,
     pub meta: Option<serde_json::Value>,

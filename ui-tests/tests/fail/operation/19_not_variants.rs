@@ -19,7 +19,7 @@ pub const CLOSE: Operation<Pot>;
 #[operation(kind = "transition", field = stage, from = Stage::Open, to = Stag::Closed, set(views = Stage::Open))]
 pub const SHUT: Operation<Pot>;
 
-#[operation(kind = "lookup", fields(stage = Stage::Shut), filter = (stage.one_of([Stage::Half])), returns = "many")]
+#[operation(kind = "lookup", fields(stage = Stage::Shut), filter = (stage.none_of([Stage::Half])), returns = "many")]
 pub const ALL: Operation<Pot>;
 
 fn main() {}

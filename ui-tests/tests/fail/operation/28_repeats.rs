@@ -14,7 +14,7 @@ pub struct Post {
     pub views: i64,
     pub note: String,
     pub meta: serde_json::Value,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
     #[field(unique_items)]
     pub tags: Vec<String>,

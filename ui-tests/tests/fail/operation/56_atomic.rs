@@ -5,7 +5,7 @@ pub enum Status { Draft, Published }
 
 pub type Money = i64;
 
-#[entity(unique(slug), unique(author_id, title), routes(auth = none), stores(memory, redis))]
+#[entity(routes(auth = none), stores(memory, redis))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
@@ -19,7 +19,7 @@ pub struct Post {
     #[field(default = 0)]
     pub price: Money,
     pub meta: serde_json::Value,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
     pub tags: Vec<String>,
     pub published_at: Option<Timestamp>,

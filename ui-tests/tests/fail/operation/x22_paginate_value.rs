@@ -12,7 +12,7 @@ pub struct Topic {
     pub score: i64,
     pub title: String,
     pub meta: serde_json::Value,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
 }
 

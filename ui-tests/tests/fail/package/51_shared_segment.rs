@@ -19,7 +19,7 @@ pub struct Post {
     #[field(default = 0)]
     pub price: Money,
     pub meta: serde_json::Value,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
     pub tags: Vec<String>,
     pub published_at: Option<Timestamp>,

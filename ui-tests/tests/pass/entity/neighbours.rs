@@ -108,7 +108,7 @@ pub struct Listed {
     pub id: String,
     pub a: String,
     pub b: Option<Status>,
-    #[field(private)]
+    #[field(private, default = 0)]
     pub rank: i64,
     #[field(filterable)]
     pub tags: Vec<String>,
@@ -149,6 +149,42 @@ pub struct Owned {
     pub tags: Vec<String>,
     #[field(default = uuid, client_set)]
     pub token: String,
+}
+
+// 17: private with a value of its own.
+type Texts = Vec<String>;
+
+#[entity(scope(owner_id = ctx(actor.id)), tenant(team))]
+pub struct Account {
+    #[field(primary)]
+    pub id: String,
+    #[field(private)]
+    pub owner_id: String,
+    #[field(private)]
+    pub team: String,
+    #[field(private)]
+    pub hint: Option<String>,
+    #[field(private, default = "")]
+    pub hash: String,
+    #[field(private)]
+    pub tags: Vec<String>,
+    #[field(private)]
+    pub marks: Texts,
+    #[field(private, on_update = now)]
+    pub touched_at: Timestamp,
+    #[field(private, default = cuid)]
+    pub token: String,
+}
+
+// 17: private and created by code alone.
+#[entity(routes(create(disabled)))]
+pub struct Secret {
+    #[field(primary)]
+    pub id: String,
+    #[field(private)]
+    pub hash: String,
+    #[field(private)]
+    pub status: Status,
 }
 
 // 65: 63 bytes exactly.

@@ -27,7 +27,7 @@ pub struct Post {
     #[field(range = 1..=5)]
     pub level: i64,
     pub meta: serde_json::Value,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
     pub tags: Vec<String>,
     pub published_at: Option<Timestamp>,

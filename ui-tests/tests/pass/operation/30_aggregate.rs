@@ -16,7 +16,7 @@ pub struct Post {
     pub status: Status,
     pub price: Money,
     pub until: Option<When>,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
 }
 

@@ -10,7 +10,7 @@ pub struct Post {
     pub id: String,
     pub title: String,
     pub body: Option<Text>,
-    #[field(private)]
+    #[field(private, default = "")]
     pub secret: String,
     pub tags: Vec<String>,
 }

@@ -60,7 +60,7 @@ pub const CLEAR: Operation<Post>;
 #[operation(
     kind = "batch",
     action = "update",
-    filter = (views > param(views, default = 3) && (slug == param(a) || title == param(a)) && views < param(views) && note == param(note)),
+    filter = (views > param(views, default = 3) && (slug == param(a) || title == param(a)) && views != param(views) && note == param(note)),
     set(note = param(note), title = param(title, default = "none")),
     optional_params(note),
 )]

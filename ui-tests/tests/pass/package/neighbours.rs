@@ -90,6 +90,131 @@ pub const TITLED: Operation<Watched>;
 
 pub static WATCH: Package = package!(name = "watch", entities = [entity(Watched, [TITLED])], audited = ["moderate"]);
 
+// 67: operations whose names are near those of routes, and a method of a collection.
+#[derive(Embedded, Clone, Debug)]
+pub struct Member {
+    pub key: String,
+}
+
+#[entity(scope(owner_id = ctx(actor.id), apply_to(create, update, delete, set, last, deleted, members_add, membersRemove)))]
+#[derive(Clone, Debug)]
+pub struct Team {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    pub members: Vec<Member>,
+    #[field(default = 0)]
+    pub wins: i64,
+}
+
+#[operation(kind = "increment", field = wins)]
+pub const SET: Operation<Team>;
+
+#[operation(kind = "increment", field = wins)]
+pub const LAST: Operation<Team>;
+
+#[operation(kind = "increment", field = wins)]
+pub const DELETED: Operation<Team>;
+
+#[operation(kind = "collection", field = members, operations(list, add, remove), identify_by = key, max_items = 5)]
+pub const MEMBERS: Operation<Team>;
+
+pub static TEAMS: Package = package!(name = "teams", entities = [entity(Team, [SET, LAST, DELETED, MEMBERS])]);
+
+// 55: what plain key-value wiring can do.
+#[entity(stores(memory, redis), index(owner_id))]
+#[derive(Clone, Debug)]
+pub struct Board {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    pub members: Vec<Member>,
+}
+
+#[operation(kind = "collection", field = members, operations(list), identify_by = key)]
+pub const BOARD_MEMBERS: Operation<Board>;
+
+#[operation(kind = "lookup", fields(owner_id = param(owner_id)), returns = "many")]
+pub const BOARDS_OF: Operation<Board>;
+
+pub static BOARDS: Package = package!(name = "boards", entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]);
+
+// 35, 39: filters that some records match and others do not, and code that sees more than callers.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
+pub enum Stage {
+    Draft,
+    Live,
+    Gone,
+}
+
+impl Stage {
+    pub const FIRST: Self = Self::Draft;
+}
+
+const CODE: &str = "b";
+
+#[entity(visible(stage == Stage::Live || owner_id == ctx(actor.id)), action("write", stage != Stage::Gone))]
+#[derive(Clone, Debug)]
+pub struct Draft {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub owner_id: String,
+    pub stage: Stage,
+    pub pinned: bool,
+    #[field(range = 0..=100)]
+    pub score: i64,
+    #[field(length = 1..=5)]
+    pub code: String,
+    pub due_at: Option<Timestamp>,
+}
+
+#[operation(kind = "batch", action = "delete", filter = (stage.one_of([Stage::Draft, Stage::Live])))]
+pub const MOST_STAGES: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (stage == Stage::FIRST || stage == Stage::Draft || stage == Stage::Live))]
+pub const NOT_GONE: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (stage != Stage::FIRST || stage != Stage::Draft))]
+pub const NOT_FIRST: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (due_at > now() || due_at <= now()))]
+pub const DATED: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (score >= 1 || pinned))]
+pub const SCORED: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (code > "a" || code == CODE))]
+pub const CODED: Operation<Draft>;
+
+#[operation(kind = "batch", action = "delete", filter = (code == param(code) && (pinned || score > 5)), optional_params(code))]
+pub const SOME: Operation<Draft>;
+
+#[operation(kind = "lookup", returns = "many", fields(code = param(code)), filter = (score > 5 && score < 7 && stage != Stage::Live && stage != Stage::Gone))]
+pub const SIX: Operation<Draft>;
+
+#[entity(visible(stage == Stage::Live))]
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub stage: Stage,
+}
+
+// For the system, which sees what callers do not.
+#[operation(kind = "batch", action = "delete", filter = (stage == Stage::Gone), route(disabled))]
+pub const SWEEP: Operation<Leaf>;
+
+#[operation(kind = "batch", action = "update", filter = (stage == Stage::Draft), set(stage = Stage::Live), returns = "records", limit = 5)]
+pub const PUBLISH_SOME: Operation<Leaf>;
+
+pub static DRAFTS: Package = package!(
+    name = "drafts",
+    entities = [
+        entity(Draft, [MOST_STAGES, NOT_GONE, NOT_FIRST, DATED, SCORED, CODED, SOME, SIX]),
+        entity(Leaf, [SWEEP, PUBLISH_SOME]),
+    ],
+);
+
 pub static EMPTY: Package = package!(name = "empty", entities = []);
 pub static SHORT: Package = package!(name = "s2-_", mount = "", entities = [entity(Comment)],);
 pub static BLOG: Package = package!(

@@ -20,9 +20,12 @@ fn claims() -> Map<String, Value> {
 }
 
 fn forged(header: &Value, claims: &Value, secret: &[u8]) -> String {
+    written(&header.to_string(), &claims.to_string(), secret)
+}
+
+fn written(header: &str, claims: &str, secret: &[u8]) -> String {
     use hmac::{Hmac, KeyInit, Mac};
-    let part = |v: &Value| URL_SAFE_NO_PAD.encode(v.to_string());
-    let text = format!("{}.{}", part(header), part(claims));
+    let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let mut mac = <Hmac<sha2::Sha256> as KeyInit>::new_from_slice(secret).unwrap();
     mac.update(text.as_bytes());
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
@@ -94,6 +97,16 @@ fn every_other_token_is_refused() {
     bad.push(forged(&header, &with(&full, "aud", json!(["aud", "other"])), NEW));
     bad.push(forged(&header, &with(&full, "iat", json!(NOW + 1000)), NEW));
     bad.push(forged(&header, &with(&full, "exp", json!(i64::MIN)), NEW));
+    // A name that stands there twice, with another value or the same.
+    let text = full.to_string();
+    for (name, value) in [("sid", "\"other\""), ("sid", "\"s\""), ("sub", "\"other\""), ("exp", "9999999999"), ("jti", "\"j\"")] {
+        let twice = [format!("{{\"{name}\":{value},{}", &text[1..]), format!("{},\"{name}\":{value}}}", &text[..text.len() - 1])];
+        bad.extend(twice.iter().map(|claims| written(&header.to_string(), claims, NEW)));
+    }
+    let named = header.to_string();
+    bad.push(written(&format!("{},\"kid\":{}}}", &named[..named.len() - 1], header["kid"]), &text, NEW));
+    bad.push(written(&named, "[]", NEW));
+    assert!(signing.verify(&written(&named, &text, NEW), at(NOW)).is_some());
     let good = forged(&header, &full, NEW);
     bad.extend(["", ".", "..", "a.b.c"].map(str::to_owned));
     bad.extend([format!("{good}."), format!(".{good}"), format!("{good}="), good[..good.len() - 1].to_owned()]);

@@ -140,6 +140,11 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
     ))
 }
 
+/// The first page, at its address with a slash behind: a nested router has only the one without.
+pub(crate) fn home(core: &Arc<Core>) -> MethodRouter {
+    get(shown(core, enter::home))
+}
+
 /// A page that says nothing but this.
 fn told(core: &Arc<Core>, code: Code, what: &'static str) -> impl Fn() -> std::future::Ready<Response<Body>> + Clone + use<> {
     let core = Arc::clone(core);

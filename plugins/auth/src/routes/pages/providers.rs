@@ -66,8 +66,9 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
     }
-    // A provider that was agreed to before sends back at once: another site must not have strict cookies brought somewhere by that.
-    if visit.core.config.auth.cookies.same_site == SameSite::Strict && visit.is_from_elsewhere() {
+    // A provider that was agreed to before sends back at once: whoever follows a link of another site, or of a mail, would be signed in
+    // without having asked for it. They choose on a page of ours.
+    if !visit.core.csrf.is_from_own_page(visit.headers()) {
         return sign_in_page(&visit, None);
     }
     // What is too long to come back with is left behind.

@@ -94,7 +94,17 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         back.refused(400, "invalid_state");
     }
     assert_eq!(app.me(&token).await.json()["providers"], json!([]));
-    let both = format!("{planted}; __Host-browser={}", own.host.unwrap());
+    // Nor where somebody else has signed in meanwhile, though the browser is the same.
+    let bob = app.register("bob@x.test").await;
+    let begun = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
+    let over = Browser::new().sign_in(&begun.url, "").await;
+    let marks = format!("{MARK}={}; __Host-browser={}", begun.cookie, begun.host.unwrap());
+    let by_bob = format!("{marks}; __Host-token={}", bob.token);
+    app.raw("GET", over.strip_prefix(APP).unwrap(), &[("cookie", &by_bob)], "").await.refused(400, "invalid_state");
+    for who in [&token, &bob.token] {
+        assert_eq!(app.me(who).await.json()["providers"], json!([]));
+    }
+    let both = format!("{planted}; __Host-browser={}; __Host-token={token}", own.host.unwrap());
     assert_eq!(landed(&app.raw("GET", path, &[("cookie", &both), ("sec-fetch-site", "cross-site")], "").await, "linked"), "stand");
     assert_eq!(
         app.raw("GET", "/auth/stand/link?returnTo=//evil.test", &[("cookie", &session), ("sec-fetch-site", "none")], "").await.status,

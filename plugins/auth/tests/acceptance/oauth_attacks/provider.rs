@@ -65,9 +65,15 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
         ("nobody", without("sub")),
         ("an empty name", claim("sub", json!(""))),
         ("a name that is a list", claim("sub", json!(["subject-1"]))),
+        ("a name that is a number", claim("sub", json!(4711))),
+        ("two names", signed(|claims| sign(&Twice(claims), key(), "k1"))),
         ("a very long name", claim("sub", json!("x".repeat(256)))),
         ("a name with a line break", claim("sub", json!("a\nb"))),
     ];
+    let bad = bad.into_iter().chain(
+        ["mac", "DPoP", "N_A", ""]
+            .map(|kind| -> (&str, Change) { ("a token of another kind", Box::new(move |manner| manner.token_type = kind)) }),
+    );
     for (what, change) in bad {
         standin.behave(change);
         let (_, back) = arrive(&app).await;
@@ -83,12 +89,28 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
         manner.claims.insert("iat".to_owned(), json!(80));
         manner.claims.insert("exp".to_owned(), json!(600));
         manner.claims.insert("email_verified".to_owned(), json!("true"));
+        manner.token_type = "bearer";
     });
     let (away, back) = arrive(&app).await;
     assert_eq!(away.exchange(&app, &landed(&back, "code")).await.status, 200);
     // None of it could make the server fetch keys for each made up id.
     assert!(standin.asked("/jwks") <= 3, "{}", standin.asked("/jwks"));
     assert_eq!(standin.faults(), Vec::<String>::new());
+}
+
+/// Claims of which one stands there twice.
+struct Twice<'a>(&'a Json);
+
+impl serde::Serialize for Twice<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("sub", "somebody-else")?;
+        for (name, value) in self.0.as_object().into_iter().flatten() {
+            members.serialize_entry(name, value)?;
+        }
+        members.end()
+    }
 }
 
 /// A token that no library would make.
@@ -201,6 +223,7 @@ pub(super) async fn somebody_else_in_userinfo(store: Store) {
         json!({ "sub": "somebody-else", "email": "eve@standin.test", "email_verified": true }),
         json!({ "email": "eve@standin.test", "email_verified": true }),
         json!({ "sub": ["subject-1"], "email": "eve@standin.test", "email_verified": true }),
+        json!({ "sub": 1, "email": "eve@standin.test", "email_verified": true }),
     ] {
         standin.behave(|manner| {
             manner.without.push("email");

@@ -125,22 +125,41 @@ impl Table {
         &self,
         (data, others): View<'_>,
         filter: &Filter,
-        groups: &[Group],
+        (groups, by_value): (&[Group], &[usize]),
         compute: &[Compute],
         limit: u32,
         args: &[Value],
         rows: &mut Rows,
     ) -> Result<()> {
-        let mut found = Groups::new(groups, compute, args);
         let sight = self.sight(data, others);
-        self.candidates(data, filter, args).filter(|r| sight.matches(filter, r, args)).for_each(|record| found.add(record));
-        for row in found.rows(self.entity).take(limit as usize) {
-            if !rows.push(&row?[..]) {
-                break;
+        let divided = by_value.iter().map(|field| Some(Group { field: *field, truncate: None }));
+        let mut left = limit as usize;
+        for (part, value) in std::iter::once(None).chain(divided).enumerate() {
+            let by: Vec<Group> = groups.iter().copied().chain(value).collect();
+            let mut found = Groups::new(&by, compute, args);
+            self.candidates(data, filter, args).filter(|r| sight.matches(filter, r, args)).for_each(|record| found.add(record));
+            for row in found.rows(self.entity).take(left) {
+                let mut row = row?;
+                if !by_value.is_empty() {
+                    // The number of the part, the keys, a column of each value, and what was computed.
+                    let computed = row.split_off(by.len());
+                    let own = value.and_then(|_| row.pop());
+                    let mut values = vec![Value::Null; by_value.len()];
+                    if let (Some(place), Some(own)) = (part.checked_sub(1).and_then(|at| values.get_mut(at)), own) {
+                        *place = own;
+                    }
+                    row.insert(0, Value::Int(part as i64));
+                    row.extend(values.into_iter().chain(computed));
+                }
+                left -= 1;
+                if !rows.push(&row[..]) {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
+
     /// The records that match, or the first of them in an order.
     pub(super) fn picked(&self, (data, others): View<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value]) -> Vec<Record> {
         let sight = self.sight(data, others);

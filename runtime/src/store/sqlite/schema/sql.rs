@@ -107,7 +107,20 @@ pub(super) struct Definition {
 impl Definition {
     /// Whether both say the same, names aside.
     pub(super) fn agrees(&self, other: &Self) -> bool {
-        self.tokens[1..] == other.tokens[1..]
+        self.tokens[1..] == other.tokens[1..] || self.meaning() == other.meaning()
+    }
+
+    /// Without `column IS NULL OR`, which the check of JSON lacks in tables of earlier versions: of a null it says the same.
+    fn meaning(&self) -> Vec<&Token> {
+        let mut tokens: Vec<&Token> = self.tokens.iter().skip(1).collect();
+        if let Some(at) = tokens.iter().position(|token| token.is("JSON_VALID")).filter(|at| *at >= 4)
+            && tokens[at - 3].is("IS")
+            && tokens[at - 2].is("NULL")
+            && tokens[at - 1].is("OR")
+        {
+            tokens.drain(at - 4..at);
+        }
+        tokens
     }
 }
 

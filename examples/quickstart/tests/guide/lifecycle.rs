@@ -1,0 +1,195 @@
+//! Records that change their state, are deleted and come back, and what is told of that.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::http::{Inputs, OverrideCall};
+use linchpin::prelude::*;
+use linchpin::resource::Outcome;
+use linchpin::testing::Client;
+use linchpin::{BoxFuture, EntityEvent, EventSink, Route};
+use linchpin_auth::Auth;
+use serde_json::json;
+
+use super::{Article, PRESS, State};
+
+/// Somebody who writes.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Author {
+    #[field(primary)]
+    pub id: String,
+    #[field(default = false)]
+    pub trusted: bool,
+}
+
+/// A note, which stays when it is deleted.
+#[entity(soft_delete(deleted_at), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Note {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub author_id: String,
+    #[field(default = State::Draft)]
+    pub state: State,
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[operation(kind = "transition", field = state, from = State::Draft, to = one_of([State::Published, State::Review], by = held))]
+pub const SUBMIT: Operation<Note>;
+
+async fn held(call: ChooserCall<Note>) -> linchpin::Result<State> {
+    let author = call.adapter::<Author>()?.get(call.cx(), &*call.record().author_id).await?;
+    Ok(if author.is_some_and(|author| author.trusted) { State::Published } else { State::Review })
+}
+
+#[operation(kind = "restore", route(roles = ["admin"]))]
+pub const RESTORE: Operation<Note>;
+
+#[operation(kind = "lookup", fields(), returns = "many", paginate, deleted = "only", route(roles = ["admin"]))]
+pub const TRASH: Operation<Note>;
+
+/// What waits for a decision.
+#[operation(kind = "lookup", filter = (state == State::Review), returns = "many", paginate, route(auth = none))]
+pub const WAITING: Operation<Note>;
+
+/// Something to do at a time.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Job {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub due_at: Timestamp,
+    pub lease: Option<Timestamp>,
+}
+
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (lease.is_none() && due_at <= now()),
+    set(lease = now()),
+    limit = 5,
+    sort = asc(due_at),
+    returns = "records",
+)]
+pub const CLAIM: Operation<Job>;
+
+async fn work(jobs: &JobAdapter, cx: &Cx) -> Result<usize> {
+    let mine: Vec<Job> = jobs.claim(cx).await?;
+    Ok(mine.len())
+}
+
+/// Somebody to call, who knows us by a secret.
+#[entity(routes(auth = none, create(output_once(secret: String))))]
+#[derive(Clone, Debug)]
+pub struct Hook {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(private)]
+    pub hash: Option<String>,
+}
+
+/// Shows the secret once, and keeps its hash alone.
+async fn with_secret(call: OverrideCall) -> Result<Outcome> {
+    let Inputs::Create(mut draft) = call.inputs else { return Err(Error::internal("not a create")) };
+    let secret = new_secret();
+    draft.set(hook::hash, Some(hash_of(&secret)));
+    call.cx.answer_once("secret", secret)?;
+    Ok(Outcome::Record(call.table.create(&call.cx, draft, &call.form).await?.0))
+}
+
+/// No generator of secrets: the guide leaves that open.
+fn new_secret() -> String {
+    Uuid::new_v7().to_string()
+}
+
+fn hash_of(secret: &str) -> String {
+    format!("{} characters", secret.len())
+}
+
+/// A warehouse, which remembers what it is told.
+#[derive(Clone, Default)]
+struct Warehouse(Arc<Mutex<Vec<String>>>);
+
+impl EventSink for Warehouse {
+    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+        let names = events.iter().map(|event| event.name.clone());
+        self.0.lock().expect("nobody panicked").extend(names);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn with_listeners(config: Config, warehouse: Warehouse) -> App {
+    App::new(config)
+        .on_event::<Article, _, _>("mailer", |event| async move {
+            if event.name == "press.articles.created" { /* event.payload, event.key() */ }
+            Ok(())
+        })
+        .event_sink("warehouse", warehouse) // every entity, in batches
+}
+
+static OFFICE: Package = package!(
+    name = "office",
+    entities = [entity(Author, []), entity(Note, [SUBMIT, RESTORE, TRASH, WAITING]), entity(Job, [CLAIM]), entity(Hook, [])],
+);
+
+fn config() -> Config {
+    Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it")
+}
+
+/// What all of the office needs.
+fn office(app: App) -> App {
+    app.plugin(Auth::new().roles(["admin", "editor"])).override_route::<Hook, _, _>(Route::Create, with_secret).package(&OFFICE)
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_found_and_comes_back() -> Result<()> {
+    let app = office(App::new(config())).start().await?;
+    let (authors, notes) = (app.adapter::<Author>()?, app.adapter::<Note>()?);
+    let cx = Cx::actor(Actor::user("ann").with_roles(["admin"]));
+    authors.create(&cx, AuthorCreate { id: "ann".to_owned(), trusted: Some(true) }).await?;
+    let note = |author: &str| NoteCreate { author_id: author.to_owned(), state: None };
+    let (mine, other) = (notes.create(&cx, note("ann")).await?, notes.create(&cx, note("bob")).await?);
+
+    assert_eq!(notes.submit(&cx, &mine.id).await?.state, State::Published);
+    assert_eq!(notes.submit(&cx, &other.id).await?.state, State::Review);
+    let waiting = notes.waiting(&cx, PageArgs::default()).await?.items;
+    assert_eq!(waiting.iter().map(|note| &note.id).collect::<Vec<_>>(), [&other.id]);
+
+    assert!(notes.trash(&cx, PageArgs::default()).await?.items.is_empty());
+    notes.delete(&cx, &mine.id, None).await?;
+    let trash = notes.trash(&cx, PageArgs::default()).await?.items;
+    assert_eq!(trash.iter().map(|note| &note.id).collect::<Vec<_>>(), [&mine.id]);
+    // Over HTTP it is for those that the declaration names.
+    assert_eq!(Client::new(&app).get("/notes/trash").await?.status(), 401);
+    notes.restore(&cx, &mine.id).await?;
+    assert!(notes.trash(&cx, PageArgs::default()).await?.items.is_empty());
+    app.stop().await
+}
+
+#[tokio::test]
+async fn jobs_are_claimed_and_secrets_shown_once() -> Result<()> {
+    let app = office(App::new(config())).start().await?;
+    let (jobs, cx) = (app.adapter::<Job>()?, Cx::system("worker"));
+    jobs.create(&cx, JobCreate { due_at: Timestamp::from_millis(0), lease: None }).await?;
+    assert_eq!((work(&jobs, &cx).await?, work(&jobs, &cx).await?), (1, 0));
+
+    let client = Client::new(&app);
+    let hook = client.post("/hooks", json!({})).await?.json()?;
+    let path = format!("/hooks/{}", hook["id"].as_str().unwrap_or_default());
+    assert!(hook["secret"].is_string());
+    assert_eq!(client.get(&path).await?.json()?, json!({ "id": hook["id"] }));
+    app.stop().await
+}
+
+#[tokio::test]
+async fn listeners_are_told() -> Result<()> {
+    let warehouse = Warehouse::default();
+    let app = office(with_listeners(config(), warehouse.clone())).package(&PRESS).start().await?;
+    let job = JobCreate { due_at: Timestamp::from_millis(0), lease: None };
+    app.adapter::<Job>()?.create(&Cx::system("seed"), job).await?;
+    // Stopping delivers what waits.
+    app.stop().await?;
+    let told = warehouse.0.lock().expect("nobody panicked");
+    assert_eq!(told.iter().filter(|name| *name == "jobs.created").count(), 1, "{told:?}");
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! What editors are told. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the macro of the runtime that is called here is empty.
+//!
+//! Words of a declaration stand once more where an editor knows what they are: names of fields as members of the record, so that they
+//! lead to the field and are renamed with it, and options as names in a module of the runtime, so that the others are offered.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
+
+use crate::diagnostics::Diagnostics;
+use crate::names;
+use crate::operation::kinds;
+use crate::options::{self, OptValue};
+
+/// The hints of one declaration.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    offered: TokenStream,
+}
+
+impl Hints {
+    /// Offers the names of a module of `__private::editor` wherever an option of the list begins.
+    pub(crate) fn offer(mut self, module: &str, list: TokenStream) -> Self {
+        let (module, words) = (format_ident!("{module}"), beginnings(list));
+        if !words.is_empty() {
+            self.offered.extend(quote!(#module { #(#words)* }));
+        }
+        self
+    }
+
+    /// Offers the kinds where a bare word stands for one, and then the options of the kind.
+    pub(crate) fn operation(args: &TokenStream) -> Self {
+        let mut ignored = Diagnostics::new();
+        let options = options::parse(args.clone(), &mut ignored);
+        ignored.ignore();
+        let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| match &opt.value {
+            OptValue::Expr(kind) => Some(kind),
+            _ => None,
+        });
+        let text = kind.and_then(options::as_text).map(|text| names::snake(&text.value()));
+        let word = kind.and_then(options::as_ident).map(|word| quote!(kinds { #word }));
+        let module = text.filter(|text| kinds::names().any(|kind| kind == text)).unwrap_or_else(|| "operation".to_owned());
+        let mut hints = Self::default().offer(&module, args.clone());
+        hints.offered.extend(word);
+        hints
+    }
+
+    /// A call of the runtime's macro. Nothing when there is nothing to tell.
+    pub(crate) fn call<'a>(
+        self,
+        krate: &TokenStream,
+        entity: &dyn ToTokens,
+        fields: impl IntoIterator<Item = &'a Ident>,
+    ) -> Option<TokenStream> {
+        let (offered, fields) = (self.offered, fields.into_iter().collect::<Vec<_>>());
+        (!offered.is_empty() || !fields.is_empty()).then(|| quote!(#krate::__private::editor! { #entity { #(#fields)* } #offered }))
+    }
+}
+
+/// The words that options begin with, but for those that can be no name of an item.
+fn beginnings(list: TokenStream) -> Vec<Ident> {
+    let mut begins = true;
+    let mut words = Vec::new();
+    for token in list {
+        match token {
+            TokenTree::Ident(word) if begins && syn::parse2::<Ident>(word.to_token_stream()).is_ok() => {
+                words.push(word);
+                begins = false;
+            }
+            TokenTree::Punct(comma) if comma.as_char() == ',' => begins = true,
+            _ => begins = false,
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_beginnings_of_options() {
+        let hints = Hints::default().offer("entity", quote!(unique(slug), match(x), sort = desc(a), rou)).offer("field", quote!());
+        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor! { Post { slug } entity { unique sort rou } }).to_string());
+        assert_eq!(shown(Hints::default(), &[]), "");
+    }
+
+    #[test]
+    fn operations_offer_the_options_of_their_kind() {
+        let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), ret));
+        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor! { Post {} lookup { kind fields ret } }).to_string());
+        let hints = Hints::operation(&quote!(kind = loo));
+        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor! { Post {} operation { kind } kinds { loo } }).to_string());
+    }
+
+    fn shown(hints: Hints, fields: &[&str]) -> String {
+        let fields: Vec<Ident> = fields.iter().map(|field| format_ident!("{field}")).collect();
+        hints.call(&quote!(lp), &quote!(Post), &fields).unwrap_or_default().to_string()
+    }
+
+    /// What the runtime offers is what the macros take, but for words that can be no name of an item.
+    #[test]
+    fn the_runtime_offers_what_there_is() {
+        let text = include_str!("../../runtime/src/__private/editor.rs");
+        let words = |text: &str| {
+            let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+            let mut words: Vec<String> = lines.flat_map(str::split_whitespace).map(str::to_owned).collect();
+            words.sort_unstable();
+            words
+        };
+        let between =
+            |from: &str, to: &str| words(text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).map_or("", |(inside, _)| inside));
+        let expected =
+            |names: Vec<&str>| words(&names.into_iter().filter(|name| !["match", "crate"].contains(name)).collect::<Vec<_>>().join(" "));
+        assert_eq!(between("pub mod entity {\n    names! {", "}\n}"), expected(crate::entity::ENTITY_OPTIONS.to_vec()));
+        assert_eq!(between("pub mod field {\n    names! {", "}\n}"), expected(crate::entity::FIELD_OPTIONS.to_vec()));
+        assert_eq!(between("pub mod kinds {\n    names! {", "}\n}"), expected(kinds::names().collect()));
+        for (kind, options) in kinds::options() {
+            assert_eq!(between(&format!("\n    {kind} {{ kind"), "}"), expected(options.to_vec()), "{kind}");
+        }
+    }
+}

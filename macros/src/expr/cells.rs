@@ -1,0 +1,449 @@
+//! The cells of a field's values, and what conditions say in each.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::{Expr, ExprLit, Lit};
+
+use super::MAX_INTEGER;
+use super::filter::Op;
+use super::literal::number;
+use super::scope::{Cond, Scope, Value};
+use super::source::bare;
+use crate::entity::{Bound, Choice, Field, Kind, admits, parse_date};
+use crate::options;
+
+/// What an expression is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Known {
+    Number(f64),
+    Text(String),
+    Bool(bool),
+    /// The name of a variant.
+    Variant(String),
+    /// Something of this text.
+    Unknown(String),
+}
+
+/// The variants that conditions on an enum name, each once.
+#[derive(Default)]
+pub(super) struct Variants {
+    pub(super) exprs: Vec<Expr>,
+    /// Whether one of them may be a const that is worth the same as another.
+    pub(super) doubtful: bool,
+}
+
+/// What an expression is worth as a value of a field.
+pub(super) fn known(field: &Field, expr: &Expr) -> Known {
+    let expr = bare(expr);
+    let unknown = || Known::Unknown(expr.to_token_stream().to_string());
+    if let Expr::Lit(ExprLit { lit: Lit::Bool(lit), .. }) = expr {
+        return Known::Bool(lit.value);
+    }
+    if let Some(text) = options::as_text(expr).map(syn::LitStr::value) {
+        return match (field.kind, parse_date(&text)) {
+            (Kind::Date, Some(millis)) => Known::Number(millis as f64),
+            // Behind another name the type may be text or a date.
+            (Kind::Other, Some(_)) => unknown(),
+            _ => Known::Text(text),
+        };
+    }
+    let integer = options::as_int(expr).and_then(Result::ok).map(|n| n as f64);
+    if let Some(number) = integer.or_else(|| number(expr)) {
+        return Known::Number(number);
+    }
+    match expr {
+        Expr::Path(path) if field.kind == Kind::Other => match variant(field, &path.path) {
+            Some((name, _)) => Known::Variant(name),
+            None => unknown(),
+        },
+        _ => unknown(),
+    }
+}
+
+/// The variant that a path names, and whether it may be a const as well: those are written in capitals.
+fn variant(field: &Field, path: &syn::Path) -> Option<(String, bool)> {
+    let name = path.segments.last()?.ident.unraw().to_string();
+    let of = path.segments.iter().rev().nth(1).map(|segment| segment.ident.unraw().to_string());
+    let shouted = !name.contains(|c: char| c.is_lowercase());
+    let of_field = matches!(&field.inner, syn::Type::Path(ty) if ty.path.segments.last().map(|s| s.ident.unraw().to_string()) == of);
+    let fits = name.starts_with(|c: char| c.is_uppercase()) && (!shouted || (of.is_some() && of_field));
+    fits.then_some((name, shouted))
+}
+
+/// Whether two values of a field are the same, whatever they are written as.
+pub(crate) fn same(field: &Field, a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Literal(_, a), Value::Literal(_, b)) => known(field, a) == known(field, b),
+        (Value::Now, Value::Now) | (Value::Null, Value::Null) => true,
+        _ => false,
+    }
+}
+
+/// The variants that conditions name.
+pub(super) fn variants<'c>(field: &Field, conds: impl Iterator<Item = &'c Cond>) -> Variants {
+    let mut names: Vec<String> = Vec::new();
+    let mut found = Variants::default();
+    for value in conds.flat_map(|cond| &cond.values) {
+        if let Value::Literal(_, expr) = value
+            && field.kind == Kind::Other
+            && let Expr::Path(path) = bare(expr)
+            && let Some((name, doubtful)) = variant(field, &path.path)
+            && !names.contains(&name)
+        {
+            names.push(name);
+            found.exprs.push(bare(expr).clone());
+            found.doubtful |= doubtful;
+        }
+    }
+    found.doubtful &= found.exprs.len() > 1;
+    found
+}
+
+/// Something unknown that conditions on a field compare with.
+struct Symbol {
+    name: String,
+    relations: Vec<Relation>,
+}
+
+/// How a value stands to a symbol.
+#[derive(Clone, Copy, PartialEq)]
+enum Relation {
+    Is(Ordering),
+    /// The symbol is null.
+    Null,
+    /// The condition is so whatever the value: the call leaves the symbol out.
+    Fixed(bool),
+}
+
+/// The values that conditions name, in order, and what lies between them.
+struct Cells {
+    marks: Vec<Known>,
+    /// The positions that a value may have: odd ones are marks, even ones lie between.
+    positions: Vec<Option<usize>>,
+    symbols: Vec<Symbol>,
+    /// Conditions that may be true or false whatever the value is.
+    free: Vec<String>,
+}
+
+/// Most combinations of a field that are tried.
+const MOST: usize = 20_000;
+
+/// What conditions on a field can be together: one list of truths per combination. `None` when there are too many, or the types of the
+/// values do not fit each other, which is reported elsewhere.
+pub(super) fn worlds(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: bool) -> Option<Vec<Vec<bool>>> {
+    let cells = Cells::of(scope, field, conds, closed)?;
+    let radix: Vec<usize> = std::iter::once(cells.positions.len())
+        .chain(cells.symbols.iter().map(|symbol| symbol.relations.len()))
+        .chain(cells.free.iter().map(|_| 2))
+        .collect();
+    let count = radix.iter().try_fold(1usize, |all, one| all.checked_mul(*one)).filter(|count| *count <= MOST)?;
+    let mut seen = HashSet::new();
+    for mut number in 0..count {
+        let digits: Vec<usize> = radix
+            .iter()
+            .map(|radix| {
+                let digit = number % radix;
+                number /= radix;
+                digit
+            })
+            .collect();
+        let world = World { cells: &cells, scope, digits: &digits };
+        seen.insert(conds.iter().enumerate().map(|(i, cond)| world.holds(i, cond)).collect::<Vec<bool>>());
+    }
+    Some(seen.into_iter().collect())
+}
+
+impl Cells {
+    fn of(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: bool) -> Option<Self> {
+        let of = scope.at(field);
+        let mut cells = Self { marks: Vec::new(), positions: Vec::new(), symbols: Vec::new(), free: Vec::new() };
+        for (i, cond) in conds.iter().enumerate() {
+            for value in &cond.values {
+                cells.note(scope, of, (i, cond), value);
+            }
+        }
+        cells.bounds(of);
+        cells.sort()?;
+        let last = 2 * cells.marks.len();
+        let positions: Vec<Option<usize>> = (0..=last).filter(|at| cells.admits(of, *at, closed)).map(Some).collect();
+        // Constraints that nothing satisfies are reported as such.
+        cells.positions = if positions.is_empty() { (0..=last).map(Some).collect() } else { positions };
+        if of.optional {
+            cells.positions.push(None);
+        }
+        Some(cells)
+    }
+
+    fn note(&mut self, scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) {
+        if let Some(free) = free(scope, of, (i, cond), value) {
+            if !self.free.contains(&free) {
+                self.free.push(free);
+            }
+            return;
+        }
+        let mut relations = vec![Relation::Is(Ordering::Less), Relation::Is(Ordering::Equal), Relation::Is(Ordering::Greater)];
+        let name = match value {
+            Value::Null => return,
+            Value::Literal(_, expr) => match known(of, expr) {
+                Known::Unknown(text) => text,
+                mark => {
+                    if !self.marks.contains(&mark) {
+                        self.marks.push(mark);
+                    }
+                    return;
+                }
+            },
+            Value::Param(at) => {
+                let param = scope.params.get(*at);
+                if param.nullable {
+                    relations.push(Relation::Null);
+                }
+                if !param.required && param.default.is_none() {
+                    relations.extend([Relation::Fixed(true), Relation::Fixed(false)]);
+                }
+                symbol(value)
+            }
+            Value::Ctx(_) => {
+                // Compared with nothing, a condition of an entity is false whatever its operator.
+                relations.extend([Relation::Null, Relation::Fixed(false)]);
+                symbol(value)
+            }
+            Value::Now => symbol(value),
+        };
+        if !self.symbols.iter().any(|known| known.name == name) {
+            self.symbols.push(Symbol { name, relations });
+        }
+    }
+
+    /// The marks that constraints of the field add.
+    fn bounds(&mut self, of: &Field) {
+        let rules = &of.options.rules;
+        let mut add = |mark: Known| {
+            if !self.marks.contains(&mark) {
+                self.marks.push(mark);
+            }
+        };
+        if of.kind == Kind::Boolean {
+            add(Known::Bool(false));
+            add(Known::Bool(true));
+        }
+        if let Some(range) = &rules.range {
+            for bound in [range.value.min, range.value.max].into_iter().flatten() {
+                add(Known::Number(Bound::as_f64(bound)));
+            }
+        }
+        if of.kind == Kind::Integer {
+            add(Known::Number(MAX_INTEGER as f64));
+            add(Known::Number(-(MAX_INTEGER as f64)));
+        }
+        for choice in rules.one_of.iter().flat_map(|rule| &rule.value) {
+            add(match choice {
+                Choice::Text(text) => Known::Text(text.value()),
+                Choice::Int(n, _) => Known::Number(*n as f64),
+            });
+        }
+    }
+
+    /// Puts marks in order; `None` when they are not of one kind.
+    fn sort(&mut self) -> Option<()> {
+        if self.marks.iter().any(|mark| matches!(mark, Known::Bool(_))) {
+            self.marks.retain(|mark| matches!(mark, Known::Bool(_)));
+            for value in [false, true] {
+                if !self.marks.contains(&Known::Bool(value)) {
+                    self.marks.push(Known::Bool(value));
+                }
+            }
+        }
+        let one_kind = self.marks.windows(2).all(|pair| std::mem::discriminant(&pair[0]) == std::mem::discriminant(&pair[1]));
+        if !one_kind {
+            return None;
+        }
+        self.marks.sort_by(order);
+        Some(())
+    }
+
+    /// Whether a value of the field may stand at a position.
+    fn admits(&self, of: &Field, at: usize, closed: bool) -> bool {
+        let rules = &of.options.rules;
+        let range = |n: f64| {
+            let range = rules.range.as_ref().map(|rule| &rule.value);
+            range.is_none_or(|range| range.min.is_none_or(|min| n >= min.as_f64()) && range.max.is_none_or(|max| n <= max.as_f64()))
+        };
+        let chosen = |mark: &Known| {
+            let choice = |choice: &Choice| match choice {
+                Choice::Text(text) => Known::Text(text.value()) == *mark,
+                Choice::Int(n, _) => Known::Number(*n as f64) == *mark,
+            };
+            rules.one_of.as_ref().is_none_or(|rule| rule.value.iter().any(choice))
+        };
+        if at % 2 == 1 {
+            let mark = &self.marks[at / 2];
+            return match mark {
+                Known::Number(n) => range(*n) && chosen(mark),
+                Known::Text(text) => admits(of, text),
+                _ => true,
+            };
+        }
+        let (low, high) = ((at > 0).then(|| &self.marks[at / 2 - 1]), self.marks.get(at / 2));
+        if rules.one_of.is_some() && (low.is_some() || high.is_some()) {
+            return false;
+        }
+        match (low, high) {
+            (Some(Known::Bool(_)), _) | (_, Some(Known::Bool(_))) => false,
+            // One position stands for all other variants.
+            (low, Some(Known::Variant(_))) => low.is_none() && !closed,
+            (Some(Known::Variant(_)), None) => false,
+            (None, Some(Known::Text(text))) if text.is_empty() => false,
+            (Some(Known::Text(_)), _) | (_, Some(Known::Text(_))) => rules.length.as_ref().is_none_or(|length| length.value.max != Some(0)),
+            (low, high) => {
+                let number = |mark: Option<&Known>, none: f64| if let Some(Known::Number(n)) = mark { *n } else { none };
+                let (low, high) = (number(low, f64::NEG_INFINITY), number(high, f64::INFINITY));
+                let whole = matches!(of.kind, Kind::Integer | Kind::Date);
+                let most = of.kind != Kind::Integer || (low >= -(MAX_INTEGER as f64) && high <= MAX_INTEGER as f64);
+                let between = match (low.is_finite(), high.is_finite()) {
+                    (true, true) => low / 2.0 + high / 2.0,
+                    (true, false) => low + low.abs().max(1.0),
+                    (false, true) => high - high.abs().max(1.0),
+                    (false, false) => 0.0,
+                };
+                // A bound of the range is a mark, so what lies between two marks is within it or outside as a whole.
+                (!whole || low.floor() + 1.0 < high) && most && (low == f64::NEG_INFINITY && high == f64::INFINITY || range(between))
+            }
+        }
+    }
+}
+
+/// One combination: where the value stands, how it stands to each symbol, and what is free.
+struct World<'w, 's> {
+    cells: &'w Cells,
+    scope: &'w Scope<'s>,
+    digits: &'w [usize],
+}
+
+impl World<'_, '_> {
+    fn position(&self) -> Option<usize> {
+        self.cells.positions[self.digits[0]]
+    }
+
+    fn relation(&self, name: &str) -> Option<Relation> {
+        let at = self.cells.symbols.iter().position(|symbol| symbol.name == name)?;
+        Some(self.cells.symbols[at].relations[self.digits[1 + at]])
+    }
+
+    fn is_free(&self, name: &str) -> Option<bool> {
+        let at = self.cells.free.iter().position(|free| free == name)?;
+        Some(self.digits[1 + self.cells.symbols.len() + at] == 1)
+    }
+
+    fn holds(&self, i: usize, cond: &Cond) -> bool {
+        let of = self.scope.at(cond.field);
+        for value in &cond.values {
+            if let Some(Relation::Fixed(truth)) = self.symbol(of, value) {
+                return truth;
+            }
+        }
+        let any = || cond.values.iter().any(|value| self.equals(of, (i, cond), value));
+        match cond.op {
+            Op::Eq | Op::In => any(),
+            Op::Ne | Op::Nin => !any(),
+            Op::Contains | Op::Has => cond.values.iter().any(|value| self.contains(of, (i, cond), value)),
+            Op::Gt => self.order(of, cond) == Some(Ordering::Greater),
+            Op::Gte => matches!(self.order(of, cond), Some(Ordering::Greater | Ordering::Equal)),
+            Op::Lt => self.order(of, cond) == Some(Ordering::Less),
+            Op::Lte => matches!(self.order(of, cond), Some(Ordering::Less | Ordering::Equal)),
+        }
+    }
+
+    fn symbol(&self, of: &Field, value: &Value) -> Option<Relation> {
+        match value {
+            Value::Literal(_, expr) => match known(of, expr) {
+                Known::Unknown(text) => self.relation(&text),
+                _ => None,
+            },
+            Value::Null => None,
+            value => self.relation(&symbol(value)),
+        }
+    }
+
+    fn equals(&self, of: &Field, cond: (usize, &Cond), value: &Value) -> bool {
+        if let Some(free) = free(self.scope, of, cond, value) {
+            return self.is_free(&free).unwrap_or_default();
+        }
+        match (self.position(), self.symbol(of, value)) {
+            (None, Some(relation)) => relation == Relation::Null,
+            (Some(_), Some(relation)) => relation == Relation::Is(Ordering::Equal),
+            (position, None) => match value {
+                Value::Null => position.is_none(),
+                value => position.is_some_and(|at| self.mark(of, value).is_some_and(|mark| 2 * mark + 1 == at)),
+            },
+        }
+    }
+
+    fn order(&self, of: &Field, cond: &Cond) -> Option<Ordering> {
+        let (at, value) = (self.position()?, cond.values.first()?);
+        match self.symbol(of, value) {
+            Some(Relation::Is(order)) => Some(order),
+            Some(_) => None,
+            None => Some(at.cmp(&(2 * self.mark(of, value)? + 1))),
+        }
+    }
+
+    fn contains(&self, of: &Field, cond: (usize, &Cond), value: &Value) -> bool {
+        let Some(at) = self.position() else { return false };
+        // Of a text that is known, its letters decide.
+        if let (Value::Literal(_, expr), true) = (value, at % 2 == 1)
+            && let (Known::Text(part), Known::Text(whole)) = (known(of, expr), &self.cells.marks[at / 2])
+            && part.is_ascii()
+            && whole.is_ascii()
+        {
+            return whole.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
+        }
+        free(self.scope, of, cond, value).and_then(|free| self.is_free(&free)).unwrap_or_default()
+    }
+
+    fn mark(&self, of: &Field, value: &Value) -> Option<usize> {
+        let Value::Literal(_, expr) = value else { return None };
+        let known = known(of, expr);
+        self.cells.marks.iter().position(|mark| *mark == known)
+    }
+}
+
+/// The name of what a condition may hold or not whatever the value is: `contains`, `has`, and lists that a parameter holds.
+fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) -> Option<String> {
+    let param = if let Value::Param(at) = value { Some(scope.params.get(*at)) } else { None };
+    let kind = match cond.op {
+        Op::Contains | Op::Has => "contains",
+        Op::In | Op::Nin if param.is_some_and(|param| param.list) => "in",
+        _ => return None,
+    };
+    let what = match value {
+        Value::Literal(_, expr) => format!("{:?}", known(of, expr)),
+        value => symbol(value),
+    };
+    // A condition that may be dropped depends on nothing that another one says.
+    let own = param.is_some_and(|param| !param.required && param.default.is_none());
+    Some(if own { format!("{kind} {what} {i}") } else { format!("{kind} {what}") })
+}
+
+fn symbol(value: &Value) -> String {
+    match value {
+        Value::Param(at) => format!("param {at}"),
+        Value::Ctx(path) => format!("ctx {}", path.to_token_stream()),
+        Value::Now => "now".to_owned(),
+        Value::Null => "null".to_owned(),
+        Value::Literal(_, expr) => expr.to_token_stream().to_string(),
+    }
+}
+
+/// The order of marks of one kind; variants have none, and stand as they come.
+fn order(a: &Known, b: &Known) -> Ordering {
+    match (a, b) {
+        (Known::Number(a), Known::Number(b)) => a.total_cmp(b),
+        (Known::Text(a), Known::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Known::Bool(a), Known::Bool(b)) => a.cmp(b),
+        _ => Ordering::Equal,
+    }
+}

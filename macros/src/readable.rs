@@ -1,0 +1,84 @@
+//! One option, as syn and darling read it.
+
+use darling::ast::NestedMeta;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{Expr, Ident, Lit, MacroDelimiter, Meta, MetaNameValue, Path, Token};
+
+use crate::options::NO_NAME;
+
+/// An option in darling's grammar, which takes keywords as keys, with what is beyond ours refused.
+pub(crate) struct Readable {
+    pub(crate) option: NestedMeta,
+    /// Why its value is left out.
+    pub(crate) error: Option<syn::Error>,
+}
+
+impl Readable {
+    /// An option of which only the name is known. Reading goes on behind the next comma.
+    fn unreadable(path: Path, input: ParseStream<'_>, error: syn::Error) -> syn::Result<Self> {
+        skip(input)?;
+        let (eq_token, value) = (<Token![=]>::default(), Expr::Verbatim(proc_macro2::TokenStream::new()));
+        Ok(Self { option: NestedMeta::Meta(Meta::NameValue(MetaNameValue { path, eq_token, value })), error: Some(error) })
+    }
+}
+
+impl From<NestedMeta> for Readable {
+    fn from(option: NestedMeta) -> Self {
+        Self { option, error: None }
+    }
+}
+
+impl Parse for Readable {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Ident::peek_any) || input.peek(Lit) {
+            return Err(input.error(NO_NAME));
+        }
+        let fork = input.fork();
+        if let (Ok(key), Ok(equals)) = (fork.call(Ident::parse_any), fork.parse::<Token![==]>()) {
+            let error = syn::Error::new_spanned(equals, format!("`{key}` is given with `=`; `==` compares"));
+            return Self::unreadable(key.into(), input, error);
+        }
+        let option = input.parse::<NestedMeta>()?;
+        let path = match &option {
+            NestedMeta::Meta(meta) => meta.path(),
+            NestedMeta::NameValueInvalidExpr(pair) => &pair.path,
+            NestedMeta::Lit(lit) => return Err(syn::Error::new_spanned(lit, NO_NAME)),
+        };
+        let Some(key) = path.get_ident().cloned() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
+        if let NestedMeta::NameValueInvalidExpr(pair) = &option
+            && (key == "input" || key == "output")
+            && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
+        {
+            // `output = Vec<Post>` is no expression; its tokens are kept as a list's are.
+            let (path, tokens) = (pair.path.clone(), pair.value.clone());
+            let delimiter = MacroDelimiter::Paren(syn::token::Paren::default());
+            return Ok(NestedMeta::Meta(Meta::List(syn::MetaList { path, delimiter, tokens })).into());
+        }
+        match &option {
+            NestedMeta::NameValueInvalidExpr(pair) => {
+                let error = &pair.error;
+                let error = syn::Error::new(error.span(), format!("option `{key}` has no readable value: {error}"));
+                return Self::unreadable(key.into(), input, error);
+            }
+            NestedMeta::Meta(Meta::List(list)) if !matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
+                let error = syn::Error::new(list.delimiter.span().join(), format!("`{key}` takes its list in parentheses"));
+                return Self::unreadable(key.into(), input, error);
+            }
+            _ => {}
+        }
+        if !input.is_empty() && !input.peek(Token![,]) {
+            let error = input.error(format!("expected `,` behind option `{key}`"));
+            return Self::unreadable(key.into(), input, error);
+        }
+        Ok(option.into())
+    }
+}
+
+/// Goes on to the next comma, or to the end.
+pub(crate) fn skip(input: ParseStream<'_>) -> syn::Result<()> {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        input.parse::<proc_macro2::TokenTree>()?;
+    }
+    Ok(())
+}

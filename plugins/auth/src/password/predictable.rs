@@ -1,0 +1,190 @@
+//! Passwords that follow from their first characters: repeats, sequences, and walks along the keyboard.
+
+use crate::identity::fold;
+
+/// Characters that a password may leave to choice without being one.
+const CHOSEN: usize = 4;
+
+/// Fewest characters of a sequence or a walk: two neighbours are chance.
+const RUN: usize = 3;
+
+/// Rows and columns of the keyboards that most people have, without Shift and with it.
+const KEYS: [&str; 18] = [
+    "1234567890-=",
+    "!@#$%^&*()_+",
+    "qwertyuiop[]",
+    "asdfghjkl;'",
+    "zxcvbnm,./",
+    "йцукенгшщзхъ",
+    "фывапролджэ",
+    "ячсмитьбю",
+    "1qaz",
+    "2wsx",
+    "3edc",
+    "4rfv",
+    "5tgb",
+    "6yhn",
+    "7ujm",
+    "8ik,",
+    "9ol.",
+    "0p;/",
+];
+
+/// Ways in which one character follows another, as a set.
+type Ways = u8;
+const SAME: Ways = 1;
+const UP: Ways = 2;
+const DOWN: Ways = 4;
+const ALONG: Ways = 8;
+const BACK: Ways = 16;
+const ALL: Ways = SAME | UP | DOWN | ALONG | BACK;
+
+/// Whether at most four characters of a password were chosen, and the others follow from them: as in `00000000`, `987654321`,
+/// `abcabcabc`, `qwertyui2` and `a1b2c3d4`. Its time grows with the cube of the length at most, which the length of a password bounds.
+pub(super) fn is_predictable(password: &str) -> bool {
+    chosen(&fold(password).collect::<Vec<char>>()) <= CHOSEN
+}
+
+/// Fewest characters that have to be chosen, over every way to divide the text into such characters, runs and repeats.
+fn chosen(text: &[char]) -> usize {
+    // Up to each place; what follows from characters before costs nothing.
+    let mut fewest: Vec<usize> = (0..=text.len()).collect();
+    for start in 0..text.len() {
+        let cost = fewest[start];
+        // No way onwards is cheaper than free, and one that is too expensive already stays so.
+        if cost > CHOSEN {
+            fewest[start + 1] = fewest[start + 1].min(cost + 1);
+            continue;
+        }
+        lower(&mut fewest[start + 1], cost + 1);
+        for tracks in 1..=2 {
+            let least = RUN * tracks;
+            for end in (start + least..=start + run(&text[start..], tracks)).rev() {
+                lower(&mut fewest[end], cost + tracks);
+            }
+        }
+        for block in 2..=start {
+            let repeated = (start..text.len()).take_while(|at| text[*at] == text[*at - block]).count();
+            for known in fewest.iter_mut().take(start + repeated + 1).skip(start + block) {
+                lower(known, cost);
+            }
+        }
+    }
+    fewest[text.len()]
+}
+
+fn lower(known: &mut usize, found: usize) {
+    *known = (*known).min(found);
+}
+
+/// How many characters, from the first one, belong to a run of so many tracks: each character follows from the one so many places
+/// before, each track in a way of its own. `1q2w3e` has two.
+fn run(text: &[char], tracks: usize) -> usize {
+    let mut ways = [ALL; 2];
+    let follows = |at: usize| {
+        let way = &mut ways[at % tracks];
+        *way &= between(text[at - tracks], text[at]);
+        *way != 0
+    };
+    let followers = (tracks..text.len()).map(follows).take_while(|follows| *follows).count();
+    (tracks + followers).min(text.len())
+}
+
+fn between(one: char, next: char) -> Ways {
+    let step = i64::from(u32::from(next)) - i64::from(u32::from(one));
+    let mut ways = match step {
+        0 => SAME,
+        1 => UP,
+        -1 => DOWN,
+        _ => 0,
+    };
+    for keys in KEYS {
+        let mut before = None;
+        for key in keys.chars() {
+            match before.replace(key) {
+                Some(before) if (before, key) == (one, next) => ways |= ALONG,
+                Some(before) if (key, before) == (one, next) => ways |= BACK,
+                _ => {}
+            }
+        }
+    }
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn repeats_sequences_and_walks_are_predictable() {
+        for password in [
+            "00000000",
+            "aaaaaaaa",
+            "        ",
+            "AAAAaaaa",
+            "987654321",
+            "12345678",
+            "123123123",
+            "abcdefgh",
+            "zyxwvuts",
+            "qwertyui",
+            "poiuytrewq",
+            "1qaz2wsx",
+            "1q2w3e4r5t6y7u8i9o0p",
+            "a1b2c3d4e5",
+            "abcabcabc",
+            "abcdabcdab",
+            "qwerty12",
+            "11112222",
+            "aaaaaaaa1",
+            "!@#$%^&*",
+            "\u{439}\u{446}\u{443}\u{43a}\u{435}\u{43d}\u{433}\u{448}",
+            "\u{1f9a6}\u{1fa94}\u{1f9a6}\u{1fa94}\u{1f9a6}\u{1fa94}\u{1f9a6}\u{1fa94}",
+        ] {
+            assert!(is_predictable(password), "{password}");
+        }
+        assert!(is_predictable(&"a".repeat(128)) && is_predictable(&"x7k!".repeat(32)));
+    }
+
+    #[test]
+    fn passwords_that_somebody_chose_are_not() {
+        for password in [
+            "violet-otter-91-lamp",
+            "aaaa bbbb cccc",
+            "correct horse battery staple",
+            "kT9#vq2L",
+            "mississippi",
+            "bobbobbob-91",
+            "x7k!v2m9",
+            "wertvoll",
+            "fed-up-of-it",
+            "lampenschirm",
+        ] {
+            assert!(!is_predictable(password), "{password}");
+        }
+    }
+
+    #[test]
+    fn what_is_chosen_is_counted() {
+        let of = |text: &str| chosen(&text.chars().collect::<Vec<char>>());
+        for (text, cost) in
+            [("", 0), ("a", 1), ("ab", 2), ("abc", 1), ("abcx", 2), ("a1b2c3", 2), ("xyzxyz", 1), ("kqtakqta", 4), ("kqtakqtak", 4)]
+        {
+            assert_eq!(of(text), cost, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_text_is_answered(text in "\\PC{0,128}") {
+            let _ = is_predictable(&text);
+        }
+
+        #[test]
+        fn a_block_of_four_or_fewer_is_predictable_however_often_it_is_repeated(block in "[!-~]{1,4}", times in 2..40_usize) {
+            prop_assert!(is_predictable(&block.repeat(times)));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A wish for another address does not outlive what it was asked for in.
+
+use serde_json::json;
+
+use crate::email::{change, changing, done, login, verify};
+use crate::post::Post;
+use crate::server::{GOOD, Store};
+
+/// Whoever may be somebody else asks for another address, and leaves or is made to leave: the link does nothing any more. Signing out is no
+/// such sign.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_ends_with_what_it_was_asked_in() {
+    let post = Post::default();
+    let app = Store::memory().app_with(|auth| changing(auth, &post).refresh_tokens()).await;
+    app.register("ada@x.test").await;
+    let mut asked = 0;
+    let mut wish = async || {
+        // Not more than is counted of one account.
+        app.advance(3700).await;
+        let mine = app.login("ada@x.test").await;
+        let other = app.login("ada@x.test").await;
+        asked += 1;
+        assert_eq!(change(&app, &other, "new@x.test").await.status, 202);
+        (mine, other, post.token("verify_new_email", asked).await)
+    };
+    let (mine, _, token) = wish().await;
+    app.with(&mine.token, "POST", "/auth/sessions/revoke-others", None).await;
+    verify(&app, &token).await.refused(400, "invalid_token");
+    // It was left before the others were ended.
+    let (mine, other, token) = wish().await;
+    app.with(&other.token, "POST", "/auth/logout", None).await;
+    app.with(&mine.token, "DELETE", "/auth/sessions", None).await;
+    verify(&app, &token).await.refused(400, "invalid_token");
+    let (mine, other, token) = wish().await;
+    let id = app.me(&other.token).await.text("sessionId");
+    app.with(&mine.token, "DELETE", &format!("/auth/sessions/{id}"), None).await;
+    verify(&app, &token).await.refused(400, "invalid_token");
+    // A refresh token that comes twice.
+    let (_, other, token) = wish().await;
+    for _ in 0..2 {
+        app.advance(11).await;
+        app.post("/auth/refresh", json!({ "refreshToken": other.refresh })).await;
+    }
+    verify(&app, &token).await.refused(400, "invalid_token");
+    // The account is to be deleted, and then is not.
+    let (mine, _, token) = wish().await;
+    assert_eq!(app.with(&mine.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD }))).await.status, 202);
+    verify(&app, &token).await.refused(400, "invalid_token");
+    assert_eq!(app.with(&mine.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.status, 200);
+    verify(&app, &token).await.refused(400, "invalid_token");
+    assert_eq!(app.me(&mine.token).await.text("email"), "ada@x.test");
+    let (_, other, token) = wish().await;
+    app.with(&other.token, "POST", "/auth/logout", None).await;
+    done(&verify(&app, &token).await);
+    assert_eq!(login(&app, "new@x.test").await, 200);
+}

@@ -1,0 +1,171 @@
+//! What strangers do to an account from outside: guesses and requests keep its owner out of nothing, and fill no mailbox. And a clock
+//! that is set back makes nothing good again. None of it depends on the store.
+
+use linchpin_auth::{Auth, TrustProxy};
+use serde_json::{Value as Json, json};
+
+use crate::concealed::concealed;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, Store};
+
+const WRONG: &str = "wrong-otter-91-lamp";
+const NEW: &str = "amber-falcon-27-desk";
+
+async fn app(post: &Post) -> Server {
+    Store::memory()
+        .app_with(|auth| {
+            post.on(auth).configure(|config| {
+                config.security.trust_proxy = TrustProxy::Hops(1);
+                config.auth.magic_link.enabled = true;
+                config.auth.email_verification.enabled = true;
+            })
+        })
+        .await
+}
+
+async fn at(app: &Server, n: usize, path: &str, body: Json) -> Reply {
+    let address = format!("198.51.100.{n}");
+    app.raw("POST", path, &[("x-forwarded-for", &address), ("content-type", "application/json")], &body.to_string()).await
+}
+
+async fn login(app: &Server, n: usize, password: &str) -> Reply {
+    at(app, n, "/auth/login", json!({ "email": "ada@x.test", "password": password })).await
+}
+
+/// Thirty guesses from as many addresses, and ten from where the owner is.
+async fn besiege(app: &Server, from: usize) {
+    for _ in 0..10 {
+        login(app, 200, WRONG).await;
+    }
+    for n in from..from + 30 {
+        login(app, n, WRONG).await;
+    }
+    login(app, 99, GOOD).await.refused(429, "rate_limited");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_lets_the_owner_in_at_once() {
+    let post = Post::default();
+    let app = app(&post).await;
+    app.register("ada@x.test").await;
+    besiege(&app, 0).await;
+    login(&app, 200, GOOD).await.refused(429, "rate_limited");
+    assert_eq!(at(&app, 200, "/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    let token = post.token("password_reset", 1).await;
+    assert_eq!(at(&app, 200, "/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    assert_eq!(login(&app, 200, NEW).await.status, 200);
+    // Nor do the guesses that follow keep them out there; elsewhere they do.
+    for n in 40..70 {
+        login(&app, n, WRONG).await.refused(401, "invalid_credentials");
+    }
+    login(&app, 99, NEW).await.refused(429, "rate_limited");
+    assert_eq!(login(&app, 200, NEW).await.status, 200);
+    // Whoever guesses there has ten.
+    for _ in 0..10 {
+        login(&app, 200, WRONG).await.refused(401, "invalid_credentials");
+    }
+    login(&app, 200, NEW).await.refused(429, "rate_limited");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_magic_link_lets_the_owner_in_at_once() {
+    let post = Post::default();
+    let app = app(&post).await;
+    let ada = app.register("ada@x.test").await;
+    app.change(&ada.id, json!({ "emailVerified": true })).await;
+    besiege(&app, 0).await;
+    assert_eq!(at(&app, 200, "/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await.status, 200);
+    let token = post.token("magic_link", 1).await;
+    assert_eq!(at(&app, 200, "/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    assert_eq!(login(&app, 200, GOOD).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_use_up_no_mail_that_the_owner_needs() {
+    let post = Post::default();
+    let app = app(&post).await;
+    app.register("ada@x.test").await;
+    for (path, field, kind, seconds, had) in
+        [("/auth/forgot-password", "email", "password_reset", 1800, 0), ("/auth/magic-link/request", "identifier", "magic_link", 600, 0)]
+    {
+        let ask = async |n: usize| assert_eq!(at(&app, n, path, json!({ field: "ada@x.test" })).await.status, 200);
+        for n in 0..6 {
+            ask(n).await;
+            post.all(kind, had + (n + 1).min(3)).await;
+        }
+        // What was mailed last is over, and strangers have used up the mails of the hour: the owner gets one, and they no more.
+        app.advance(seconds).await;
+        for n in 0..6 {
+            ask(10 + n).await;
+        }
+        post.only(kind, had + 4).await;
+    }
+    // Once a link is used, there is another for who asks.
+    let token = post.token("password_reset", 4).await;
+    assert_eq!(at(&app, 200, "/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    assert_eq!(at(&app, 20, "/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    post.only("password_reset", 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mails_to_one_address_are_limited_whoever_causes_them() {
+    let post = Post::default();
+    let app = app(&post).await;
+    for n in 0..6 {
+        let who = app.register(&format!("{n}@x.test")).await;
+        app.register(&format!("held-{n}@x.test")).await;
+        for target in ["victim@y.test", "held-0@x.test"] {
+            let body = json!({ "email": target, "password": GOOD });
+            let asked = app.with(&who.token, "POST", "/auth/change-email", Some(body)).await;
+            assert_eq!(asked.status, 202, "{asked:?}");
+        }
+    }
+    // Something that is mailed after all of them.
+    app.register("last@x.test").await;
+    post.all("verify_email", 13).await;
+    let new: Vec<_> = post.all("verify_new_email", 3).await.into_iter().filter(|mail| mail.to == "victim@y.test").collect();
+    assert_eq!(new.len(), 3);
+    // The first of these was the mail of her own sign-up.
+    assert_eq!(post.all("existing_account", 2).await.len(), 2);
+    // An hour later there are more, and the link that was mailed last is good.
+    let token = post.token("verify_new_email", 3).await;
+    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
+    let post = Post::default();
+    let app = Store::memory().app_with(|auth| concealed(auth, &post)).await;
+    let sign_up = async |email: &str| {
+        let reply = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        assert_eq!(reply.status, 202, "{reply:?}");
+    };
+    for _ in 0..6 {
+        sign_up("ada@x.test").await;
+    }
+    sign_up("last@x.test").await;
+    post.all("verify_email", 2).await;
+    // The link of the first is one of the three; and who asks for another link gets it.
+    assert_eq!(post.only("existing_account", 2).await.len(), 2);
+    app.post("/auth/resend-verification", json!({ "email": "ada@x.test" })).await;
+    assert_eq!(post.all("verify_email", 3).await.last().unwrap().to, "ada@x.test");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_back_makes_nothing_good_again() {
+    let app = Store::memory().app_with(Auth::refresh_tokens).await;
+    let ada = app.register("ada@x.test").await;
+    let renewed = app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await;
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+    app.advance(920).await;
+    app.me(&ada.token).await.refused(401, "unauthorized");
+    app.set_back(3600);
+    app.me(&ada.token).await.refused(401, "unauthorized");
+    // Not within the ten seconds in which it may be presented once more.
+    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await.refused(401, "refresh_reused");
+    // Who signs in now is signed in.
+    let again = app.login("ada@x.test").await;
+    assert_eq!(app.me(&again.token).await.status, 200);
+    app.advance(920 + 3600).await;
+    app.me(&again.token).await.refused(401, "unauthorized");
+}

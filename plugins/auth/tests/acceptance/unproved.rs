@@ -1,0 +1,139 @@
+//! Somebody makes an account with another's address. Whatever they set up is gone once the owner of the mailbox proves that it is theirs.
+
+use serde_json::json;
+
+use crate::authenticator::Authenticator;
+use crate::factor::{Phone, app_with, code_at, enrol};
+use crate::passkeys::with_passkeys;
+use crate::post::Post;
+use crate::server::{GOOD, Server, SignedIn, Store};
+
+const EMAIL: &str = "ada@example.test";
+const NEW: &str = "amber-walrus-17-dune";
+
+/// What somebody has who signed up with an address that is not theirs.
+struct Thief {
+    who: SignedIn,
+    device: String,
+    passkey: Authenticator,
+    secret: String,
+    recovery: Vec<String>,
+    /// An authenticator app that is being set up in place of the other.
+    begun: String,
+    /// A passkey that is being made.
+    registration: (serde_json::Value, String),
+}
+
+async fn thief(app: &Server, phone: &Phone) -> Thief {
+    let made = app.post("/auth/register", json!({ "email": EMAIL, "password": GOOD })).await;
+    let (who, device) = (made.signed_in(), made.text("deviceToken"));
+    let (secret, recovery) = enrol(app, &who).await;
+    let mut passkey = Authenticator::p256();
+    app.register_passkey(&who.token, &mut passkey).await;
+    let begun = app.send(&who, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
+    assert_eq!(app.send(&who, "POST", "/auth/mfa/sms/verify-setup", body).await.status, 200);
+    // A step-up, so that the rest may be begun.
+    app.advance(30).await;
+    let body = json!({ "method": "totp", "code": code_at(app, &secret, 0) });
+    let who = app.send(&who, "POST", "/auth/step-up", body).await.signed_in();
+    let begun = app.with(&who.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+    let registration = app.register_options(&who.token).await;
+    assert_eq!(app.send(&who, "DELETE", "/auth/me", json!({})).await.status, 202);
+    Thief { who, device, passkey, secret, recovery, begun, registration }
+}
+
+/// Nothing of theirs does anything any more.
+async fn has_nothing(app: &Server, mut thief: Thief) {
+    app.me(&thief.who.token).await.refused(401, "unauthorized");
+    app.try_login(EMAIL).await.refused(401, "invalid_credentials");
+    let (options, token) = app.login_options().await;
+    app.passkey_login(&token, &thief.passkey.assert(&options)).await.refused(401, "webauthn_failed");
+    let (options, token) = thief.registration;
+    let body = json!({ "registrationToken": token, "attestationResponse": thief.passkey.register(&options) });
+    app.send(&thief.who, "POST", "/auth/mfa/webauthn/register", body).await.refused(401, "unauthorized");
+}
+
+/// The owner of the mailbox is signed in, with an account that is as new.
+async fn begins_anew(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief) {
+    let methods = app.get(&owner.token, "/auth/mfa/methods").await.json();
+    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!([]), &json!(0)));
+    let passkeys = app.get(&owner.token, "/auth/mfa/webauthn/credentials").await.json();
+    assert_eq!(passkeys["credentials"], json!([]));
+    let me = app.me(&owner.token).await.json();
+    assert_eq!((&me["mfaEnabled"], &me["emailVerified"], &me["deletionScheduledFor"]), (&json!(false), &json!(true), &json!(null)));
+    let sessions = app.get(&owner.token, "/auth/sessions").await.json();
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    // What was begun is not finished by the owner either.
+    let code = code_at(app, &thief.begun, 0);
+    app.send(owner, "POST", "/auth/mfa/verify-setup", json!({ "code": code })).await.refused(400, "setup_not_started");
+    post.all("deletion_cancelled", 1).await;
+    for method in ["totp", "sms", "webauthn"] {
+        assert!(post.all("mfa_disabled", 3).await.iter().any(|mail| mail.vars["method"] == method), "{method}");
+    }
+}
+
+async fn both(store: &Store, post: &Post, phone: &Phone) -> Server {
+    let change = |auth: linchpin_auth::Auth| {
+        phone.on(with_passkeys(auth)).configure(|config| {
+            config.auth.email_verification.enabled = false;
+            config.auth.mfa.trust_device_seconds = 3600;
+        })
+    };
+    app_with(store, post, change).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = both(&Store::memory(), &post, &phone).await;
+    let thief = thief(&app, &phone).await;
+    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
+    let owner = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
+    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
+    let owner = owner.signed_in();
+    begins_anew(&app, &post, &owner, &thief).await;
+    has_nothing(&app, thief).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = both(&Store::memory(), &post, &phone).await;
+    let thief = thief(&app, &phone).await;
+    app.post("/auth/forgot-password", json!({ "email": EMAIL })).await;
+    let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
+    assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
+    // The stranger's browser is a new one.
+    let body = json!({ "email": EMAIL, "password": NEW }).to_string();
+    let headers = [("content-type", "application/json"), ("x-device-token", thief.device.as_str())];
+    let owner = app.raw("POST", "/auth/login", &headers, &body).await;
+    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
+    assert_ne!(owner.text("deviceToken"), "", "the device is not recognised");
+    let owner = owner.signed_in();
+    begins_anew(&app, &post, &owner, &thief).await;
+    // Recovery codes and the app are nobody's proof.
+    for body in [json!({ "code": thief.recovery[0] }), json!({ "code": code_at(&app, &thief.secret, 1) })] {
+        app.send(&owner, "DELETE", "/auth/me", body).await.refused(403, "factor_not_allowed");
+    }
+    has_nothing(&app, thief).await;
+}
+
+/// Who has proved the mailbox keeps what they set up, before and after: a mailbox alone does not go round second factors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_link_or_reset_takes_nothing_away() {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = both(&Store::memory(), &post, &phone).await;
+    let owner = app.register(EMAIL).await;
+    app.change(&owner.id, json!({ "emailVerified": true })).await;
+    let (secret, _) = enrol(&app, &owner).await;
+    app.post("/auth/forgot-password", json!({ "email": EMAIL })).await;
+    let reset = json!({ "token": post.token("password_reset", 1).await, "password": GOOD });
+    assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
+    app.advance(30).await;
+    let done = app.verify(&app.challenged(EMAIL).await, &code_at(&app, &secret, 0)).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
+    let link = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
+    assert_eq!(link.json()["mfaRequired"], json!(true), "{link:?}");
+}

@@ -1,0 +1,49 @@
+//! The way into transactions of the user's: one begins at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+/// How long others wait for one that has begun.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Where one waits until the one before has ended, waits itself, or takes long.
+pub(super) struct Road(Arc<Semaphore>);
+
+impl Default for Road {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Road {
+    pub(super) async fn enter(&self) -> Result<Way, AcquireError> {
+        let turn = Arc::new(Mutex::new(Some(Arc::clone(&self.0).acquire_owned().await?)));
+        let ending = Arc::clone(&turn);
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(TURN).await;
+            ending.lock().take();
+        });
+        Ok(Way { turn, timer })
+    }
+
+    pub(super) fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// A turn. It ends when it is dropped, or after a while.
+pub(super) struct Way {
+    turn: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    timer: JoinHandle<()>,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.turn.lock().take();
+        self.timer.abort();
+    }
+}

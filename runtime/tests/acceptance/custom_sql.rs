@@ -1,0 +1,123 @@
+//! Statements of custom operations: the name of the records that a caller may see, and texts that are judged before anybody calls.
+
+#![allow(missing_docs)] // a fixture
+
+use linchpin::operation::{CustomCall, MemoryCall, SqlStore};
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{SECRET, Server};
+
+/// What somebody keeps.
+#[entity(scope(owner_id = ctx(actor.id)), routes(auth = "userAuth"))]
+#[derive(Clone, Debug)]
+pub struct Trunk {
+    #[field(primary)]
+    pub id: String,
+    pub owner_id: String,
+    pub weight: i64,
+}
+
+/// By two names for the records that the caller may see.
+const HEAVIER: &str = "SELECT t.id FROM {visible} AS t WHERE t.weight > (SELECT avg(o.weight) FROM {visible} o) ORDER BY t.id";
+
+/// Those that are heavier than the mean.
+#[operation(
+    kind = "custom",
+    http(method = "GET"),
+    output = Vec<Trunk>,
+    sql(HEAVIER, "weight > $1 AND id <> $2"),
+    handler(memory = heavier_memory, sqlite = heavier, postgres = heavier),
+)]
+pub const HEAVIER_ONES: Operation<Trunk>;
+
+async fn heavier_memory(call: MemoryCall<Trunk>) -> Result<Vec<String>> {
+    let mut all = call.visible().await?;
+    let sum: i64 = all.iter().map(|trunk| trunk.weight).sum();
+    let count = i64::try_from(all.len()).unwrap_or_default();
+    all.retain(|trunk| trunk.weight * count > sum);
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(all.into_iter().map(|trunk| trunk.id).collect())
+}
+
+async fn heavier<S: SqlStore>(call: CustomCall<Trunk, S>) -> Result<Vec<String>> {
+    call.sql(HEAVIER).column("id").await
+}
+
+static TRUNKS: Package = package!(name = "trunks", entities = [entity(Trunk, [HEAVIER_ONES])]);
+
+cases!(&crate::custom_sql::TRUNKS => visible_under_another_name);
+
+async fn visible_under_another_name(s: &Server) {
+    for (who, id, weight) in [("ada", "a", 1), ("ada", "b", 5), ("ada", "c", 9), ("ada", "d", 7), ("bob", "e", 50), ("bob", "f", 70)] {
+        let headers = [("authorization", &*s.token(who, &[])), ("content-type", "application/json")];
+        let made = s.raw("POST", "/trunks", &headers, &json!({ "id": id, "weight": weight }).to_string()).await;
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    for (who, expected) in [("ada", vec!["c", "d"]), ("bob", vec!["f"]), ("cem", vec![])] {
+        let answer = s.raw("GET", "/trunks/heavier-ones", &[("authorization", &*s.token(who, &[]))], "").await.json();
+        let ids: Vec<&Json> = answer.as_array().unwrap().iter().map(|trunk| &trunk["id"]).collect();
+        assert_eq!(ids, expected, "{who}");
+    }
+}
+
+/// Whose statements no database knows how to run.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Chest {
+    #[field(primary)]
+    pub id: String,
+    pub weight: i64,
+}
+
+#[operation(
+    kind = "custom",
+    output = i64,
+    sql(
+        "SELECT count(*) FROM {visible} WHERE weight > $1",
+        "SELECT wieght FROM {visible}",
+        "SELECT id FROM chests",
+        "SELECT id FROM {visible} WHERE weight = $2",
+        "weight = wieght",
+    ),
+    handler(memory = chests_memory, sqlite = chests, postgres = chests),
+)]
+pub const COUNT_CHESTS: Operation<Chest>;
+
+async fn chests_memory(call: MemoryCall<Chest>) -> Result<i64> {
+    Ok(i64::try_from(call.visible().await?.len()).unwrap_or_default())
+}
+
+async fn chests<S: SqlStore>(call: CustomCall<Chest, S>) -> Result<i64> {
+    let rows = call.sql("SELECT count(*) AS n FROM {visible}").rows().await?;
+    rows.first().map_or(Ok(0), |row| row.get("n"))
+}
+
+static CHESTS: Package = package!(name = "chests", entities = [entity(Chest, [COUNT_CHESTS])]);
+
+/// What the start says, empty when there is nothing.
+async fn started(url: String) -> String {
+    let config = Config::new().signing_secret(SECRET).port(0).database(url);
+    match App::new(config).plugin(JwtAuth::new()).package(&CHESTS).start().await {
+        Ok(running) => running.stop().await.map(|()| String::new()).unwrap(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// All that is wrong is told at once.
+fn all_wrong(text: &str) {
+    assert_eq!((text.matches("custom operation `count_chests`").count(), text.matches("\n  in: ").count()), (4, 4), "{text}");
+    for part in ["wieght", "leaves the guard out", "does not name `$1`", "in: weight = wieght"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_are_judged_at_start_up() {
+    assert_eq!(started("memory:".to_owned()).await, "", "it has no statements");
+    let folder = tempfile::tempdir().unwrap();
+    all_wrong(&started(format!("sqlite:{}", folder.path().join("test.db").display())).await);
+    #[cfg(feature = "postgres")]
+    all_wrong(&started(crate::server::postgres_server::fresh_url()).await);
+}
