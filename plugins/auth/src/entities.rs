@@ -146,6 +146,11 @@ impl Session {
         self.user_id == user.id && self.epoch == user.session_epoch
     }
 
+    /// Whether it began with holding a passkey, and nothing has been proved besides.
+    pub(crate) fn holds_passkey_alone(&self) -> bool {
+        self.amr.iter().any(|how| how == "pop") && self.amr.iter().all(|how| how == "pop" || how == "user")
+    }
+
     /// Whether its hard end has come.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now >= end)

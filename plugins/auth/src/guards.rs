@@ -196,6 +196,7 @@ mod tests {
             step_up_at: None,
             step_up_by: None,
             proved_factors: None,
+            holds_passkey_alone: false,
             aal: 1,
             email_verified: false,
             restricted: false,

@@ -20,7 +20,7 @@ impl Core {
     /// stays so since then; another reason takes the place of its own.
     ///
     /// # Errors
-    /// `not_found`.
+    /// `not_found`; `conflict` where an administrator shuts the last one, having been shut out meanwhile.
     pub(crate) async fn suspend(&self, client: &Client, by: Option<&str>, id: &str, reason: Option<String>) -> Result<User> {
         let user = self.users.get(&client.cx(), id).await?.ok_or_else(Error::not_found)?;
         if user.suspended_at.is_some() {
@@ -41,7 +41,8 @@ impl Core {
             self.users.new_epoch(cx, id).await?;
             self.end_sessions(cx, client, id).await?;
             self.devices.distrust(cx, id).await?;
-            self.parts.notice(cx, client, user, MailKind::AccountSuspended).await
+            self.parts.notice(cx, client, user, MailKind::AccountSuspended).await?;
+            if by.is_some() { self.leaves_an_administrator(cx, user).await } else { Ok(()) }
         })
         .await
     }
@@ -79,13 +80,26 @@ impl Core {
         .await
     }
 
+    /// Lets an account go that is shut or is to be deleted, as part of the transaction in which it is: somebody else is an administrator, if
+    /// it was one.
+    ///
+    /// # Errors
+    /// `conflict`.
+    pub(super) async fn leaves_an_administrator(&self, cx: &Cx, gone: &User) -> Result<()> {
+        match self.config.auth.admin_role.as_ref().filter(|role| gone.roles.contains(role)) {
+            Some(role) => self.keeps_an_administrator(cx, role.clone()).await,
+            None => Ok(()),
+        }
+    }
+
     /// Lets an account give the role of administrators up, as part of the transaction in which it has, if somebody else has it who can
     /// sign in. That one is held to it: of two who take it from each other at once, one is told to look again.
     async fn keeps_an_administrator(&self, cx: &Cx, role: String) -> Result<()> {
         let mut behind = None;
         loop {
             let page = self.users.list(cx, paged(None, behind).filter(holds(user::roles, role.clone()))).await?;
-            if let Some(other) = page.items.iter().find(|user| user.suspended_at.is_none() && user.deletion_due_at.is_none()) {
+            let stays = |user: &&User| user.suspended_at.is_none() && user.deletion_due_at.is_none() && !self.must_verify(user);
+            if let Some(other) = page.items.iter().find(stays) {
                 return self.hold(cx, other).await.map(drop).map_err(overtaken);
             }
             behind = page.next_cursor;

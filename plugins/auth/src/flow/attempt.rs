@@ -134,7 +134,7 @@ impl Core {
         ] {
             self.limiter.clear(hit).await;
         }
-        self.limiter.is_first(&proved_at(&address, identifier), PROVED).await.map(drop)
+        self.limiter.note(&proved_at(&address, identifier), PROVED).await
     }
 
     /// Writes down a wrong password. Whoever takes the last guess that there is has the owner told.

@@ -52,6 +52,7 @@ impl Core {
             }
             let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
             let taken = cx.transaction(async |cx| {
+                let user = self.hold_now(cx, &user).await?;
                 self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;
@@ -112,5 +113,19 @@ impl Core {
     /// 503 when the counters cannot be reached.
     pub(super) async fn may_mail(&self, address: &str) -> Result<Option<Taken>> {
         Ok(self.limiter.admit(&[Hit { bucket: Bucket::StrangerMail, of: &[address] }]).await?.ok())
+    }
+
+    /// Counts a mail to the address of an account that nobody has proved, caused by whoever uses the account; `None` when it must not be
+    /// sent. What leads back to an owner counts apart: nobody keeps it away by anything else that they do.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(super) async fn may_mail_unproved(&self, address: &str, kind: MailKind) -> Result<Option<Taken>> {
+        let of = [address, kind.name()];
+        let hit = match kind.variables().contains(&"link") {
+            true => Hit { bucket: Bucket::StrangerMail, of: &of },
+            false => Hit { bucket: Bucket::UnprovedMail, of: &of[..1] },
+        };
+        Ok(self.limiter.admit(&[hit]).await?.ok())
     }
 }

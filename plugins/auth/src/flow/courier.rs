@@ -24,9 +24,21 @@ impl Perform for Courier {
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             match task {
-                Task::Mail { kind, to, locale, vars } => {
-                    let mailer = self.0.config.auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
-                    mailer.send(self.0.config.auth.templates.render(to, kind, locale, vars)).await
+                Task::Mail { kind, to, locale, vars, counted } => {
+                    let auth = &self.0.config.auth;
+                    let mailer = auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
+                    let counted = match counted {
+                        Some(address) => match self.0.may_mail_unproved(&address, kind).await? {
+                            Some(counted) => Some(counted),
+                            None => return Ok(()),
+                        },
+                        None => None,
+                    };
+                    let sent = mailer.send(auth.templates.render(to, kind, locale, vars)).await;
+                    if let (Err(_), Some(counted)) = (&sent, &counted) {
+                        counted.undo().await;
+                    }
+                    sent
                 }
                 Task::Sms { to, text } => {
                     let provider = self.0.config.auth.mfa.sms.provider.as_ref();
@@ -53,10 +65,8 @@ impl Courier {
             && core.config.auth.magic_link.allow_sign_up
             && found.as_ref().is_none_or(|user| user.is_gone(client.now))
         {
-            if full && !self.is_without(&cx, Purpose::SignUp, &stranger(identifier)).await? {
-                return Ok(());
-            }
-            return cx.transaction(async |cx| core.send_sign_up(cx, identifier).await).await;
+            let sent = cx.transaction(async |cx| core.send_sign_up(cx, identifier).await);
+            return self.beside(full, &cx, Purpose::SignUp, &stranger(identifier), sent).await;
         }
         let Some(user) = found.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()) else { return Ok(()) };
         let purpose = match what {
@@ -64,18 +74,22 @@ impl Courier {
             Asked::PasswordReset => Purpose::ResetPassword,
             Asked::MagicLink => Purpose::MagicLink,
         };
-        if full && !self.is_without(&cx, purpose, &user.id).await? {
-            return Ok(());
-        }
+        self.beside(full, &cx, purpose, &user.id, self.send(what, &user, &client)).await
+    }
+
+    /// Mails somebody what was asked for.
+    async fn send(&self, what: Asked, user: &User, client: &Client) -> Result<()> {
+        let core = &self.0;
+        let cx = client.cx();
         match what {
             Asked::Verification if user.email_verified_at.is_some() => Ok(()),
-            Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, &user).await).await,
+            Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, user).await).await,
             Asked::PasswordReset => {
                 cx.transaction(async |cx| {
                     let reset = &core.config.auth.password_reset;
                     let lifetime = Duration::from_secs(reset.token_seconds);
-                    self.mail(cx, &user, Purpose::ResetPassword, MailKind::PasswordReset, reset.link_base_url.as_deref(), lifetime).await?;
-                    core.audit(cx, &client, Happened::to("auth:password.reset.requested", &user.id)).await
+                    self.mail(cx, user, Purpose::ResetPassword, MailKind::PasswordReset, reset.link_base_url.as_deref(), lifetime).await?;
+                    core.audit(cx, client, Happened::to("auth:password.reset.requested", &user.id)).await
                 })
                 .await
             }
@@ -83,19 +97,30 @@ impl Courier {
                 let magic = &core.config.auth.magic_link;
                 let lifetime = Duration::from_secs(magic.token_seconds);
                 cx.transaction(async |cx| {
-                    self.mail(cx, &user, Purpose::MagicLink, MailKind::MagicLink, magic.link_base_url.as_deref(), lifetime).await
+                    self.mail(cx, user, Purpose::MagicLink, MailKind::MagicLink, magic.link_base_url.as_deref(), lifetime).await
                 })
                 .await
             }
         }
     }
 
-    /// Whether a user has nothing that was mailed for a purpose and is still good, which is said once a minute at most: of many
-    /// look-ups at once, one sends a mail.
-    async fn is_without(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<bool> {
-        let parts = &self.0.parts;
-        Ok(parts.tokens.newest(cx, purpose, user).await?.is_none()
-            && self.0.limiter.is_first(&["mailed beside", &format!("{purpose:?}"), user], SPARE).await?)
+    /// Sends something. Where there were too many, only to a user who has nothing that was mailed for the purpose and is still good, once a
+    /// minute at most: of many look-ups at once, one sends a mail.
+    async fn beside(&self, full: bool, cx: &Cx, purpose: Purpose, user: &str, send: impl Future<Output = Result<()>>) -> Result<()> {
+        if !full {
+            return send.await;
+        }
+        let (core, name) = (&self.0, format!("{purpose:?}"));
+        let mark = ["mailed beside", &name, user];
+        if core.parts.tokens.newest(cx, purpose, user).await?.is_some() || !core.limiter.is_first(&mark, SPARE).await? {
+            return Ok(());
+        }
+        let sent = send.await;
+        if sent.is_err() {
+            // It is done again, and still owed then.
+            core.limiter.forget(&mark).await;
+        }
+        sent
     }
 
     async fn mail(&self, cx: &Cx, user: &User, purpose: Purpose, kind: MailKind, base: Option<&str>, lifetime: Duration) -> Result<()> {

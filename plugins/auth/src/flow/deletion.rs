@@ -34,7 +34,7 @@ impl Core {
     /// period it is due at once.
     ///
     /// # Errors
-    /// What the app refuses with; 409 when the account was changed since it was read.
+    /// What the app refuses with; 409 when the account was changed since it was read, or is that of the last administrator.
     pub(crate) async fn schedule_deletion(&self, client: &Client, user: &User, known: &Known, proof: Proof) -> Result<User> {
         let grace = self.config.auth.account_deletion.grace_seconds;
         let due = later(client.now, millis(grace));
@@ -59,6 +59,7 @@ impl Core {
                 if grace > 0 {
                     self.mail_way_back(cx, client, &changed, due, grace).await?;
                 }
+                self.leaves_an_administrator(cx, &changed).await?;
                 Ok(changed)
             })
             .await;
@@ -93,7 +94,8 @@ impl Core {
                 {
                     return Err(refuse(crate::error::INVALID_TOKEN));
                 }
-                self.call_off(cx, client, user).await.map(drop)
+                let user = self.hold_now(cx, user).await.map_err(overtaken)?;
+                self.call_off(cx, client, &user).await.map(drop)
             })
             .await;
         self.checks.forget(&user.id);

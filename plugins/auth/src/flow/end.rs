@@ -64,6 +64,9 @@ impl Core {
     pub(crate) async fn end(&self, cx: &Cx, client: &Client, session: &Session, reason: Reason) -> Result<bool> {
         let ended = cx
             .transaction(async |cx| {
+                if matches!(reason, Reason::Revoked | Reason::Reused) {
+                    self.wait_for_wishes(cx, &session.user_id).await?;
+                }
                 match self.sessions.delete(cx, session.handle.clone(), None).await {
                     Ok(()) => {}
                     Err(error) if error.code() == Code::NotFound => return Ok(false),
@@ -103,6 +106,15 @@ impl Core {
         Ok(session.is_of(&user))
     }
 
+    /// Waits until nobody is about to wish for another address of an account, as part of the caller's transaction: who is, holds it. Whoever
+    /// comes later finds what has ended.
+    async fn wait_for_wishes(&self, cx: &Cx, user: &str) -> Result<()> {
+        match self.users.get(cx, user).await? {
+            Some(user) => self.hold_row(cx, &user).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the wish for another address: its link needs no session.
     ///
     /// # Errors
@@ -119,9 +131,13 @@ impl Core {
     pub(crate) async fn end_all(&self, client: &Client, user: &str, but: Option<&str>, reason: Reason) -> Result<i64> {
         let cx = client.cx();
         let mut ended = 0;
-        self.devices.distrust(&cx, user).await?;
-        // Whoever asked for it may have left by themselves.
-        self.void_new_email(&cx, user).await?;
+        cx.transaction(async |cx| {
+            self.wait_for_wishes(cx, user).await?;
+            self.devices.distrust(cx, user).await?;
+            // Whoever asked for it may have left by themselves.
+            self.void_new_email(cx, user).await
+        })
+        .await?;
         for session in self.sessions_of(&cx, user).await? {
             if but != Some(session.handle.as_str()) && self.end(&cx, client, &session, reason).await? {
                 ended += 1;

@@ -4,7 +4,7 @@ use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
 
 use super::factors::factor_place;
-use crate::core::{Client, Core, Happened};
+use crate::core::{Client, Core, Happened, later};
 use crate::entities::{SessionPatch, User, UserPatch};
 use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
 use crate::mail::MailKind;
@@ -30,6 +30,16 @@ const BEGUN: &[Purpose] = &[
     Purpose::WebauthnRegister,
     Purpose::OauthState,
     Purpose::OauthCode,
+];
+
+/// What of it adds to the account.
+const ADDING: &[Purpose] = &[
+    Purpose::VerifyNewEmail,
+    Purpose::TotpSetup,
+    Purpose::EmailOtpSetup,
+    Purpose::SmsSetup,
+    Purpose::WebauthnRegister,
+    Purpose::OauthState,
 ];
 
 /// Who takes factors away.
@@ -121,16 +131,6 @@ impl Core {
         let mut methods: Vec<Way> = enrolled(user).into_iter().filter(|way| *way != Way::Webauthn).collect();
         methods.extend(any.then_some(Way::Webauthn));
         self.set_methods(cx, client, user, &methods, Some(session)).await
-    }
-
-    /// Holds an account to what it was when it was read, as part of the caller's transaction: whatever has changed it since, or is about
-    /// to, the caller is told to look again.
-    ///
-    /// # Errors
-    /// `precondition_failed` when it has changed.
-    pub(crate) async fn hold(&self, cx: &Cx, user: &User) -> Result<User> {
-        let seen = UserPatch { mfa_version: Some(user.mfa_version), ..UserPatch::default() };
-        self.users.update(cx, user.id.as_str(), seen, Some(user.version)).await
     }
 
     /// Writes down what an account has. What waits for a factor ends; so does the trust in devices, which is in the version, and what
@@ -248,6 +248,22 @@ impl Core {
             return Ok(now);
         }
         self.call_off(cx, client, &now).await
+    }
+
+    /// Takes away what was added to an account since it was made, as part of the transaction in which a mailed link confirms the sign-up:
+    /// who follows it may not be who added that. What the account was made with stays, a password or a provider, with its sessions: the
+    /// link was mailed for that, and is often followed on another device. So do codes by mail, which only who reads it has set up.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub(crate) async fn drop_added(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
+        self.parts.tokens.void(cx, &user.id, ADDING).await?;
+        let since = later(user.created_at, 1);
+        let any = !self.passkeys.of(cx, &user.id).await?.is_empty()
+            || !self.parts.factors.factors_of(cx, user.id.clone(), PageArgs::default()).await?.items.is_empty()
+            || self.links_of(cx, &user.id).await?.iter().any(|link| link.created_at >= since);
+        // Nothing else of the account is touched where there is nothing.
+        if any { self.drop_since(cx, client, &user.id, since).await } else { Ok(()) }
     }
 
     /// Takes away by what else somebody may sign in, and what is asked of them, that was set up at an instant or after it: the account was

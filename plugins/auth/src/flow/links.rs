@@ -34,7 +34,7 @@ impl Core {
         let added = client
             .cx()
             .transaction(async |cx| {
-                let linked = self.hold(cx, user).await?;
+                let linked = self.hold_now(cx, user).await?;
                 if let Some(asked) = asked
                     && !self.may_ask(cx, client, asked).await?
                 {

@@ -42,7 +42,9 @@ pub(super) struct Opening {
     aal: i64,
     /// The second factor.
     second: Option<Way>,
-    /// Whether the device is to count as that from now on.
+    /// Whether what was proved is all that the account has, so that no factor is left to prove.
+    is_all: bool,
+    /// Whether the device is to count as the second factor from now on.
     trusts: bool,
     /// Whether somebody's device signs in; else the app itself does.
     on_device: bool,
@@ -67,6 +69,7 @@ impl Opening {
             amr: amr.iter().map(|how| (*how).to_owned()).collect(),
             aal,
             second: None,
+            is_all: false,
             trusts: false,
             on_device: true,
             status,
@@ -83,7 +86,7 @@ impl Opening {
                 amr.push(how.to_owned());
             }
         }
-        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), trusts, on_device: true, status: 200 }
+        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), is_all: false, trusts, on_device: true, status: 200 }
     }
 }
 
@@ -106,7 +109,8 @@ impl Core {
         if !methods.is_empty() {
             return self.ask_second(client, &proved.user, begun, &methods).await;
         }
-        self.open_session(client, Opening::primary(proved), async |_| Ok(())).await
+        let is_all = passkey.is_some() && self.has_one_passkey_alone(&client.cx(), &proved.user).await?;
+        self.open_session(client, Opening { is_all, ..Opening::primary(proved) }, async |_| Ok(())).await
     }
 
     /// Asks `pre_login` whether an account may sign in that is known before anything is typed.
@@ -186,7 +190,7 @@ impl Core {
 
     async fn opened(&self, client: &Client, opening: &Opening, spend: impl AsyncFnOnce(&Cx) -> Result<()>) -> Result<Opened> {
         let cx = client.cx();
-        let Opening { user, method, amr, aal, second, trusts, on_device, .. } = opening;
+        let Opening { user, method, amr, aal, second, is_all, trusts, on_device, .. } = opening;
         let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
         let sid = sid::make(&self.ring, &handle, &family_seed, 0);
         let new = SessionCreate {
@@ -203,7 +207,7 @@ impl Core {
             step_up_at: (*aal >= 2).then_some(client.now),
             step_up_by: *second,
             // The account is held to that version below.
-            proved_factors: (*aal >= 2).then_some(user.mfa_version),
+            proved_factors: (*aal >= 2 || *is_all).then_some(user.mfa_version),
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
             ip: client.ip.map(|ip| ip.to_string()),

@@ -12,6 +12,7 @@ mod end;
 mod enrol;
 mod factors;
 mod forged;
+mod hold;
 mod links;
 mod login;
 pub(crate) mod oauth;

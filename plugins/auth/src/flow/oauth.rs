@@ -84,6 +84,9 @@ pub(crate) struct LinkFor {
 struct Redeemable {
     challenge: Option<String>,
     browser: Sent,
+    /// That of the account when it was seen who somebody is: what ends all sessions, as the first proof of the mailbox does, ends the code.
+    #[serde(default)]
+    epoch: i64,
 }
 
 /// Somebody who is to be sent away.
@@ -218,7 +221,7 @@ impl Core {
         }
         let user = self.known_by(client, provider, &identity).await?;
         let cx = client.cx();
-        let kept = Redeemable { challenge: trip.challenge.clone(), browser: trip.browser.clone() };
+        let kept = Redeemable { challenge: trip.challenge.clone(), browser: trip.browser.clone(), epoch: user.session_epoch };
         let terms = Terms { only_newest: false, ..Terms::link(REDEEMABLE) };
         let code = self.parts.tokens.issue(&cx, Purpose::OauthCode, &user.id, &kept, terms).await?;
         Ok(("code", code.expose().to_owned()))
@@ -368,7 +371,8 @@ impl Core {
             None => browser.is_some_and(|browser| browser.are_of(&kept.browser)),
         };
         let user = if own { self.users.get(&cx, found.user_id.as_str()).await? } else { None };
-        let user = user.ok_or_else(invalid)?;
+        // Who is suspended is told so.
+        let user = user.filter(|user| user.suspended_at.is_some() || user.session_epoch == kept.epoch).ok_or_else(invalid)?;
         // RFC 8176 has no name for the word of somebody else; this one is what others call it.
         self.complete_primary(client, Proved { user, method: METHOD, amr: &["fed"], aal: 1, status: 200 }).await
     }

@@ -14,6 +14,7 @@ use crate::keys::data::DataKeys;
 use crate::keys::derive::Ring;
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorAdapter, RecoveryCode, RecoveryCodeAdapter};
+use crate::mfa::{Way, enrolled};
 use crate::onetime::{OneTime, OneTimes};
 use crate::outbox::entity::Outbox;
 use crate::outbox::{OutboxQueue, Task};
@@ -43,6 +44,8 @@ pub(crate) struct Parts {
 pub(crate) struct To<'a> {
     address: &'a str,
     locale: Option<&'a str>,
+    /// The address as it is counted, where it is that of an account which nobody has proved.
+    unproved: Option<&'a str>,
 }
 
 impl<'a> To<'a> {
@@ -54,12 +57,15 @@ impl<'a> To<'a> {
     /// The same, at another address.
     pub(crate) fn at(user: &'a User, address: &'a str) -> Self {
         let tag = |locale: &&str| (2..=35).contains(&locale.len()) && locale.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        Self { address, locale: user.user_metadata["locale"].as_str().filter(tag) }
+        // Who answers codes by mail reads it.
+        let unproved = user.email_verified_at.is_none() && !enrolled(user).contains(&Way::EmailOtp);
+        let own = user.email_normalised.as_deref().filter(|_| unproved && user.email.as_deref() == Some(address));
+        Self { address, locale: user.user_metadata["locale"].as_str().filter(tag), unproved: own }
     }
 
     /// Somebody who has no account.
     pub(crate) fn stranger(address: &'a str) -> Self {
-        Self { address, locale: None }
+        Self { address, locale: None, unproved: None }
     }
 }
 
@@ -129,7 +135,8 @@ impl Parts {
         self.notice_of(cx, client, user, kind, &[]).await
     }
 
-    /// The same, with what else the mail names.
+    /// The same, with what else the mail names. At an address that nobody has proved, a mail beyond those of an hour is left out: what it
+    /// tells of is done all the same.
     ///
     /// # Errors
     /// As [`Parts::notice`].
@@ -159,7 +166,13 @@ impl Parts {
     ) -> Result<()> {
         let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.insert("app".to_owned(), self.app.clone());
-        let task = Task::Mail { kind, to: to.address.to_owned(), locale: to.locale.map(str::to_owned), vars: all };
+        // What is asked for by mail, or about it, has limits of its own.
+        let asked = matches!(
+            kind,
+            MailKind::VerifyEmail | MailKind::VerifyNewEmail | MailKind::PasswordReset | MailKind::MagicLink | MailKind::ExistingAccount
+        );
+        let counted = to.unproved.filter(|_| !asked).map(str::to_owned);
+        let task = Task::Mail { kind, to: to.address.to_owned(), locale: to.locale.map(str::to_owned), vars: all, counted };
         self.outbox.put(cx, &task, Some(lifetime)).await
     }
 }

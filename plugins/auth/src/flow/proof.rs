@@ -4,7 +4,8 @@
 //! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor second factor, a sign-in a moment ago.
 //!
 //! On an account with second factors both ask for a session that has proved one of them, as they are now: at its sign-in, by a step-up, or
-//! by setting up the first one. A session that was opened before there was one, or on a trusted device, proves one first.
+//! by setting up the first one. A session that was opened before there was one, or on a trusted device, proves one first. A passkey that
+//! does not verify its user is one factor; where an account has nothing else, that is all there is to prove.
 
 use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
@@ -97,8 +98,9 @@ impl Core {
                 let by_mail = known.step_up_by == Some(Way::EmailOtp);
                 let counts = need == Need::Proof || !by_mail;
                 let stepped_up = known.step_up_at.is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
-                // Whoever can prove nothing signs in again.
-                let nothing = !self.takes_password(user) && self.methods(user).is_empty();
+                // Whoever can prove nothing signs in again; so does whoever can only prove once more what they signed in with.
+                let again = known.holds_passkey_alone && self.methods(user) == [Way::Webauthn];
+                let nothing = !self.takes_password(user) && (again || self.methods(user).is_empty());
                 stepped_up || (nothing && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
             }
         }

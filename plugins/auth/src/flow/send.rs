@@ -77,12 +77,17 @@ impl Core {
         Ok((code, Sent { way, mac, until: later(client.now, millis(seconds)).millis() }))
     }
 
-    /// Counts a text message that is about to be sent.
+    /// Counts a text message that is about to be sent: for a user, and for the session or device that asks for it, as `of` says. So whoever
+    /// has stolen a session leaves the owner some; all of them together have a bound as well, from which a device is apart that the
+    /// owner has signed in from before.
     ///
     /// # Errors
     /// 429.
-    pub(crate) async fn count_message(&self, client: &Client, user: &str) -> Result<Taken> {
-        let address = client.counted();
-        self.limiter.take(&[Hit { bucket: Bucket::SmsSend, of: &[user] }, Hit { bucket: Bucket::SmsSendIp, of: &[&address] }]).await
+    pub(crate) async fn count_message(&self, client: &Client, user: &str, of: &[&str]) -> Result<Taken> {
+        let (address, of_one) = (client.counted(), [&[user], of].concat());
+        let device = self.devices.recognised(&client.cx(), client.device(), user).await?;
+        let of_all: Vec<&str> = [user].into_iter().chain(device.as_ref().map(|device| device.id.as_str())).collect();
+        let hits = [(Bucket::SmsSend, of_one.as_slice()), (Bucket::SmsSendUser, &of_all), (Bucket::SmsSendIp, &[&address])];
+        self.limiter.take(&hits.map(|(bucket, of)| Hit { bucket, of })).await
     }
 }

@@ -5,6 +5,7 @@ use linchpin::{Cx, Result};
 use crate::core::Core;
 use crate::entities::{Credential, User};
 use crate::error::{EMAIL_NOT_VERIFIED, LAST_CREDENTIAL, refuse};
+use crate::mfa::Way;
 use crate::oauth::entity::ProviderLink;
 
 /// What an account is to do without.
@@ -38,6 +39,21 @@ impl Core {
     /// When the store cannot answer.
     pub(crate) async fn signs_in_by_provider(&self, cx: &Cx, user: &str) -> Result<bool> {
         self.has_providers_beside(cx, user, None).await
+    }
+
+    /// Whether one passkey is all that an account has: nothing else proves who its owner is, and there is no mail or provider to sign in by
+    /// beside which it would be the second factor.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub(crate) async fn has_one_passkey_alone(&self, cx: &Cx, user: &User) -> Result<bool> {
+        let auth = &self.config.auth;
+        let by_mail = user.email.is_some() && (auth.magic_link.enabled || (auth.resets() && auth.password.enabled));
+        Ok(self.methods(user) == [Way::Webauthn]
+            && !self.takes_password(user)
+            && !by_mail
+            && !self.signs_in_by_provider(cx, &user.id).await?
+            && self.passkeys.of(cx, &user.id).await?.len() == 1)
     }
 
     /// Lets an account do without something, if its owner can sign in all the same: with a password, a passkey or a provider.

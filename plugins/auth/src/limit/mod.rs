@@ -123,7 +123,32 @@ impl Limiter {
         }
     }
 
-    /// Whether [`Limiter::is_first`] has written it down, and it still counts.
+    /// Writes something down for a while from now, however long it stands there already.
+    ///
+    /// # Errors
+    /// 503 when the counters cannot be reached.
+    pub(crate) async fn note(&self, of: &[&str], seconds: u32) -> Result<()> {
+        for _ in 0..TRIES {
+            if self.is_first(of, seconds).await? {
+                return Ok(());
+            }
+            let cx = self.cx();
+            let patch = CounterPatch { window_end: Some(Some(after(cx.now(), seconds))), ..CounterPatch::default() };
+            match self.counters.update(&cx, self.mark(of), patch, None).await {
+                // Its time has ended in between.
+                Err(error) if error.code() == Code::NotFound => {}
+                done => return done.map(drop).map_err(unreachable),
+            }
+        }
+        Err(Error::unavailable("a counter kept changing"))
+    }
+
+    /// Strikes out what [`Limiter::is_first`] has written down: what was to follow from it has not.
+    pub(crate) async fn forget(&self, of: &[&str]) {
+        self.remove(&self.mark(of)).await;
+    }
+
+    /// Whether [`Limiter::is_first`] or [`Limiter::note`] has written it down, and it still counts.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.

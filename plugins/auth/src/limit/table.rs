@@ -118,8 +118,10 @@ buckets! {
     MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
     /// User.
     MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
-    /// User.
+    /// User, and the session that asks for it, or in a sign-in the device where it is recognised.
     SmsSend "smsSend": All, 5 in 60 * MINUTE;
+    /// The same of all sessions: user, and the device where it is recognised.
+    SmsSendUser "smsSendUser": All, 15 in 60 * MINUTE;
     /// Address.
     SmsSendIp "smsSendIp": All, 20 in 24 * HOUR;
     /// Address.
@@ -134,9 +136,11 @@ buckets! {
     OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
     /// User.
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
-    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken.
-    /// Nobody is told.
+    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken; and
+    /// apart, by their kind, links that an account causes at an address that it has not proved. Nobody is told.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
+    /// Address of mail that its account has not proved: codes and notices that the account causes. Nobody is told.
+    UnprovedMail "unprovedMail": All, 10 in 60 * MINUTE;
     /// User.
     Link "link": All, 10 in 60 * MINUTE;
     /// User.
@@ -200,7 +204,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_contract() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
-        const CONTRACT: [(&str, Counted, u32, u32); 38] = [
+        const CONTRACT: [(&str, Counted, u32, u32); 40] = [
             ("register", All, 20, 3600),
             ("login", FailuresInARow, 10, 900),
             ("loginIp", Failures, 50, 900),
@@ -229,6 +233,7 @@ mod tests {
             ("mfaSetup", All, 10, 900),
             ("mfaEnable", All, 10, 900),
             ("smsSend", All, 5, 3600),
+            ("smsSendUser", All, 15, 3600),
             ("smsSendIp", All, 20, 86_400),
             ("passkeyOptions", All, 60, 60),
             ("passkeyLogin", Failures, 30, 900),
@@ -237,6 +242,7 @@ mod tests {
             ("oauthExchange", All, 20, 60),
             ("changeEmail", All, 10, 3600),
             ("strangerMail", All, 3, 3600),
+            ("unprovedMail", All, 10, 3600),
             ("link", All, 10, 3600),
             ("deleteAccount", All, 10, 3600),
         ];

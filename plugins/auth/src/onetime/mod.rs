@@ -110,13 +110,13 @@ impl OneTimes {
         Ok(())
     }
 
-    /// The newest token that a user has been given for a purpose, while it lasts.
+    /// The newest token that a user has been given for a purpose, while it lasts. One that was changed outside is none.
     ///
     /// # Errors
     /// When the store cannot tell.
     pub(crate) async fn newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<Option<OneTime>> {
         let given = self.given(cx, purpose, user).await?.into_iter().filter(|one| one.expires_at.is_some_and(|end| cx.now() < end));
-        Ok(given.max_by(|a, b| a.order().cmp(&b.order())))
+        Ok(given.filter(|one| self.is_ours(one)).max_by(|a, b| a.order().cmp(&b.order())))
     }
 
     /// What a user has been given for a purpose and not used.

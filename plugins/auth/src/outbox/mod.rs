@@ -42,7 +42,15 @@ const LOOK: Duration = Duration::from_secs(1);
 #[serde(tag = "task", rename_all = "snake_case")]
 pub(crate) enum Task {
     /// Sends a mail.
-    Mail { kind: MailKind, to: String, locale: Option<String>, vars: BTreeMap<String, String> },
+    Mail {
+        kind: MailKind,
+        to: String,
+        locale: Option<String>,
+        vars: BTreeMap<String, String>,
+        /// The address as it is counted, where its reader may not be who causes the mail: it is left out when there were too many.
+        #[serde(default)]
+        counted: Option<String>,
+    },
     /// Sends a text message.
     Sms { to: String, text: String },
     /// Looks for the account of an address, and mails it what was asked for.

@@ -64,8 +64,13 @@ async fn put(queue: &OutboxQueue, task: &Task) {
 
 async fn a_task_is_done_once(bed: &Bed) {
     let (queue, notes) = (queue(bed), Notes::default());
-    let mail =
-        Task::Mail { kind: MailKind::EmailOtp, to: "a@x.test".into(), locale: None, vars: BTreeMap::from([("code".into(), "1".into())]) };
+    let mail = Task::Mail {
+        kind: MailKind::EmailOtp,
+        to: "a@x.test".into(),
+        locale: None,
+        vars: BTreeMap::from([("code".into(), "1".into())]),
+        counted: None,
+    };
     let lookup = Task::Lookup { what: Asked::PasswordReset, identifier: "a@x.test".into(), full: false, from: Whence::default() };
     for task in [&sms(1), &mail, &lookup] {
         put(&queue, task).await;
@@ -188,7 +193,7 @@ struct Sends(SmtpMailer);
 impl Perform for Sends {
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let Task::Mail { kind, to, locale, vars } = task else { return Err(Error::internal("no mail")) };
+            let Task::Mail { kind, to, locale, vars, .. } = task else { return Err(Error::internal("no mail")) };
             self.0.send(Templates::default().render(to, kind, locale, vars)).await
         })
     }
@@ -201,7 +206,7 @@ async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
     let queue = queue(bed);
     let sends = Sends(SmtpMailer::new(&url, "accounts@example.test").unwrap());
     let vars = BTreeMap::from([("code".to_owned(), "012345".to_owned())]);
-    put(&queue, &Task::Mail { kind: MailKind::EmailOtp, to: "alice@example.test".into(), locale: None, vars }).await;
+    put(&queue, &Task::Mail { kind: MailKind::EmailOtp, to: "alice@example.test".into(), locale: None, vars, counted: None }).await;
     assert_eq!(queue.round(&sends).await.unwrap(), 1);
     let sink = Sink::at(port);
     bed.clock.advance(BACK_OFF[0]);

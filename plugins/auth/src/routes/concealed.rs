@@ -71,7 +71,9 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let verified = core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
+    let user = core.hold_now(cx, user).await.map_err(overtaken)?;
+    core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
     core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
-    Ok(verified)
+    core.drop_added(cx, client, &user).await?;
+    core.users.get(cx, user.id.as_str()).await?.ok_or_else(invalid)
 }

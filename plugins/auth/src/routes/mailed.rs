@@ -90,13 +90,17 @@ pub(super) async fn prove_mailbox(core: &Core, call: &PluginCall, input: TokenIn
     match found.purpose {
         Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
         Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
-        _ => prove_address(core, &client, &user, &found).await?,
+        _ => {
+            let session = call.cx.get_actor().and_then(|actor| known(actor)).filter(|known| known.user_id == user.id);
+            prove_address(core, &client, &user, &found, session.map(|known| known.handle.as_str())).await?;
+        }
     }
     Ok(found.purpose)
 }
 
-/// Proves the address that an account has.
-async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTime) -> Result<()> {
+/// Proves the address that an account has. That confirms the sign-up; what was added to it since stays where the link is followed in a
+/// `session` of the account, by its handle: who does both is one person.
+async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTime, session: Option<&str>) -> Result<()> {
     let proved: String = core.parts.tokens.payload(found)?;
     // It proves the address it was sent to and no other.
     if user.email_normalised.as_ref() != Some(&proved) {
@@ -109,8 +113,16 @@ async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTim
                 return Err(invalid());
             }
             if user.email_verified_at.is_none() {
+                let user = core.hold_now(cx, user).await.map_err(overtaken)?;
                 core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
                 core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+                let own = match session {
+                    Some(session) => core.is_live(cx, client, session, &user.id).await?,
+                    None => false,
+                };
+                if !own {
+                    core.drop_added(cx, client, &user).await?;
+                }
             }
             Ok(())
         })
@@ -205,6 +217,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
+    let user = &core.hold_now(cx, user).await.map_err(overtaken)?;
     let patch = UserPatch {
         password_hash: Some(None),
         password_version: Some(user.password_version + 1),

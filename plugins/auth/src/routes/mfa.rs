@@ -109,7 +109,8 @@ pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Clie
 #[derive(Serialize, Deserialize)]
 struct Pending {
     secret: Vec<u8>,
-    /// The handle of the session in which it was begun.
+    /// The handle of the session in which it was begun; empty where another version of the plugin has begun it.
+    #[serde(default)]
     session: String,
 }
 

@@ -162,6 +162,10 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
             let second = core.config.auth.mfa.enabled;
             let codes = if enrolled(&user).contains(&Way::Webauthn) {
                 core.hold(cx, &user).await.map_err(overtaken)?;
+                // The others look as well.
+                if !core.is_live(cx, &client, &known.handle, &user.id).await? {
+                    return Err(Error::unauthorized());
+                }
                 None
             } else if second {
                 core.enrol(cx, &client, &user, Way::Webauthn, &known.handle).await?

@@ -11,7 +11,7 @@ use super::shapes::{EmailInput, Ok as Done, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
 use crate::entities::SessionPatch;
-use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, refuse};
+use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, overtaken, refuse};
 use crate::flow::{Cause, Need};
 use crate::identity::normalise;
 use crate::limit::Bucket;
@@ -37,17 +37,19 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     let user = core.users.get(&cx, found.user_id.as_str()).await?;
     let user = user.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()).ok_or_else(invalid)?;
     let hash = core.judge_password(&client, &user, &typed, Cause::Reset).await?;
+    // Before the token is taken: where the counters cannot be reached, it is as good as before.
+    core.unlock(&client, &user.identifier).await?;
     let stored = cx
         .transaction(async |cx| {
             if !core.parts.tokens.take(cx, &found).await? {
                 return Err(invalid());
             }
+            let user = core.hold_now(cx, &user).await.map_err(overtaken)?;
             core.store_password(cx, &client, &user, hash, Cause::Reset, None).await
         })
         .await;
     core.checks.forget(&user.id);
     stored?;
-    core.unlock(&client, &user.identifier).await?;
     core.password_changed(&client, &user.id, Cause::Reset);
     Reply::json(200, &Done { ok: true })
 }
@@ -73,6 +75,7 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     let reissues = core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
     let stored = cx
         .transaction(async |cx| {
+            let user = core.hold_now(cx, &user).await.map_err(overtaken)?;
             core.store_password(cx, &client, &user, hash, cause, Some(&known.handle)).await?;
             if reissues { core.reissue(cx, &client, &known, &[], SessionPatch::default).await.map(Some) } else { Ok(None) }
         })

@@ -224,6 +224,7 @@ impl Checks {
             step_up_by: session.step_up_by,
             proved_factors: session.proved_factors,
             aal: session.aal,
+            holds_passkey_alone: session.holds_passkey_alone(),
             email_verified: user.email_verified_at.is_some(),
             restricted: user.deletion_due_at.is_some(),
             mfa_setup_required: must_enrol(self.enrols, user),

@@ -28,6 +28,8 @@ pub(crate) struct Known {
     /// The version of the account's factors for which one of them was proved.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) aal: i64,
+    /// Whether all that was shown is that they hold a passkey.
+    pub(crate) holds_passkey_alone: bool,
     pub(crate) email_verified: bool,
     /// Whether the account is to be deleted: then little may be done with it.
     pub(crate) restricted: bool,

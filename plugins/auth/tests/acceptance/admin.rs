@@ -3,7 +3,9 @@
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
 
+use crate::between::{At, Between};
 use crate::cases;
+use crate::email::changing;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
@@ -99,6 +101,43 @@ async fn the_last_administrator_stays_one() {
     let left = [&root, &ada].map(|who| async { app.get(&who.token, "/__test/protected/admin").await.status });
     let left = futures_util::future::join_all(left).await;
     assert_eq!(left.iter().filter(|status| **status == 200).count(), 1, "{left:?}");
+}
+
+/// Nor does the last one leave, or two shut each other out at once; and one who has yet to prove an address is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_administrator_is_left_who_can_sign_in() {
+    let post = Post::default();
+    let (app, between) = Between::app(&Store::memory(), |auth| {
+        administered(changing(auth, &post)).configure(|config| config.auth.email_verification.required = true)
+    })
+    .await;
+    let admin = async |name: &str| {
+        let email = format!("{name}@x.test");
+        let seed = json!({ "identifier": email, "password": GOOD, "roles": ["admin"], "emailVerified": true });
+        assert_eq!(app.post("/__test/users", seed).await.status, 200);
+        let who = app.login(&email).await;
+        app.prove(&who).await;
+        who
+    };
+    let (root, ada) = (admin("root").await, admin("ada").await);
+    app.change(&ada.id, json!({ "emailVerified": false })).await;
+    send(&app, &root, "PUT", &format!("/users/{}/roles", root.id), Some(json!({ "roles": [] }))).await.refused(409, "conflict");
+    let leaves = json!({ "password": GOOD });
+    app.send(&root, "DELETE", "/auth/me", leaves.clone()).await.refused(409, "conflict");
+    assert_eq!(app.me(&root.token).await.json()["deletionScheduledFor"], json!(null));
+    app.change(&ada.id, json!({ "emailVerified": true })).await;
+    let ada = app.login("ada@x.test").await;
+    app.prove(&ada).await;
+    let suspends = async |by: &SignedIn, of: &SignedIn| send(&app, by, "POST", &format!("/users/{}/suspend", of.id), None).await;
+    // Both may, and are about to.
+    app.me(&root.token).await;
+    let first = async { assert_eq!(suspends(&ada, &root).await.status, 200) };
+    between.meanwhile(At::any("User", 1), suspends(&root, &ada), first).await.refused(409, "conflict");
+    assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200);
+    app.send(&ada, "DELETE", "/auth/me", leaves.clone()).await.refused(409, "conflict");
+    // With another one there, anybody may.
+    admin("eve").await;
+    assert_eq!(app.send(&ada, "DELETE", "/auth/me", leaves).await.status, 202);
 }
 
 async fn auth_27_by_route(store: Store) {

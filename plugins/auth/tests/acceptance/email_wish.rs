@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+#[cfg(feature = "postgres")]
+use crate::between::{At, Between};
 use crate::email::{change, changing, done, login, verify};
 use crate::post::Post;
 use crate::server::{GOOD, Store};
@@ -53,4 +55,28 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
     app.with(&other.token, "POST", "/auth/logout", None).await;
     done(&verify(&app, &token).await);
     assert_eq!(login(&app, "new@x.test").await, 200);
+}
+
+/// A wish that is asked for while the others are signed out is void after it, on a store where both go on at once.
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_beside_the_end_of_its_session() {
+    let post = Post::default();
+    let (app, between) = Between::app(&Store::postgres(), |auth| changing(auth, &post)).await;
+    app.register("ada@x.test").await;
+    for one in [false, true] {
+        let (mine, thief) = (app.login("ada@x.test").await, app.login("ada@x.test").await);
+        let id = app.me(&thief.token).await.text("sessionId");
+        let before = post.count("verify_new_email");
+        let ends = async {
+            let (method, path) =
+                if one { ("DELETE", format!("/auth/sessions/{id}")) } else { ("POST", "/auth/sessions/revoke-others".into()) };
+            assert_eq!(app.with(&mine.token, method, &path, None).await.status, 200);
+        };
+        // The second token is the link to the new address: the session was looked at before.
+        let asked = between.meanwhile(At::insert("OneTime", 2), change(&app, &thief, "new@x.test"), ends).await;
+        app.me(&thief.token).await.refused(401, "unauthorized");
+        assert_eq!(asked.status, 202, "{asked:?}");
+        verify(&app, &post.token("verify_new_email", before + 1).await).await.refused(400, "invalid_token");
+    }
 }

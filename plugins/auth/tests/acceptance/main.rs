@@ -8,6 +8,7 @@ mod account;
 mod admin;
 mod alike;
 mod authenticator;
+mod between;
 mod browser;
 mod chromium;
 mod concealed;
@@ -25,6 +26,7 @@ mod foreign;
 mod fuzz;
 mod hooks;
 mod issuer;
+mod kept_out;
 mod keys;
 mod limits;
 mod mailed;
@@ -71,6 +73,7 @@ mod strangers;
 mod testbed;
 mod tokens;
 mod unproved;
+mod unreadable;
 mod visitor;
 
 #[path = "../../src/testing/sink.rs"]

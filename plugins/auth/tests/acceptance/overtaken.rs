@@ -29,20 +29,18 @@ cases!(
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Holds sign-ins by password, changes of one, and deletions, between the look at the account and the effect, once it is shut.
+/// Holds sign-ins, changes of a password, and deletions, between the look at the account and the effect, once it is shut.
 #[derive(Clone, Default)]
-struct Gate {
+pub struct Gate {
     shut: Arc<AtomicBool>,
     waits: Arc<Notify>,
     open: Arc<Notify>,
 }
 
 impl AuthHooks for Gate {
-    fn pre_login<'a>(&'a self, _: &'a HookCx, sign_in: &'a SignIn) -> BoxFuture<'a, HookResult> {
+    fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
         Box::pin(async move {
-            if sign_in.method == "password" {
-                self.pass().await;
-            }
+            self.pass().await;
             Ok(())
         })
     }
@@ -64,7 +62,7 @@ impl AuthHooks for Gate {
 
 impl Gate {
     /// A call that is held at its hook, during which something else happens.
-    async fn held(&self, call: impl Future<Output = Reply>, other: impl Future<Output = ()>) -> Reply {
+    pub async fn held(&self, call: impl Future<Output = Reply>, other: impl Future<Output = ()>) -> Reply {
         self.shut.store(true, Ordering::SeqCst);
         let between = async {
             self.waits.notified().await;

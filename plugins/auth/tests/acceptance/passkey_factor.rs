@@ -15,6 +15,7 @@ cases!(
     what_was_asked_is_answered_once,
     asking_again_sends_nothing,
     auth_71_preferred,
+    auth_71_all_that_there_is,
     step_up_by_passkey,
     auth_73,
     with_the_last_one_the_factor_goes,
@@ -181,6 +182,54 @@ async fn auth_71_preferred(store: Store) {
     answer(&app, token, &touch.assert(options)).await.refused(401, "invalid_code");
     let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
     assert_eq!(answer(&app, token, &other.assert(&again.json()["webauthnOptions"])).await.status, 200);
+}
+
+/// Whoever has nothing but a passkey that verifies nobody, and no mail to go by, signs in with it to change what they have.
+async fn auth_71_all_that_there_is(store: Store) {
+    let by_name = |auth: Auth| {
+        with_passkeys(auth).configure(|config| {
+            config.auth.primary_field = linchpin_auth::PrimaryField::Username;
+            config.auth.passkeys.user_verification = UserVerification::Preferred;
+            config.auth.mfa.enabled = true;
+        })
+    };
+    let app = store.app_with(by_name).await;
+    let service = app.provided::<linchpin_auth::AuthService>();
+    let made = service.create_user(linchpin_auth::NewUser::new("ada-l")).await.unwrap();
+    let first = service.sign_in(&made.id).await.unwrap();
+    let mut touch = Authenticator::p256();
+    touch.flags = PRESENT;
+    let only = app.register_passkey(first.expose(), &mut touch).await;
+    let sign_in = async |touch: &mut Authenticator| {
+        let (options, token) = app.login_options().await;
+        app.passkey_login(&token, &touch.assert(&options)).await.signed_in()
+    };
+    let ada = sign_in(&mut touch).await;
+    // It is one factor, and no step-up.
+    app.get(&ada.token, "/__test/protected/mfa").await.refused(403, "mfa_required");
+    app.get(&ada.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    let second = app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    let path = format!("{CREDENTIALS}/{second}");
+    assert_eq!(app.send(&ada, "DELETE", &path, json!({})).await.status, 200);
+    // Not for longer than any sign-in.
+    app.advance(301).await;
+    app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{only}"), json!({})).await.refused(403, "step_up_required");
+    let ada = sign_in(&mut touch).await;
+    let (secret, _) = enrol(&app, &ada).await;
+    // From then on there is something to prove it with.
+    app.send(&ada, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
+    app.advance(30).await;
+    assert_eq!(app.send(&ada, "DELETE", "/auth/me", json!({ "code": code_at(&app, &secret, 0) })).await.status, 202);
+    // Who has a password proves that as well, and signs in with both.
+    let mut new = linchpin_auth::NewUser::new("bob-b");
+    new.password = Some(linchpin_auth::SecretText::new(GOOD));
+    let bob = service.create_user(new).await.unwrap();
+    let first = service.sign_in(&bob.id).await.unwrap();
+    let mut touch = Authenticator::p256();
+    touch.flags = PRESENT;
+    app.register_passkey(first.expose(), &mut touch).await;
+    let bob = sign_in(&mut touch).await;
+    app.with(&bob.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
 }
 
 async fn step_up_by_passkey(store: Store) {

@@ -4,6 +4,7 @@
 use linchpin_auth::{Auth, TrustProxy};
 use serde_json::{Value as Json, json};
 
+use crate::between::{At, Between};
 use crate::concealed::concealed;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
@@ -168,4 +169,76 @@ async fn a_clock_that_is_set_back_makes_nothing_good_again() {
     assert_eq!(app.me(&again.token).await.status, 200);
     app.advance(920 + 3600).await;
     app.me(&again.token).await.refused(401, "unauthorized");
+}
+
+/// A second proof prolongs what the first one is good for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_proof_is_good_for_an_hour() {
+    let post = Post::default();
+    let app = app(&post).await;
+    let ada = app.register("ada@x.test").await;
+    app.change(&ada.id, json!({ "emailVerified": true })).await;
+    for n in 1..=2 {
+        assert_eq!(at(&app, 200, "/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await.status, 200);
+        let token = post.token("magic_link", n).await;
+        assert_eq!(at(&app, 200, "/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+        app.advance(2400).await;
+    }
+    besiege(&app, 0).await;
+    app.advance(900).await;
+    assert_eq!(login(&app, 200, GOOD).await.status, 200);
+}
+
+/// Mail that is owed although too many asked for it is sent once the store works again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mail_that_could_not_be_left_behind_is_not_lost() {
+    let post = Post::default();
+    let (app, between) = Between::app(&Store::memory(), |auth| post.on(auth)).await;
+    app.register("ada@x.test").await;
+    let ask = async || assert_eq!(app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    for n in 1..=3 {
+        ask().await;
+        post.all("password_reset", n).await;
+    }
+    app.advance(1800).await;
+    between.fail(At::insert("OneTime", 1));
+    ask().await;
+    while !between.has_failed() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    app.advance(11).await;
+    post.only("password_reset", 4).await;
+}
+
+/// Whoever has signed up with another's address fills no mailbox by what they do there: the mail is left out, not what it tells of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
+    let post = Post::default();
+    let app = app(&post).await;
+    let who = app.register("ada@x.test").await;
+    let words = [GOOD, NEW];
+    let changes = async |from: usize, to: usize| {
+        for n in from..to {
+            let body = json!({ "currentPassword": words[n % 2], "password": words[(n + 1) % 2] });
+            let set = app.with(&who.token, "POST", "/auth/set-password", Some(body)).await;
+            assert_eq!(set.status, 200, "{n}: {set:?}");
+        }
+    };
+    changes(0, 14).await;
+    post.only("password_changed", 10).await;
+    // Ways back from other addresses that are asked for are apart.
+    for n in 0..5 {
+        let body = json!({ "email": format!("new-{n}@y.test"), "password": GOOD });
+        assert_eq!(app.with(&who.token, "POST", "/auth/change-email", Some(body)).await.status, 202);
+    }
+    post.all("verify_new_email", 5).await;
+    post.only("email_changed", 3).await;
+    app.advance(3600).await;
+    changes(14, 15).await;
+    post.only("password_changed", 11).await;
+    // Who reads the mail is told of everything.
+    app.change(&who.id, json!({ "emailVerified": true })).await;
+    changes(15, 27).await;
+    post.only("password_changed", 23).await;
 }

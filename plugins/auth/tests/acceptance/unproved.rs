@@ -1,12 +1,16 @@
 //! Somebody makes an account with another's address. Whatever they set up is gone once the owner of the mailbox proves that it is theirs.
 
+use linchpin_auth::ProviderSection;
 use serde_json::json;
 
 use crate::authenticator::Authenticator;
+use crate::between::{At, Between};
 use crate::factor::{Phone, app_with, code_at, enrol};
+use crate::issuer::{APP, Away, Browser, enter, landed};
 use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
+use crate::standin::{CLIENT, SECRET, StandIn};
 
 const EMAIL: &str = "ada@example.test";
 const NEW: &str = "amber-walrus-17-dune";
@@ -136,4 +140,90 @@ async fn a_later_link_or_reset_takes_nothing_away() {
     app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
     let link = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
     assert_eq!(link.json()["mfaRequired"], json!(true), "{link:?}");
+}
+
+/// Somebody has set up factors while addresses were not proved; now they are. The link that proves this one confirms the sign-up that it
+/// was mailed for, and what was added to that only where it is followed in a session of the account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
+    for in_session in [false, true] {
+        let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
+        let app = both(&store, &post, &phone).await;
+        let who = app.register(EMAIL).await;
+        app.advance(1).await;
+        enrol(&app, &who).await;
+        let mut passkey = Authenticator::p256();
+        app.register_passkey(&who.token, &mut passkey).await;
+        app.stop().await;
+        let change = |auth: linchpin_auth::Auth| phone.on(with_passkeys(auth)).configure(|c| c.auth.email_verification.enabled = true);
+        let app = app_with(&store, &post, change).await;
+        assert_eq!(app.post("/auth/resend-verification", json!({ "email": EMAIL })).await.status, 200);
+        let token = json!({ "token": post.token("verify_email", 1).await });
+        let clicked = if in_session {
+            app.send(&who, "POST", "/auth/verify-email", token).await
+        } else {
+            app.post("/auth/verify-email", token).await
+        };
+        assert_eq!(clicked.status, 200, "{clicked:?}");
+        let me = app.me(&who.token).await.json();
+        let methods = if in_session { json!(["totp", "webauthn"]) } else { json!([]) };
+        assert_eq!((&me["emailVerified"], &me["mfaMethods"]), (&json!(true), &methods), "the sign-up itself stays");
+        let (options, token) = app.login_options().await;
+        let entered = app.passkey_login(&token, &passkey.assert(&options)).await;
+        assert_eq!(entered.status, if in_session { 200 } else { 401 }, "{entered:?}");
+        let entered = app.try_login(EMAIL).await;
+        assert_eq!((entered.status, entered.json()["mfaRequired"] == true), (200, in_session), "{entered:?}");
+        if !in_session {
+            post.all("mfa_disabled", 2).await;
+            post.all("passkey_removed", 1).await;
+        }
+    }
+}
+
+/// A link that signs in as well is as little to what an account has from before sign-ups were concealed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_that_signs_in() {
+    let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
+    let app = both(&store, &post, &phone).await;
+    let who = app.register(EMAIL).await;
+    app.advance(1).await;
+    enrol(&app, &who).await;
+    app.stop().await;
+    let app =
+        app_with(&store, &post, |auth| auth.configure(|c| (c.auth.email_verification.enabled, c.auth.conceal_registration) = (true, true)))
+            .await;
+    assert_eq!(app.post("/auth/resend-verification", json!({ "email": EMAIL })).await.status, 200);
+    let token = post.token("verify_email", 1).await;
+    let owner = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
+    let me = app.me(&owner.signed_in().token).await.json();
+    assert_eq!((&me["emailVerified"], &me["mfaMethods"]), (&json!(true), &json!([])));
+}
+
+/// A code of a sign-in by a provider that was given while the mailbox was proved is worth nothing: the link that it came by is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_code_beside_the_first_proof() {
+    let (post, standin) = (Post::default(), StandIn::start().await);
+    let provider = ProviderSection::new(CLIENT).secret(SECRET.to_owned()).issuer(standin.url.as_str());
+    let (app, between) = Between::app(&Store::memory(), |auth| {
+        post.on(auth).provider("stand", provider).configure(|config| {
+            config.auth.public_url = Some(APP.to_owned());
+            config.auth.magic_link.enabled = true;
+        })
+    })
+    .await;
+    app.to_the_present().await;
+    standin.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!(EMAIL))));
+    let thief = enter(&app, "stand", "").await;
+    assert_eq!((thief.status, thief.json()["emailVerified"].clone()), (200, json!(false)), "{thief:?}");
+    let away = Away::from(&app, "/auth/stand").await;
+    let callback = Browser::new().sign_in(&away.url, "").await;
+    let owner = async {
+        app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
+        let token = post.token("magic_link", 1).await;
+        assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    };
+    let back = between.meanwhile(At::insert("OneTime", 1), away.back(&app, &callback), owner).await;
+    away.exchange(&app, &landed(&back, "code")).await.refused(401, "invalid_code");
+    app.me(&thief.text("token")).await.refused(401, "unauthorized");
 }

@@ -1,0 +1,157 @@
+//! What happens between two steps of a call: a store in which a call waits at a statement while something else is done, or is told that
+//! the statement failed.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin::store::{Plan, Reply as Answer, Rows, Statement, Transaction};
+use linchpin::{BoxFuture, Error, Value};
+use linchpin_auth::Auth;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::around::{Around, Watch};
+use crate::server::{Server, Store};
+
+/// A statement of a call: the `nth` on records of an `entity` from when it is looked for.
+#[derive(Clone, Copy)]
+pub struct At {
+    pub entity: &'static str,
+    /// Whether it is an insert; else it is any statement.
+    pub insert: bool,
+    pub nth: usize,
+}
+
+impl At {
+    pub fn any(entity: &'static str, nth: usize) -> Self {
+        Self { entity, insert: false, nth }
+    }
+
+    pub fn insert(entity: &'static str, nth: usize) -> Self {
+        Self { entity, insert: true, nth }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Wait,
+    Fail,
+}
+
+/// Who stands between.
+#[derive(Default)]
+pub struct Between {
+    at: Mutex<Option<(At, Then)>>,
+    waits: Notify,
+    open: Notify,
+}
+
+impl Between {
+    /// An app on a store that has one.
+    pub async fn app(store: &Store, change: impl FnOnce(Auth) -> Auth) -> (Server, Arc<Self>) {
+        let between = Arc::<Self>::default();
+        (store.on(Around::new(store.opened(), Arc::clone(&between)), change).await, between)
+    }
+
+    /// Makes a call that waits before a statement of it, during which something else is done: the call goes on once that is done, or
+    /// waits itself for the call.
+    pub async fn meanwhile<T>(&self, at: At, call: impl Future<Output = T>, other: impl Future<Output = ()>) -> T {
+        *self.at.lock().unwrap() = Some((at, Then::Wait));
+        let between = async {
+            timeout(Duration::from_secs(30), self.waits.notified()).await.expect("the call never came there");
+            let mut other = pin!(other);
+            let done = timeout(Duration::from_millis(700), &mut other).await.is_ok();
+            self.open.notify_one();
+            if !done {
+                other.await;
+            }
+        };
+        futures_util::future::join(call, between).await.0
+    }
+
+    /// Lets a statement fail that is to come.
+    pub fn fail(&self, at: At) {
+        *self.at.lock().unwrap() = Some((at, Then::Fail));
+    }
+
+    /// Whether one that was to fail has.
+    pub fn has_failed(&self) -> bool {
+        self.at.lock().unwrap().is_none()
+    }
+
+    /// What is to become of a statement, if it is the one.
+    fn reached(&self, statement: &Statement) -> Option<Then> {
+        let mut at = self.at.lock().unwrap();
+        let (looked_for, then) = at.as_mut()?;
+        // A job that looks what is due: no call does.
+        let is_job = matches!(&statement.plan, Plan::Select { order, .. } if !order.is_empty());
+        let is_it = statement.entity.name == looked_for.entity && (!looked_for.insert || matches!(&statement.plan, Plan::Insert));
+        if is_job || !is_it {
+            return None;
+        }
+        looked_for.nth -= 1;
+        let then = *then;
+        if looked_for.nth > 0 {
+            return None;
+        }
+        *at = None;
+        Some(then)
+    }
+
+    async fn pass(&self, then: Option<Then>) -> linchpin::Result<()> {
+        match then {
+            Some(Then::Wait) => {
+                self.waits.notify_one();
+                self.open.notified().await;
+                Ok(())
+            }
+            Some(Then::Fail) => Err(Error::unavailable("told to")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Watch for Arc<Between> {
+    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+        match self.reached(to) {
+            None => store.run(to, args, rows),
+            then => Answer::Later(Box::pin(async move {
+                self.pass(then).await?;
+                store.run(to, args, rows).await
+            })),
+        }
+    }
+
+    fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        Box::new(Within { inner, between: Arc::clone(self) })
+    }
+}
+
+/// A transaction in it.
+struct Within {
+    inner: Box<dyn Transaction>,
+    between: Arc<Between>,
+}
+
+impl Transaction for Within {
+    fn run<'a>(&'a mut self, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, linchpin::Result<Rows>> {
+        Box::pin(async move {
+            let then = self.between.reached(to);
+            self.between.pass(then).await?;
+            self.inner.run(to, args, rows).await
+        })
+    }
+
+    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, linchpin::Result<()>> {
+        self.inner.take_turn(turn)
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, linchpin::Result<()>> {
+        self.inner.commit()
+    }
+
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.inner.rollback()
+    }
+}

@@ -1,0 +1,135 @@
+//! Whoever holds a session that is not theirs keeps the owner from nothing that the owner does by mail, and uses up nothing of theirs.
+
+use serde_json::json;
+
+use crate::authenticator::Authenticator;
+use crate::between::{At, Between};
+use crate::cases;
+use crate::email::{change, changing, done, verify};
+use crate::factor::{Phone, app_with, enrol};
+use crate::overtaken::Gate;
+use crate::passkeys::with_passkeys;
+use crate::post::Post;
+use crate::server::{GOOD, Reply, Server, SignedIn, Store};
+
+cases!(
+    a_reset_beside_changes_of_the_profile,
+    a_first_link_beside_changes_of_the_profile,
+    a_way_back_beside_changes_of_the_profile,
+    a_passkey_of_a_session_that_has_ended,
+    text_messages_are_counted_by_session,
+);
+
+const NEW: &str = "amber-walrus-17-dune";
+
+/// What a thief may send over and over.
+async fn renames(app: &Server, thief: &SignedIn) {
+    assert_eq!(app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" })).await.status, 200);
+}
+
+async fn a_reset_beside_changes_of_the_profile(store: Store) {
+    let (gate, post) = (Gate::default(), Post::default());
+    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    let thief = app.register("ada@x.test").await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
+    done(&gate.held(app.post("/auth/reset-password", reset), renames(&app, &thief)).await);
+    app.me(&thief.token).await.refused(401, "unauthorized");
+    // Nor from changing it in a session of theirs.
+    let owner = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
+    let thief = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
+    let set = json!({ "currentPassword": NEW, "password": GOOD });
+    let set = gate.held(app.send(&owner, "POST", "/auth/set-password", set), renames(&app, &thief)).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    app.me(&thief.token).await.refused(401, "unauthorized");
+}
+
+async fn a_first_link_beside_changes_of_the_profile(store: Store) {
+    let (gate, post) = (Gate::default(), Post::default());
+    let with = |auth| post.on(auth).hooks(gate.clone()).configure(|config| config.auth.magic_link.enabled = true);
+    let app = store.app_with(with).await;
+    let thief = app.register("ada@x.test").await;
+    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let enter = json!({ "token": post.token("magic_link", 1).await });
+    let owner = gate.held(app.post("/auth/magic-link/verify", enter), renames(&app, &thief)).await;
+    assert_eq!(owner.status, 200, "{owner:?}");
+    app.me(&thief.token).await.refused(401, "unauthorized");
+}
+
+async fn a_way_back_beside_changes_of_the_profile(store: Store) {
+    let post = Post::default();
+    let (app, between) = Between::app(&store, |auth| changing(auth, &post)).await;
+    let thief = app.register("ada@x.test").await;
+    assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
+    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    done(&verify(&app, &token).await);
+    app.me(&thief.token).await;
+    // The first look is at the account, the second whether the address is free.
+    done(&between.meanwhile(At::any("User", 2), verify(&app, &undo), renames(&app, &thief)).await);
+    app.me(&thief.token).await.refused(401, "unauthorized");
+    assert_eq!(app.login("ada@x.test").await.id, thief.id);
+}
+
+/// On an account that has a passkey, too, nothing is added in a session that has ended meanwhile.
+async fn a_passkey_of_a_session_that_has_ended(store: Store) {
+    let post = Post::default();
+    let with = |auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = true);
+    let (app, between) = Between::app(&store, with).await;
+    let thief = app.register("ada@example.test").await;
+    let mut owners = Authenticator::p256();
+    app.register_passkey(&thief.token, &mut owners).await;
+    let (options, token) = app.login_options().await;
+    let owner = app.passkey_login(&token, &owners.assert(&options)).await.signed_in();
+    let (options, registration) = app.register_options(&thief.token).await;
+    let body = json!({ "registrationToken": registration, "attestationResponse": Authenticator::p256().register(&options) });
+    let ends = async {
+        assert_eq!(app.with(&thief.token, "POST", "/auth/logout", None).await.status, 200);
+    };
+    let added = app.send(&thief, "POST", "/auth/mfa/webauthn/register", body);
+    between.meanwhile(At::any("OneTime", 1), added, ends).await.refused(401, "unauthorized");
+    let passkeys = app.get(&owner.token, "/auth/mfa/webauthn/credentials").await.json();
+    assert_eq!(passkeys["credentials"].as_array().map(Vec::len), Some(1), "{passkeys}");
+}
+
+/// A call for a text message, in a session and on a device.
+async fn asks(app: &Server, who: &SignedIn, device: &str) -> Reply {
+    let bearer = format!("Bearer {}", who.token);
+    let mut headers = vec![("authorization", bearer.as_str()), ("content-type", "application/json")];
+    if !device.is_empty() {
+        headers.push(("x-device-token", device));
+    }
+    app.raw("POST", "/auth/reauth/challenge", &headers, &json!({ "method": "sms" }).to_string()).await
+}
+
+async fn text_messages_are_counted_by_session(store: Store) {
+    let (post, phone) = (Post::default(), Phone::default());
+    let app = app_with(&store, &post, |auth| phone.on(auth)).await;
+    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let (owner, device) = (made.signed_in(), made.text("deviceToken"));
+    let (_, recovery) = enrol(&app, &owner).await;
+    let begun = app.send(&owner, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
+    let set_up = app.send(&owner, "POST", "/auth/mfa/sms/verify-setup", body).await;
+    assert_eq!(set_up.status, 200, "{set_up:?}");
+    let mut thieves = Vec::new();
+    for code in &recovery[..3] {
+        let opened = app.verify(&app.challenged("ada@x.test").await, code).await;
+        assert_eq!(opened.status, 200, "{opened:?}");
+        thieves.push(opened.signed_in());
+    }
+    for _ in 0..5 {
+        assert_eq!(asks(&app, &thieves[0], "").await.status, 200);
+    }
+    asks(&app, &thieves[0], "").await.refused(429, "rate_limited");
+    assert_eq!(asks(&app, &owner, "").await.status, 200, "the owner gets one all the same");
+    // All sessions together have a bound as well: fifteen, two of which are gone. A device that the owner has signed in from is apart.
+    for thief in &thieves[1..] {
+        for _ in 0..5 {
+            asks(&app, thief, "").await;
+        }
+    }
+    asks(&app, &owner, "").await.refused(429, "rate_limited");
+    assert_eq!(asks(&app, &owner, &device).await.status, 200);
+    phone.code(16).await;
+    assert_eq!(phone.count(), 16);
+}
