@@ -46,6 +46,11 @@ impl Exchange {
         self.0.upgraded.store(true, Relaxed);
     }
 
+    /// Whether a request waits for its answer, or for the rest of it.
+    pub(super) fn is_answering(&self) -> bool {
+        self.0.open.load(Relaxed) > 0 && !self.0.upgraded.load(Relaxed)
+    }
+
     fn is_over(&self) -> bool {
         !self.0.unflushed.load(Relaxed) && !self.0.upgraded.load(Relaxed)
     }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
+use super::abandoned::Attentive;
 use super::checks::startup;
 use super::config::Config;
 use super::exchange::{Exchange, Explained};
@@ -87,7 +88,8 @@ async fn accept(
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD);
-    // A client that has said all it has to say may close its side: it is answered all the same.
+    // A client that has said all it has to say may close its side: it is answered all the same. One that has left is found by the
+    // stream, see `abandoned`.
     http.half_close(true);
     let mut connections = JoinSet::new();
     let mut told_full = false;
@@ -121,7 +123,7 @@ async fn accept(
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
         let begins = exchange.clone();
-        let stream = Explained::new(Impatient::new(stream, UNREAD_TIMEOUT), exchange.clone());
+        let stream = Explained::new(Impatient::new(Attentive::new(stream, exchange.clone()), UNREAD_TIMEOUT), exchange.clone());
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
             let (mut service, exchange) = (service.clone(), exchange.clone());
             let begun = exchange.begin();

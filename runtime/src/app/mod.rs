@@ -1,5 +1,6 @@
 //! The application: config, plugins, start-up in a fixed order, serving and a graceful stop.
 
+mod abandoned;
 mod build;
 mod capabilities;
 mod checks;

@@ -1,6 +1,7 @@
 //! Applications from the outside: start-up, plugins, serving and stopping.
 #![allow(clippy::unwrap_used, clippy::unused_async, missing_docs, unreachable_pub)] // tests; plugins' methods are async
 
+mod abandoned;
 mod counted;
 mod fixture;
 mod gate;

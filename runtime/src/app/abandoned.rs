@@ -1,0 +1,92 @@
+//! A connection whose client may leave while its request is answered.
+//!
+//! The HTTP library does not read while a request is open, since a client that closed its side may still wait for its answer. So
+//! nothing would tell that a client is gone, and its request would keep its memory, its locks and its place until the time-out.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use super::exchange::Exchange;
+
+/// How long a client that has closed its side waits for the next part of its answer.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// A stream that fails when its client has left during an exchange: at once on an error of the socket, and [`GRACE`] after the last
+/// byte of an answer when the client has closed its side.
+pub(super) struct Attentive {
+    stream: TcpStream,
+    exchange: Exchange,
+    /// Runs since the client closed its side, or since something of an answer was written after that.
+    leaving: Option<Pin<Box<Sleep>>>,
+}
+
+impl Attentive {
+    pub(super) fn new(stream: TcpStream, exchange: Exchange) -> Self {
+        Self { stream, exchange, leaving: None }
+    }
+
+    /// Whether somebody is there for the answer. What the client has sent stays unread.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.exchange.is_answering() {
+            self.leaving = None;
+            return Ok(());
+        }
+        let mut byte = [0];
+        match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0)) => {}
+            Poll::Ready(Err(error)) => return Err(error),
+            // More was sent, or nothing yet.
+            Poll::Ready(Ok(_)) | Poll::Pending => return Ok(()),
+        }
+        let leaving = self.leaving.get_or_insert_with(|| Box::pin(tokio::time::sleep(GRACE)));
+        match leaving.as_mut().poll(cx) {
+            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left")),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(1..)), Some(leaving)) = (&written, &mut self.leaving) {
+            leaving.as_mut().reset(Instant::now() + GRACE);
+        }
+        written
+    }
+}
+
+impl AsyncRead for Attentive {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Attentive {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(written)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.written(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    // Called whenever the connection has something to do, and for the first time as soon as a request is waited for.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.look(cx)?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

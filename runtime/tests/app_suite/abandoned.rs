@@ -1,0 +1,162 @@
+//! Clients that leave before they are answered, and clients that only close their side.
+//!
+//! The clock stands still but for what waits for it: it shows how long something took, however busy the machine is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::routing::get as on_get;
+use linchpin::{Plugin, RoutesCx, Running};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::fixture::{Routes, notes, status};
+
+/// Tells when it is dropped.
+struct Dropped(Arc<Notify>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[derive(Clone, Default)]
+struct Signals {
+    reached: Arc<Notify>,
+    dropped: Arc<Notify>,
+}
+
+/// `/never` is never answered, `/late` after three seconds, `/parts` in four parts three seconds apart, `/begun` has an answer without
+/// an end.
+fn slow(signals: &Signals) -> impl Plugin + use<> {
+    let signals = signals.clone();
+    Routes(move |cx: &mut RoutesCx| {
+        let never = signals.clone();
+        cx.route(
+            "/never",
+            on_get(move || async move {
+                let _held = Dropped(never.dropped);
+                never.reached.notify_one();
+                std::future::pending::<&str>().await
+            }),
+        );
+        cx.route(
+            "/late",
+            on_get(|| async {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                "late"
+            }),
+        );
+        cx.route(
+            "/parts",
+            on_get(|| async {
+                Body::from_stream(futures_util::stream::unfold(0, |n| async move {
+                    if n == 4 {
+                        return None;
+                    }
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    Some((Ok::<_, std::io::Error>(Bytes::from(format!("<{n}>"))), n + 1))
+                }))
+            }),
+        );
+        let begun = signals.clone();
+        cx.route(
+            "/begun",
+            on_get(move || async move {
+                let held = Dropped(begun.dropped);
+                begun.reached.notify_one();
+                Body::from_stream(futures_util::stream::unfold(held, |held| async move {
+                    std::future::pending::<()>().await;
+                    Some((Ok::<_, std::io::Error>(Bytes::new()), held))
+                }))
+            }),
+        );
+    })
+}
+
+async fn started(signals: &Signals) -> Running {
+    notes().plugin(slow(signals)).start().await.unwrap()
+}
+
+async fn ask(app: &Running, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(app.address()).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_client_has_left_is_dropped() {
+    let signals = Signals::default();
+    let app = started(&signals).await;
+    for path in ["/never", "/begun"] {
+        // Gone for good, and gone for what the server can tell.
+        for closes_only_its_side in [false, true] {
+            let began = Instant::now();
+            let mut stream = ask(&app, path).await;
+            signals.reached.notified().await;
+            let mut kept = None;
+            if closes_only_its_side {
+                stream.shutdown().await.unwrap();
+                kept = Some(stream);
+            } else {
+                drop(stream);
+            }
+            signals.dropped.notified().await;
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(8), "{path} was kept for {took:?}");
+            drop(kept);
+        }
+    }
+    app.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_connection_breaks_is_known_to_have_left_at_once() {
+    let signals = Signals::default();
+    let app = started(&signals).await;
+    let began = Instant::now();
+    let stream = ask(&app, "/never").await;
+    signals.reached.notified().await;
+    // The system tells the other side of a reset instead of an end.
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    signals.dropped.notified().await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    app.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_its_side_is_answered_as_long_as_the_answer_comes() {
+    let signals = Signals::default();
+    let app = started(&signals).await;
+    for (path, expected) in [("/late", "late"), ("/parts", "<3>")] {
+        let mut stream = ask(&app, path).await;
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(status(&answer) == "200" && answer.contains(expected), "{path}: {answer}");
+    }
+    app.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_is_not_taken_for_one_that_left() {
+    let signals = Signals::default();
+    let app = started(&signals).await;
+    // With and without something sent ahead of its turn.
+    for ahead in ["", "GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"] {
+        let mut stream = TcpStream::connect(app.address()).await.unwrap();
+        stream.write_all(format!("GET /parts HTTP/1.1\r\nhost: a\r\n\r\n{ahead}").as_bytes()).await.unwrap();
+        // The answer has an end of its own, and so has the one after it.
+        let answered = if ahead.is_empty() { 1 } else { 2 };
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains("<3>") || String::from_utf8_lossy(&seen).matches("HTTP/1.1 200").count() < answered {
+            assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "closed: {}", String::from_utf8_lossy(&seen));
+        }
+    }
+    app.stop().await.unwrap();
+}
