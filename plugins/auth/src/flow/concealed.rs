@@ -52,7 +52,7 @@ impl Core {
             }
             let patch = UserPatch { password_hash: Some(None), password_version: Some(user.password_version + 1), ..UserPatch::default() };
             let taken = cx.transaction(async |cx| {
-                let user = self.hold_now(cx, &user).await?;
+                let user = self.hold_with_password(cx, &user).await?;
                 self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await?;
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;

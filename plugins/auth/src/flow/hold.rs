@@ -20,15 +20,21 @@ impl Core {
     /// gives: unlike with [`Core::hold`], somebody who goes on changing the profile keeps them from nothing.
     ///
     /// # Errors
-    /// `precondition_failed` when something has changed that was judged when it was read: the password, the address and whether it is
-    /// proved, suspension, deletion.
+    /// `precondition_failed` when something has changed that was judged when it was read: the address and whether it is proved, suspension,
+    /// deletion. The password is none of that: whoever knows it can change it over and over as well.
     pub(crate) async fn hold_now(&self, cx: &Cx, user: &User) -> Result<User> {
         let now = self.hold_row(cx, user).await?;
-        let judged = |user: &User| {
-            let address = (user.email_normalised.clone(), user.email_verified_at);
-            (user.password_version, address, user.suspended_at, user.deletion_due_at)
-        };
-        if judged(&now) == judged(user) { Ok(now) } else { Err(Error::new(Code::PreconditionFailed, "The account was changed")) }
+        let judged = |user: &User| (user.email_normalised.clone(), user.email_verified_at, user.suspended_at, user.deletion_due_at);
+        if judged(&now) == judged(user) { Ok(now) } else { Err(other_than_judged()) }
+    }
+
+    /// The same, for who has proved the password.
+    ///
+    /// # Errors
+    /// As [`Core::hold_now`], and when the password has changed.
+    pub(crate) async fn hold_with_password(&self, cx: &Cx, user: &User) -> Result<User> {
+        let now = self.hold_now(cx, user).await?;
+        if now.password_version == user.password_version { Ok(now) } else { Err(other_than_judged()) }
     }
 
     /// Holds an account, whatever has become of it: who holds one in another transaction is waited for, and what they did is seen.
@@ -40,4 +46,8 @@ impl Core {
         let same = UserPatch { created_at: Some(user.created_at), ..UserPatch::default() };
         self.users.update(cx, user.id.as_str(), same, None).await
     }
+}
+
+fn other_than_judged() -> Error {
+    Error::new(Code::PreconditionFailed, "The account was changed")
 }

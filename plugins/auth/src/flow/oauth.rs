@@ -184,16 +184,16 @@ impl Core {
         }
     }
 
-    /// Whether the session is still there in which a link was asked for, and its user may still ask.
+    /// Whether the session is still there in which a link was asked for, and its user may still ask: where the account has got a second
+    /// factor meanwhile, not without having proved it.
     ///
     /// # Errors
     /// When the store cannot answer.
     pub(super) async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
-        if !self.is_live(cx, client, &link.session, &link.user).await? {
-            return Ok(false);
-        }
-        let user = self.users.get(cx, link.user.as_str()).await?;
-        Ok(user.is_some_and(|user| user.suspended_at.is_none() && user.deletion_due_at.is_none()))
+        let session = self.sessions.get(cx, link.session.as_str()).await?.filter(|session| !session.is_over(client.now));
+        let (Some(session), Some(user)) = (session, self.users.get(cx, link.user.as_str()).await?) else { return Ok(false) };
+        let proved = self.methods(&user).is_empty() || session.proved_factors == Some(user.mfa_version);
+        Ok(proved && session.is_of(&user) && user.suspended_at.is_none() && user.deletion_due_at.is_none())
     }
 
     async fn arrive(

@@ -12,6 +12,13 @@ use crate::mail::MailKind;
 use crate::onetime::Purpose;
 use crate::secret::SecretText;
 
+/// What ends with a password. Whoever knew the former one may have asked for another address.
+const WITH_PASSWORD: &[Purpose] = &[Purpose::VerifyAndLogin, Purpose::VerifyNewEmail, Purpose::Login, Purpose::Reauth];
+
+/// What ends with it where its owner has set it by mail. Who is signed in takes nothing from who reads the mail: a thief who knows the
+/// password would change it over and over, and no link would live until its owner follows it.
+const MAILED: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
+
 /// Why a password changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -98,22 +105,10 @@ impl Core {
         };
         let mut changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
         self.remember_password(cx, user).await?;
-        self.parts
-            .tokens
-            .void(
-                cx,
-                &user.id,
-                &[
-                    Purpose::ResetPassword,
-                    Purpose::MagicLink,
-                    Purpose::VerifyAndLogin,
-                    // Whoever knew the former password may have asked for another address.
-                    Purpose::VerifyNewEmail,
-                    Purpose::Login,
-                    Purpose::Reauth,
-                ],
-            )
-            .await?;
+        self.parts.tokens.void(cx, &user.id, WITH_PASSWORD).await?;
+        if cause == Cause::Reset {
+            self.parts.tokens.void(cx, &user.id, MAILED).await?;
+        }
         for session in self.sessions_of(cx, &user.id).await? {
             if but == Some(session.handle.as_str()) {
                 let patch = SessionPatch { epoch: Some(changed.session_epoch), ..SessionPatch::default() };

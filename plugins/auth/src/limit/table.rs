@@ -114,9 +114,9 @@ buckets! {
     MfaVerifyIp "mfaVerifyIp": Failures, 50 in 15 * MINUTE;
     /// User; a challenge counts its own.
     MfaResend "mfaResend": All, 10 in 60 * MINUTE;
-    /// User.
+    /// User and session.
     MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
-    /// User.
+    /// User and session.
     MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
     /// User, and the session that asks for it, or in a sign-in the device where it is recognised.
     SmsSend "smsSend": All, 5 in 60 * MINUTE;
@@ -134,16 +134,16 @@ buckets! {
     OauthCallback "oauthCallback": All, 30 in 60 * SECOND;
     /// Address.
     OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
-    /// User.
+    /// User and session.
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
     /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken; and
     /// apart, by their kind, links that an account causes at an address that it has not proved. Nobody is told.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
     /// Address of mail that its account has not proved: codes and notices that the account causes. Nobody is told.
     UnprovedMail "unprovedMail": All, 10 in 60 * MINUTE;
-    /// User.
+    /// User and session.
     Link "link": All, 10 in 60 * MINUTE;
-    /// User.
+    /// User and session.
     DeleteAccount "deleteAccount": All, 10 in 60 * MINUTE;
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteI
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::DeleteAccount, of: &[&user.id] }]).await?.succeeded().await;
+    core.limiter.take(&[Hit { bucket: Bucket::DeleteAccount, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
     let scheduled = core.schedule_deletion(&client, &user, &known, proof).await?;
     match scheduled.deletion_due_at {

@@ -117,7 +117,7 @@ struct Pending {
 pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
-    core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id] }]).await?.succeeded().await;
+    core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     core.may_add_way_in(&user)?;
     let secret = totp::secret(&*core.env.rng)?;
     let pending = Pending { secret: secret.expose().to_vec(), session: known.handle };

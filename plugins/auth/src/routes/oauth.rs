@@ -163,7 +163,7 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     core.require(&client, &known, &user, Need::Recent)?;
     core.may_add_way_in(&user)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
+    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     let link = Some(LinkFor { user: user.id, session: known.handle });
     let asked = asked(&call)?;
     depart(&core, &client, &call, connection, Ticket { link, ..Ticket::to(asked) }).await
@@ -182,7 +182,7 @@ pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkIn
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id] }]).await?.succeeded().await;
+    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
     core.unlink(&client, &user, &connection.provider, proof).await?;
     Reply::json(200, &Done { ok: true })

@@ -75,7 +75,7 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     let reissues = core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
     let stored = cx
         .transaction(async |cx| {
-            let user = core.hold_now(cx, &user).await.map_err(overtaken)?;
+            let user = core.hold_with_password(cx, &user).await.map_err(overtaken)?;
             core.store_password(cx, &client, &user, hash, cause, Some(&known.handle)).await?;
             if reissues { core.reissue(cx, &client, &known, &[], SessionPatch::default).await.map(Some) } else { Ok(None) }
         })

@@ -14,10 +14,12 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
     a_reset_beside_changes_of_the_profile,
+    a_reset_beside_changes_of_the_password,
     a_first_link_beside_changes_of_the_profile,
     a_way_back_beside_changes_of_the_profile,
     a_passkey_of_a_session_that_has_ended,
     text_messages_are_counted_by_session,
+    so_is_what_is_begun,
 );
 
 const NEW: &str = "amber-walrus-17-dune";
@@ -42,6 +44,26 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
     let set = gate.held(app.send(&owner, "POST", "/auth/set-password", set), renames(&app, &thief)).await;
     assert_eq!(set.status, 200, "{set:?}");
     app.me(&thief.token).await.refused(401, "unauthorized");
+}
+
+/// A thief who knows the password changes it over and over.
+async fn a_reset_beside_changes_of_the_password(store: Store) {
+    let (gate, post) = (Gate::default(), Post::default());
+    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    let thief = app.register("ada@x.test").await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
+    const THIEFS: &str = "cedar-otter-44-mill";
+    let changes = async |from: &str, to: &str| {
+        let set = app.send(&thief, "POST", "/auth/set-password", json!({ "currentPassword": from, "password": to })).await;
+        assert_eq!(set.status, 200, "{set:?}");
+    };
+    changes(GOOD, THIEFS).await;
+    done(&gate.held(app.post("/auth/reset-password", reset.clone()), changes(THIEFS, GOOD)).await);
+    app.me(&thief.token).await.refused(401, "unauthorized");
+    let login = async |password: &str| app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.status;
+    assert_eq!((login(NEW).await, login(GOOD).await, login(THIEFS).await), (200, 401, 401));
+    app.post("/auth/reset-password", reset).await.refused(400, "invalid_token");
 }
 
 async fn a_first_link_beside_changes_of_the_profile(store: Store) {
@@ -132,4 +154,28 @@ async fn text_messages_are_counted_by_session(store: Store) {
     assert_eq!(asks(&app, &owner, &device).await.status, 200);
     phone.code(16).await;
     assert_eq!(phone.count(), 16);
+}
+
+/// What a session may begin is counted by session as well.
+async fn so_is_what_is_begun(store: Store) {
+    let post = Post::default();
+    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
+    let owner = app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    let thief = app.login("ada@x.test").await;
+    let wrong = json!({ "email": "new@x.test", "password": "wrong-otter-91-lamp" });
+    let leaves = json!({ "password": "wrong-otter-91-lamp" });
+    for (method, path, body, proved) in [
+        ("POST", "/auth/mfa/setup", json!({}), json!({})),
+        ("POST", "/auth/mfa/email-otp/enable", json!({}), json!({})),
+        ("POST", "/auth/change-email", wrong, json!({ "email": "new@x.test", "password": GOOD })),
+        ("DELETE", "/auth/me", leaves, json!({ "password": GOOD })),
+    ] {
+        for _ in 0..10 {
+            app.send(&thief, method, path, body.clone()).await;
+        }
+        app.send(&thief, method, path, body).await.refused(429, "rate_limited");
+        let done = app.send(&owner, method, path, proved).await;
+        assert!(matches!(done.status, 200 | 202), "{path}: {done:?}");
+    }
 }

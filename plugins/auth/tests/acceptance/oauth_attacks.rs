@@ -11,8 +11,8 @@ use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, Limit, Provi
 use serde_json::{Value as Json, json};
 
 use self::elsewhere::{
-    back_at_another_host, links_that_a_hook_refuses, links_that_a_page_elsewhere_asks_for, links_whose_session_has_ended_meanwhile,
-    parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
+    back_at_another_host, links_begun_before_a_second_factor, links_that_a_hook_refuses, links_that_a_page_elsewhere_asks_for,
+    links_whose_session_has_ended_meanwhile, parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
 };
 use self::provider::{answers_that_are_none, mix_up, somebody_else_in_userinfo, tokens_that_prove_nothing};
 use crate::cases;
@@ -30,6 +30,7 @@ cases!(
     links_that_a_hook_refuses,
     links_that_a_page_elsewhere_asks_for,
     links_whose_session_has_ended_meanwhile,
+    links_begun_before_a_second_factor,
     starts_for_somebody_elses_verifier,
     hooks_are_asked,
     suspended_and_unverified,

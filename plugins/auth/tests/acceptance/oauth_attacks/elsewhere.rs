@@ -8,6 +8,7 @@ use linchpin_auth::{AuthHooks, HookCx, HookError, HookResult, Linking, SignIn};
 use serde_json::json;
 
 use super::{app, app_with, arrive};
+use crate::factor::enrol;
 use crate::issuer::{APP, Away, Browser, MARK, landed};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Store};
@@ -151,6 +152,23 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
     let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
     assert_eq!(landed(&back, "linked"), "stand", "a change of the account alone ends nothing");
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
+}
+
+/// Nor is one linked that was begun before the account had a second factor, in a session that has not proved it.
+pub(super) async fn links_begun_before_a_second_factor(store: Store) {
+    let standin = StandIn::start().await;
+    let app = app_with(&store, &standin, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let (ada, thief) = (app.register("ada@x.test").await, app.login("ada@x.test").await);
+    let mut begun = Vec::new();
+    for who in [&thief, &ada] {
+        let away = Away::of(&app.with(&who.token, "POST", "/auth/stand/link", None).await);
+        let callback = Browser::new().sign_in(&away.url, "").await;
+        begun.push((away, callback));
+    }
+    enrol(&app, &ada).await;
+    begun[0].0.back(&app, &begun[0].1).await.refused(400, "invalid_state");
+    assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
+    assert_eq!(landed(&begun[1].0.back(&app, &begun[1].1).await, "linked"), "stand");
 }
 
 /// With a challenge, the code that comes back is worth a session to whoever made that: a page elsewhere must not bring its own.
