@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use linchpin::{BoxFuture, EntityEvent, EventSink, Result};
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cases;
 use crate::post::Post;
@@ -203,16 +207,44 @@ async fn every_event_of_an_account(store: Store) {
     assert_eq!(row("auth:user.deleted")["userId"], user);
 }
 
-/// All that is logged while tests run, of every library that says anything.
-pub fn logged() -> &'static Arc<Mutex<Vec<u8>>> {
+/// How many cases read the log now.
+static READERS: AtomicUsize = AtomicUsize::new(0);
+
+/// All that is logged from now on, of every library that says anything, until it is dropped. While no case reads it nothing is written:
+/// the other cases would fill gigabytes.
+pub struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Logged {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        // Whoever begins to read holds the lock: the log of a case that goes on is never emptied.
+        if let Ok(mut log) = self.0.lock()
+            && READERS.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            *log = Vec::new();
+        }
+    }
+}
+
+pub fn logged() -> Logged {
     static LOG: OnceLock<Arc<Mutex<Vec<u8>>>> = OnceLock::new();
-    LOG.get_or_init(|| {
+    let log = LOG.get_or_init(|| {
         let log: Arc<Mutex<Vec<u8>>> = Arc::default();
         let into = Arc::clone(&log);
-        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-        subscriber.with_writer(move || Pen(Arc::clone(&into))).init();
+        let all = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || Pen(Arc::clone(&into)));
+        let read = dynamic_filter_fn(|_, _| READERS.load(Ordering::SeqCst) > 0);
+        tracing_subscriber::registry().with(all.with_filter(read)).init();
         log
-    })
+    });
+    let held = log.lock().unwrap();
+    READERS.fetch_add(1, Ordering::SeqCst);
+    drop(held);
+    Logged(Arc::clone(log))
 }
 
 struct Pen(Arc<Mutex<Vec<u8>>>);
@@ -266,11 +298,7 @@ async fn auth_84_nothing_secret_is_written(store: Store) {
     app.prove(&root).await;
     let kept = app.get(&root.token, "/auth/admin/audit?limit=100").await;
     assert!(kept.status == 200 && rows.len() > 30, "{kept:?}");
-    let texts = [
-        ("events", events),
-        ("audit", String::from_utf8(kept.body.to_vec()).unwrap()),
-        ("log", String::from_utf8_lossy(&log.lock().unwrap()).into_owned()),
-    ];
+    let texts = [("events", events), ("audit", String::from_utf8(kept.body.to_vec()).unwrap()), ("log", log.text())];
     assert!(texts[2].1.len() > 1000, "something is logged");
     for (place, text) in &texts {
         for secret in &secrets {

@@ -205,7 +205,7 @@ async fn auth_84_factors(store: Store) {
     let audit = text(app.get(&root.token, "/auth/admin/audit?limit=100").await);
     let activity = text(app.get(&ada.token, "/auth/activity?limit=100").await);
     assert!(audit.contains("auth:passkey.added") && activity.contains("auth:mfa.recovery_used"), "{audit} {activity}");
-    let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
+    let log = log.text();
     for (place, text) in [("events", &events), ("audit", &audit), ("activity", &activity), ("log", &log)] {
         for secret in &long {
             assert!(!text.contains(secret.as_str()), "{secret} in {place}: {}", around(text, secret));
