@@ -1,5 +1,5 @@
 //! The programs that authentication is tested against: another maker of one-time codes, a real mail server, other libraries of tokens, a
-//! browser, an issuer that people sign in at, a program that calls what an OpenAPI document describes.
+//! browser, an issuer that people sign in at, a client of its routes, a program that calls what an OpenAPI document describes.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -7,8 +7,11 @@ use std::process::{Command, Stdio};
 /// The folder of what runs in node: the issuer, and what reads tokens.
 const ISSUER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests/peers/oidc-provider");
 
+/// The folder of the client that authentication is driven by.
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/auth/tests/peers/snapshot");
+
 /// What is needed, how to tell that it is there, and how it is installed.
-const PEERS: [(&str, &[&str], &[&str]); 8] = [
+const PEERS: [(&str, &[&str], &[&str]); 9] = [
     ("openssl", &["openssl", "version"], &["apt-get", "install", "openssl"]),
     ("oathtool", &["oathtool", "--version"], &["apt-get", "install", "oathtool"]),
     ("chromium", &["chromium", "--version"], &["apt-get", "install", "chromium"]),
@@ -22,6 +25,7 @@ const PEERS: [(&str, &[&str], &[&str]); 8] = [
     ("node", &["node", "--version"], &["apt-get", "install", "nodejs", "npm"]),
     // In the versions of its lock file.
     ("oidc-provider and jose", &["npm", "ls", "--prefix", ISSUER], &["npm", "ci", "--prefix", ISSUER, "--no-audit", "--no-fund"]),
+    ("@lastshotlabs/snapshot", &["npm", "ls", "--prefix", CLIENT], &["npm", "ci", "--prefix", CLIENT, "--no-audit", "--no-fund"]),
 ];
 
 /// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail one by one.

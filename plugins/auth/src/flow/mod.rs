@@ -157,8 +157,10 @@ impl Core {
     pub(crate) fn renewed(&self, client: &Client, session: &Session, sid: &str, step_up_at: Option<Timestamp>) -> Result<Reply> {
         let tokens = self.tokens(session, sid, client.now)?;
         let in_body = self.config.auth.session.transport.bodies();
+        let message = if step_up_at.is_some() { "You have proved who you are." } else { "The password was set." };
         let reissued = Reissued {
             ok: true,
+            message: message.to_owned(),
             token: if in_body { tokens.access.clone() } else { String::new() },
             refresh_token: tokens.refresh.clone().filter(|_| in_body),
             step_up_at,

@@ -2,6 +2,7 @@
 //!
 //! - R: signed in lately, or a proof in the body.
 //! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor second factor, a sign-in a moment ago.
+//!   One of several ways to sign in is taken away after a sign-in a moment ago by every account without second factors.
 //!
 //! On an account with second factors both ask for a session that has proved one of them, as they are now: at its sign-in, by a step-up, or
 //! by setting up the first one. A session that was opened before there was one, or on a trusted device, proves one first. A passkey that
@@ -27,6 +28,10 @@ pub(crate) enum Need {
     Recent,
     /// P.
     Proof,
+    /// P, for taking away a passkey or a provider, while another way to sign in remains: clients send no proof with it.
+    WayIn,
+    /// P, to be proved now: a step-up does not follow from the one before.
+    StepUp,
     /// P, but what is proved by mail does not count: for changing the address that it goes to.
     ProofButMail,
 }
@@ -70,12 +75,22 @@ impl Core {
     /// 403 `step_up_required`, `factor_not_allowed`; 401 for a wrong proof; 429.
     pub(crate) async fn prove(&self, client: &Client, known: &Known, user: &User, typed: &Typed, need: Need) -> Result<Proof> {
         match typed.tried()? {
+            // After a step-up, the password of an account with second factors is no proof by itself, but a wrong one is refused.
+            Some(Tried::Password(typed)) if need != Need::StepUp && self.is_beside(client, known, user, need) => {
+                self.prove_password(client, known, user, &typed).await?;
+                Ok(Proof { session: known.handle.clone(), right: None, challenge: None })
+            }
             Some(tried) => self.prove_with(client, known, user, typed, &tried, need).await,
             None => {
                 self.require(client, known, user, need)?;
                 Ok(Proof { session: known.handle.clone(), right: None, challenge: None })
             }
         }
+    }
+
+    /// Whether a password is sent where a second factor was proved a moment ago, which is what counts.
+    fn is_beside(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
+        !self.methods(user).is_empty() && self.takes_password(user) && self.suffices(client, known, user, need)
     }
 
     /// Asks for a sign-in or a step-up that is recent enough, where a body holds no proof.
@@ -94,14 +109,15 @@ impl Core {
         }
         match need {
             Need::Recent => is_fresh(known.auth_at, client.now, ages.account_max_age_seconds),
-            Need::Proof | Need::ProofButMail => {
+            Need::Proof | Need::WayIn | Need::StepUp | Need::ProofButMail => {
                 let by_mail = known.step_up_by == Some(Way::EmailOtp);
-                let counts = need == Need::Proof || !by_mail;
+                let counts = need != Need::ProofButMail || !by_mail;
                 let stepped_up = known.step_up_at.is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
                 // Whoever can prove nothing signs in again; so does whoever can only prove once more what they signed in with.
                 let again = known.holds_passkey_alone && self.methods(user) == [Way::Webauthn];
                 let nothing = !self.takes_password(user) && (again || self.methods(user).is_empty());
-                stepped_up || (nothing && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
+                let by_sign_in = nothing || (need == Need::WayIn && self.methods(user).is_empty());
+                stepped_up || (by_sign_in && is_fresh(known.auth_at, client.now, ages.max_age_seconds))
             }
         }
     }

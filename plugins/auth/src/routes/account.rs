@@ -8,7 +8,8 @@ use linchpin::{Code, Cx, Error, Problem, Result, axum};
 use serde_json::{Value, json};
 
 use super::concealed;
-use super::shapes::{Ok as Done, Profile, SignInInput, SignUpInput, UserView};
+use super::mailed::said;
+use super::shapes::{Profile, SignInInput, SignUpInput, UserView};
 use crate::core::{Client, Core, Happened};
 use crate::entities::{Session, User, UserPatch};
 use crate::error::{INVALID_CREDENTIALS, refuse};
@@ -156,7 +157,7 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     for (session, _) in by_header.iter().chain(&of_browser) {
         core.end(&cx, &client, session, Reason::Logout).await?;
     }
-    let done = Reply::json(200, &Done { ok: true })?;
+    let done = said("You are signed out.")?;
     // A page of another origin brings no cookies, and takes none away.
     Ok(if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(done) } else { done })
 }

@@ -7,9 +7,10 @@ use linchpin::http::{AnswerDesc, GuardDesc, Nothing, PluginCall, PluginRoute, Re
 use linchpin::{Code, Error, Problem, Result};
 
 use super::account::{caller, view};
+use super::mailed::said;
 use super::sessions::shown;
 use super::shapes::{
-    ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Ok as Done, Revoked, Roles, SessionList, SuspendInput,
+    ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Revoked, Roles, SessionList, SuspendInput,
 };
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
@@ -171,13 +172,13 @@ async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Resu
         return Err(not_oneself());
     }
     core.suspend(&core.client(&call), Some(&by.user_id), call.param(0), input.reason).await?;
-    Reply::json(200, &Done { ok: true })
+    said("The account is suspended.")
 }
 
 async fn unsuspend(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
     core.unsuspend(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
-    Reply::json(200, &Done { ok: true })
+    said("The account is no longer suspended.")
 }
 
 async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Reply> {
@@ -208,7 +209,7 @@ async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
 async fn reset_mfa(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
     core.reset_mfa(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
-    Reply::json(200, &Done { ok: true })
+    said("The second factors were removed.")
 }
 
 async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {

@@ -6,9 +6,9 @@ use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
 use linchpin::{Code, Error, Result};
 
 use super::account::caller;
-use super::mailed::invalid;
+use super::mailed::{invalid, said};
 use super::mfa_shapes::{proof_input, proof_refused};
-use super::shapes::{CancelInput, Ok as Done, Scheduled};
+use super::shapes::{CancelInput, Said, Scheduled};
 use super::{Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
@@ -29,13 +29,13 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
     .auth("userAuth")
     .answers(&[
         AnswerDesc::of::<Scheduled>(202, "It will be deleted; until then only this session goes on, and can do little."),
-        AnswerDesc::of::<Done>(200, "It is deleted."),
+        AnswerDesc::of::<Said>(200, "It is deleted."),
     ])
     .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
     .doc("Keeps an account that was to be deleted: that of the session, or of a mailed token, which signs nobody in.")
     .public()
-    .answers(&[AnswerDesc::of::<Done>(200, "It stays.")])
+    .answers(&[AnswerDesc::of::<Said>(200, "It stays.")])
     .errors(&[INVALID_TOKEN, Code::Unauthorized, NOT_SCHEDULED, CSRF_FAILED, Code::Conflict]);
 
 /// Both, where owners may delete their accounts.
@@ -61,7 +61,7 @@ pub(super) async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteI
             if let Err(error) = core.purge(&scheduled).await {
                 tracing::warn!(error = ?error, "a deleted account was not removed yet");
             }
-            Ok(core.cookies.clear(Reply::json(200, &Done { ok: true })?))
+            Ok(core.cookies.clear(said("The account was deleted.")?))
         }
     }
 }
@@ -80,5 +80,5 @@ pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput
     let gone = || if token.is_some() { invalid() } else { Error::unauthorized() };
     let user = core.users.get(&cx, id).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(gone)?;
     core.cancel_deletion(&client, &user, token.as_ref()).await?;
-    Reply::json(200, &Done { ok: true })
+    said("The account stays.")
 }

@@ -8,8 +8,8 @@ use linchpin::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::account::caller;
+use super::mailed::said;
 use super::mfa_shapes::{CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input, proof_refused};
-use super::shapes::Ok as Done;
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
@@ -185,7 +185,8 @@ pub(super) async fn finish(
         })
         .await;
     core.checks.forget(&user.id);
-    Reply::json(200, &Enrolled { ok: true, recovery_codes: done?.map(|codes| shown(&codes)) })
+    let recovery_codes = done?.map(|codes| shown(&codes)).unwrap_or_default();
+    Reply::json(200, &Enrolled { ok: true, message: "The second factor was set up.".to_owned(), recovery_codes })
 }
 
 fn shown(codes: &[SecretText]) -> Vec<String> {
@@ -220,7 +221,7 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
         .await;
     core.checks.forget(&user.id);
     done?;
-    Reply::json(200, &Done { ok: true })
+    said("The second factor was removed.")
 }
 
 pub(super) async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {

@@ -46,5 +46,6 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput
 pub(super) async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
     core.may_sign_in(&call, "mfa/resend").await?;
     let webauthn_options = core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
-    Reply::sparse(200, &Resent { ok: true, webauthn_options })
+    let message = if webauthn_options.is_some() { "The browser can be asked for the passkey." } else { "A code has been sent." };
+    Reply::sparse(200, &Resent { ok: true, message: message.to_owned(), webauthn_options })
 }

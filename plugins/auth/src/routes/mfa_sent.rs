@@ -125,7 +125,13 @@ async fn begin(
         Ok((token, one.expires_at))
     });
     let (token, expires_at) = begun.await?;
-    Reply::json(200, &SetupSent { ok: true, setup_token: token.expose().to_owned(), expires_at: expires_at.unwrap_or(client.now) })
+    let sent = SetupSent {
+        ok: true,
+        message: "A code has been sent.".to_owned(),
+        setup_token: token.expose().to_owned(),
+        expires_at: expires_at.unwrap_or(client.now),
+    };
+    Reply::json(200, &sent)
 }
 
 pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput, way: Way) -> Result<Reply> {

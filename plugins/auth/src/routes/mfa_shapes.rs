@@ -120,14 +120,18 @@ pub(crate) struct CodeInput {
 #[derive(Embedded)]
 pub(crate) struct Enrolled {
     pub(crate) ok: bool,
-    /// When it is the first one: for whoever loses it. They are shown once.
-    pub(crate) recovery_codes: Option<Vec<String>>,
+    /// A text that may be shown.
+    pub(crate) message: String,
+    /// When it is the first one: for whoever loses it. They are shown once. None when there are some already.
+    pub(crate) recovery_codes: Vec<String>,
 }
 
 /// A code was sent.
 #[derive(Embedded)]
 pub(crate) struct SetupSent {
     pub(crate) ok: bool,
+    /// A text that may be shown.
+    pub(crate) message: String,
     /// Goes with the code.
     pub(crate) setup_token: String,
     pub(crate) expires_at: Timestamp,
@@ -196,6 +200,8 @@ pub(crate) struct VerifyInput {
 #[derive(Embedded)]
 pub(crate) struct Resent {
     pub(crate) ok: bool,
+    /// A text that may be shown.
+    pub(crate) message: String,
     /// Options of a passkey.
     pub(crate) webauthn_options: Option<Json>,
 }

@@ -36,9 +36,9 @@ use crate::error::{
 use crate::guards::{ENROLLING, SESSION};
 use crate::identity::PrimaryField;
 use shapes::{
-    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput, Ok as Done, OptionalEmailInput, Profile,
-    RefreshInput, RegisterByEmail, RegisterByPhone, RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList,
-    SetPasswordInput, TokenInput, UserView,
+    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput, OptionalEmailInput, Profile, RefreshInput,
+    RegisterByEmail, RegisterByPhone, RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList, SetPasswordInput,
+    TokenInput, UserView,
 };
 
 /// The plugin's name, which is the tag of its routes.
@@ -76,7 +76,7 @@ const DEVICE: &[(&str, &str)] =
 const SIGN_IN_REFUSED: &[Code] =
     &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
 const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
-const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Done>(200, "Done.")];
+const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done.")];
 
 const fn register<I: RouteInput>() -> Route<I> {
     route(Route::post("register", "register"))
@@ -166,7 +166,7 @@ static RESET: Route<ResetInput> = route(Route::post("reset_password", "reset-pas
 static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password", "set-password"))
     .doc("Sets or changes the caller's password. All other sessions end.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<Done>(200, "Done."), AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end.")])
+    .answers(&[AnswerDesc::of::<Said>(200, "Done."), AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end.")])
     .errors(&[
         CURRENT_PASSWORD_REQUIRED,
         PASSWORD_TOO_COMMON,

@@ -9,9 +9,9 @@ use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route,
 use linchpin::{Code, Error, Problem, Result, axum};
 
 use super::account::caller;
-use super::mailed::by_ip;
+use super::mailed::{by_ip, said};
 use super::mfa_shapes::{proof_input, proof_refused};
-use super::shapes::{ExchangeInput, Ok as Done, ProviderList, ProviderView, SendTo};
+use super::shapes::{ExchangeInput, ProviderList, ProviderView, SendTo};
 use super::{DEVICE, DONE, Place, SIGNED_IN, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
@@ -34,8 +34,21 @@ const fn text(wire: &'static str) -> FieldDesc {
     FieldDesc::new(wire, wire, wire, Kind::String, true)
 }
 
-const TARGET: &[FieldDesc] = &[text("returnTo"), text("return_to"), text("codeChallenge")];
-const LINK_TARGET: &[FieldDesc] = &[text("returnTo"), text("return_to")];
+/// Names a parameter that clients add and nobody reads: what a provider is asked is set in the app.
+const fn passed_over(wire: &'static str) -> FieldDesc {
+    FieldDesc { doc: "Accepted and passed over: the settings of the provider count.", ..text(wire) }
+}
+
+const TARGET: &[FieldDesc] = &[
+    text("returnTo"),
+    text("return_to"),
+    text("codeChallenge"),
+    passed_over("client_id"),
+    passed_over("scope"),
+    passed_over("redirect_uri"),
+];
+const LINK_TARGET: &[FieldDesc] =
+    &[text("returnTo"), text("return_to"), passed_over("client_id"), passed_over("scope"), passed_over("redirect_uri")];
 const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("error")];
 
 const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the provider.")];
@@ -183,9 +196,9 @@ pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkIn
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::WayIn).await?;
     core.unlink(&client, &user, &connection.provider, proof).await?;
-    Reply::json(200, &Done { ok: true })
+    said("The provider was unlinked.")
 }
 
 /// What somebody is sent away with.

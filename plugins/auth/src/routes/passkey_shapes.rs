@@ -25,9 +25,11 @@ pub(super) struct RegisterInput {
 #[derive(Embedded)]
 pub(super) struct PasskeyMade {
     pub(super) ok: bool,
+    /// A text that may be shown.
+    pub(super) message: String,
     pub(super) credential_id: String,
-    /// The account's first ones; null when it has some already.
-    pub(super) recovery_codes: Option<Vec<String>>,
+    /// The account's first ones; none when it has some already.
+    pub(super) recovery_codes: Vec<String>,
 }
 
 /// A passkey as its owner sees it.

@@ -10,12 +10,12 @@ use linchpin::{Code, Error, Problem, Result, Timestamp};
 use serde_json::json;
 
 use super::account::caller;
+use super::mailed::said;
 use super::mfa::{ProofInput, whose};
 use super::mfa_shapes::proof_refused;
 use super::passkey_shapes::{
     LoginInput, LoginOptions, LoginOptionsInput, PasskeyList, PasskeyMade, PasskeyView, RegisterInput, RegistrationOptions, RenameInput,
 };
-use super::shapes::Ok as Done;
 use super::{DEVICE, DONE, Place, SIGNED_IN, at, passkey_login, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core, Happened};
@@ -178,8 +178,9 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
         .await;
     core.checks.forget(&user.id);
     let (credential, codes) = made?;
-    let recovery_codes = codes.map(|codes| codes.iter().map(|code| code.expose().to_owned()).collect());
-    Reply::json(200, &PasskeyMade { ok: true, credential_id: credential.id, recovery_codes })
+    let recovery_codes = codes.iter().flatten().map(|code| code.expose().to_owned()).collect();
+    let message = "The passkey was added.".to_owned();
+    Reply::json(200, &PasskeyMade { ok: true, message, credential_id: credential.id, recovery_codes })
 }
 
 /// A credential that somebody has registered already, whoever it is.
@@ -232,23 +233,25 @@ pub(super) async fn rename(core: Arc<Core>, call: PluginCall, input: RenameInput
 pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let one = own(&core, &client.cx(), &known, call.param(0)).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
-    take_away(&core, &client, &user, &proof, &[one]).await
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::WayIn).await?;
+    take_away(&core, &client, &user, &proof, &[one]).await?;
+    said("The passkey was removed.")
 }
 
 async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let all = core.passkeys.of(&client.cx(), &user.id).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    let proof = core.prove(&client, &known, &user, &input.typed(), Need::WayIn).await?;
     if all.is_empty() {
         return Err(Error::not_found());
     }
-    take_away(&core, &client, &user, &proof, &all).await
+    take_away(&core, &client, &user, &proof, &all).await?;
+    said("All passkeys were removed.")
 }
 
 /// Takes passkeys away. Each time the account is written under the version that was read: of two who take the last two away at once,
 /// one is told to look again.
-async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gone: &[Credential]) -> Result<Reply> {
+async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gone: &[Credential]) -> Result<()> {
     let cx = client.cx();
     core.keeps_a_way_in(&cx, user, Without::Passkeys(gone)).await?;
     let last = core.passkeys.of(&cx, &user.id).await?.len() == gone.len();
@@ -267,8 +270,7 @@ async fn take_away(core: &Core, client: &Client, user: &User, proof: &Proof, gon
         })
         .await;
     core.checks.forget(&user.id);
-    done?;
-    Reply::json(200, &Done { ok: true })
+    done
 }
 
 /// A passkey of the caller.

@@ -6,8 +6,8 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Error, Result};
 
 use super::account::caller;
-use super::mailed::{ask, by_ip};
-use super::shapes::{EmailInput, Ok as Done, ResetInput, SetPasswordInput};
+use super::mailed::{ask, by_ip, said};
+use super::shapes::{EmailInput, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
 use crate::entities::SessionPatch;
@@ -24,7 +24,7 @@ pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput)
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::Forgot).await?;
     ask(&core, &client, Bucket::ForgotIdentifier, Asked::PasswordReset, email.normalised).await?;
-    super::mailed::said("If that email is registered, a password reset link has been sent.")
+    said("If that email is registered, a password reset link has been sent.")
 }
 
 pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) -> Result<Reply> {
@@ -51,7 +51,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     core.checks.forget(&user.id);
     stored?;
     core.password_changed(&client, &user.id, Cause::Reset);
-    Reply::json(200, &Done { ok: true })
+    said("The password was set. Sign in with it.")
 }
 
 pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInput) -> Result<Reply> {
@@ -84,7 +84,7 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
     let reissued = stored?;
     core.password_changed(&client, &user.id, cause);
     match reissued {
-        None => Reply::json(200, &Done { ok: true }),
+        None => said("The password was set."),
         Some((session, sid)) => core.renewed(&client, &session, &sid, None),
     }
 }

@@ -112,7 +112,7 @@ pub(super) async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInpu
     let cx = client.cx();
     let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     let way = input.method;
-    let proof = core.prove(&client, &known, &user, &Typed::from(input), Need::Proof).await?;
+    let proof = core.prove(&client, &known, &user, &Typed::from(input), Need::StepUp).await?;
     let second = way != Way::Password;
     let patch = || SessionPatch {
         auth_at: Some(client.now),

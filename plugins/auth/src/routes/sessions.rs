@@ -6,7 +6,8 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Error, Result};
 
 use super::account::caller;
-use super::shapes::{Ok as Done, Revoked, SessionList, SessionView};
+use super::mailed::said;
+use super::shapes::{Revoked, SessionList, SessionView};
 use crate::core::Core;
 use crate::entities::Session;
 use crate::flow::Reason;
@@ -43,7 +44,7 @@ pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     if !core.end(&client.cx(), &client, &session, if own { Reason::Logout } else { Reason::Revoked }).await? {
         return Err(Error::not_found());
     }
-    let reply = Reply::json(200, &Done { ok: true })?;
+    let reply = said("The session was ended.")?;
     Ok(if own { core.cookies.clear(reply) } else { reply })
 }
 

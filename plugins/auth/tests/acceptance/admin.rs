@@ -57,7 +57,7 @@ async fn auth_26_by_route(store: Store) {
     assert_eq!(app.me(&ada.token).await.status, 200);
     let path = format!("/users/{}/suspend", ada.id);
     let done = send(&app, &root, "POST", &path, Some(json!({ "reason": "spam" }))).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The account is suspended." })));
     app.me(&ada.token).await.refused(401, "unauthorized");
     let login = |password: &str| app.post("/auth/login", json!({ "email": "ada@x.test", "password": password }));
     login(GOOD).await.refused(403, "account_suspended");

@@ -125,7 +125,7 @@ async fn auth_79(store: Store) {
     // By session. A cookie session proves that it is meant.
     app.raw("POST", "/auth/cancel-deletion", &[("content-type", "application/json")], "{}").await.refused(401, "unauthorized");
     let kept = app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await;
-    assert_eq!((kept.status, kept.json()), (200, json!({ "ok": true })));
+    assert_eq!((kept.status, kept.json()), (200, json!({ "ok": true, "message": "The account stays." })));
     for path in ["/auth/sessions", "/auth/activity", "/__test/protected/user"] {
         assert_eq!(app.get(&ada.token, path).await.status, 200, "{path}");
     }
@@ -187,7 +187,7 @@ async fn auth_80_at_once(store: Store) {
     let app = store.app_with(|auth| at_once(auth).hooks(told.clone())).await;
     let ada = app.register("ada@x.test").await;
     let gone = delete(&app, &ada, proof()).await;
-    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true })));
+    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true, "message": "The account was deleted." })));
     assert!(gone.cookie("__Host-token").unwrap().contains("Max-Age=0"));
     app.me(&ada.token).await.refused(401, "unauthorized");
     app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");

@@ -29,13 +29,17 @@ async fn renames(app: &Server, thief: &SignedIn) {
     assert_eq!(app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" })).await.status, 200);
 }
 
+fn was_reset(reply: &Reply) {
+    assert_eq!((reply.status, reply.text("message").as_str()), (200, "The password was set. Sign in with it."), "{reply:?}");
+}
+
 async fn a_reset_beside_changes_of_the_profile(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
     let thief = app.register("ada@x.test").await;
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
-    done(&gate.held(app.post("/auth/reset-password", reset), renames(&app, &thief)).await);
+    was_reset(&gate.held(app.post("/auth/reset-password", reset), renames(&app, &thief)).await);
     app.me(&thief.token).await.refused(401, "unauthorized");
     // Nor from changing it in a session of theirs.
     let owner = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
@@ -59,7 +63,7 @@ async fn a_reset_beside_changes_of_the_password(store: Store) {
         assert_eq!(set.status, 200, "{set:?}");
     };
     changes(GOOD, THIEFS).await;
-    done(&gate.held(app.post("/auth/reset-password", reset.clone()), changes(THIEFS, GOOD)).await);
+    was_reset(&gate.held(app.post("/auth/reset-password", reset.clone()), changes(THIEFS, GOOD)).await);
     app.me(&thief.token).await.refused(401, "unauthorized");
     let login = async |password: &str| app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.status;
     assert_eq!((login(NEW).await, login(GOOD).await, login(THIEFS).await), (200, 401, 401));

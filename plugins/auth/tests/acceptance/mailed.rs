@@ -40,7 +40,10 @@ async fn auth_41_required(store: Store) {
     app.post("/auth/login", json!({ "email": "a@x.test", "password": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
     let token = post.token("verify_email", 1).await;
     let done = app.post("/auth/verify-email", json!({ "token": token })).await;
-    assert_eq!((done.status, done.json(), done.headers.get("set-cookie")), (200, json!({ "ok": true }), None));
+    assert_eq!(
+        (done.status, done.json(), done.headers.get("set-cookie")),
+        (200, json!({ "ok": true, "message": "The address is verified." }), None)
+    );
     let signed_in = app.post("/auth/login", account).await;
     assert_eq!((signed_in.status, signed_in.json()["emailVerified"].clone()), (200, json!(true)));
     app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");

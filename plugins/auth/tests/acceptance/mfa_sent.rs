@@ -138,7 +138,7 @@ async fn auth_54_mailed_codes(store: Store) {
     let token = asked.text("mfaToken");
     let first = post.code(2).await;
     let resend = async || app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await;
-    assert_eq!(resend().await.json(), json!({ "ok": true }));
+    assert_eq!(resend().await.json(), json!({ "ok": true, "message": "A code has been sent." }));
     let second = post.code(3).await;
     if first != second {
         app.verify(&token, &first).await.refused(401, "invalid_code");

@@ -288,11 +288,12 @@ async fn auth_73(store: Store) {
     app.send(&eve, "DELETE", &format!("{CREDENTIALS}/{second}"), json!({})).await.refused(409, "last_credential");
     let (options, token) = app.login_options().await;
     app.passkey_login(&token, &only.assert(&options)).await.refused(401, "webauthn_failed");
-    // With a password: by proof, or after a step-up.
+    // With a password: by proof, or after a step-up, or after a sign-in a moment ago.
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     let id = app.register_passkey(&ada.token, &mut authenticator).await;
     let path = format!("{CREDENTIALS}/{id}");
+    app.advance(301).await;
     app.send(&ada, "DELETE", &path, json!({})).await.refused(403, "step_up_required");
     app.send(&ada, "DELETE", &path, json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
     app.send(&eve, "DELETE", &path, json!({})).await.refused(404, "not_found");

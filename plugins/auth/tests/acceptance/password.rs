@@ -48,7 +48,7 @@ async fn auth_34_change(store: Store) {
     assert_eq!(app.me(&other.token).await.status, 200, "nothing has changed yet");
 
     let done = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The password was set." })));
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&me.token).await.status, 200);
     assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));
@@ -203,7 +203,7 @@ async fn auth_39_reset(store: Store) {
     let me = app.register("a@x.test").await;
     let token = reset_token(&app, &post, 1).await;
     let done = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The password was set. Sign in with it." })));
     assert!(done.headers.get("set-cookie").is_none(), "signs nobody in");
     app.me(&me.token).await.refused(401, "unauthorized");
     assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));

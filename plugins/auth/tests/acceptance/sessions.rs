@@ -48,7 +48,7 @@ async fn auth_22(store: Store) {
     delete(&of_eve).await.refused(404, "not_found");
     delete("unknown").await.refused(404, "not_found");
     assert_eq!(app.me(&eve.token).await.status, 200);
-    assert_eq!(delete(&of_other).await.json(), json!({ "ok": true }));
+    assert_eq!(delete(&of_other).await.json(), json!({ "ok": true, "message": "The session was ended." }));
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&own.token).await.status, 200);
     delete(&of_other).await.refused(404, "not_found");

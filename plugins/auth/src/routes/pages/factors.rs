@@ -150,7 +150,7 @@ pub(super) fn enrolled(visit: &Visit, answered: Answered) -> Result<Response<Bod
 }
 
 fn codes(body: &Value) -> Option<Vec<String>> {
-    let list = body["recoveryCodes"].as_array()?;
+    let list = body["recoveryCodes"].as_array().filter(|list| !list.is_empty())?;
     Some(list.iter().filter_map(|code| code.as_str().map(str::to_owned)).collect())
 }
 

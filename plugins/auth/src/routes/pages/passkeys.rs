@@ -45,7 +45,11 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
             // With the first second factor come recovery codes.
-            if answered.body["recoveryCodes"].is_array() { enrolled(&visit, answered) } else { Ok(visit.done("/security", "passkey")) }
+            if answered.body["recoveryCodes"].as_array().is_some_and(|codes| !codes.is_empty()) {
+                enrolled(&visit, answered)
+            } else {
+                Ok(visit.done("/security", "passkey"))
+            }
         }
         Err(error) => security_page(&visit, Some(&error)).await,
     }

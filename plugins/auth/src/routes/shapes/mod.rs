@@ -12,12 +12,6 @@ pub(crate) use history::*;
 pub(crate) use session::*;
 pub(crate) use sign_in::*;
 
-/// Done.
-#[derive(Embedded)]
-pub(crate) struct Ok {
-    pub(crate) ok: bool,
-}
-
 /// Done, with a text that may be shown.
 #[derive(Embedded)]
 pub(crate) struct Said {

@@ -27,6 +27,8 @@ pub(crate) struct SessionList {
 #[derive(Embedded)]
 pub(crate) struct Reissued {
     pub(crate) ok: bool,
+    /// A text that may be shown.
+    pub(crate) message: String,
     /// Empty where cookies alone carry it.
     pub(crate) token: String,
     pub(crate) refresh_token: Option<String>,

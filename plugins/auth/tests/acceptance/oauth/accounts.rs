@@ -145,7 +145,7 @@ pub(super) async fn auth_65_unlink(store: Store) {
     app.raw("DELETE", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
     assert_eq!(app.me(&only).await.json()["providers"], json!(["peer"]));
     let done = unlink(&only, "peer", json!({ "password": GOOD })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true })));
+    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The provider was unlinked." })));
     assert_eq!(app.me(&only).await.json()["providers"], json!([]));
     let mail = &post.all("provider_unlinked", 1).await[0];
     assert!(mail.to == format!("{id}@peer.test") && mail.text.contains("with peer"), "{mail:?}");
