@@ -46,7 +46,8 @@ impl Timestamp {
     }
 
     /// The system clock's present, floored to the millisecond. It never goes back within the process: after the system clock was
-    /// set back, time goes on from the latest instant that was given, so that what has expired stays expired.
+    /// set back, time goes on from the latest instant that was given, at half its pace until the clock has come up with it, so that what
+    /// has expired stays expired.
     ///
     /// Request code takes `now` from its [`Cx`](crate::Cx) instead, so that one call sees one instant.
     pub fn system_now() -> Self {
