@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
@@ -57,12 +58,35 @@ fn large(n: usize) -> Json {
     json!({"slug": format!("s{n}"), "meta": "x".repeat(6000)})
 }
 
+/// What this process has written so far: bytes, and how often.
+fn written() -> (u64, u64) {
+    let all = std::fs::read_to_string("/proc/self/io").unwrap();
+    let number = |name: &str| all.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap();
+    (number("wchar:"), number("syscw:"))
+}
+
+/// Many ask at once whether the store is ready; what that wrote, and how many were told that it is.
+async fn probes(store: &Arc<dyn Store>) -> (u64, u64, usize) {
+    let before = written();
+    let asked: Vec<_> = (0..200)
+        .map(|_| {
+            let store = Arc::clone(store);
+            tokio::spawn(async move { store.ready().await.is_ok() })
+        })
+        .collect();
+    let ready = futures_util::future::join_all(asked).await.into_iter().filter(|ready| *ready.as_ref().unwrap()).count();
+    let after = written();
+    (after.0 - before.0, after.1 - before.1, ready)
+}
+
 async fn on_a_small_disk(folder: &Path) {
     let ballast = folder.join("ballast");
     std::fs::write(&ballast, vec![0_u8; 700_000]).unwrap();
     let file = folder.join("test.db");
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(&file)).unwrap());
     let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
+    let (bytes, _, ready) = probes(&store).await;
+    assert!(ready == 200 && bytes < 1 << 20, "{bytes} bytes were written to find {ready} of 200 times that there is room");
 
     // In groups, until nothing fits any more.
     let (mut stored, mut refused) = (Vec::new(), Vec::new());
@@ -95,13 +119,17 @@ async fn on_a_small_disk(folder: &Path) {
     assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
 
     // The store says so, and leaves nothing behind that would take what room there is.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let (_, writes, ready) = probes(&store).await;
+    assert!(ready == 0 && writes < 100, "{writes} writes to find {ready} of 200 times that there is no room");
     let full = store.ready().await.unwrap_err();
     let cause = std::error::Error::source(&full).map(ToString::to_string).unwrap_or_default();
     assert!(full.code() == linchpin::Code::Unavailable && cause.contains("no room"), "{full}: {cause}");
     assert_eq!(std::fs::read_dir(folder).unwrap().filter(|file| file.as_ref().unwrap().path().ends_with("test.db-room")).count(), 0);
 
-    // Room again, and all goes on without a restart.
+    // Room again, which is found within a second, and all goes on without a restart.
     std::fs::remove_file(&ballast).unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     store.ready().await.unwrap();
     for n in &refused[..10] {
         let (status, _, body) = call(&service, "POST", "/samples", Some(large(*n))).await;

@@ -108,9 +108,9 @@ impl Identity {
     /// Whether the disk has room for what is written next: a file beside the database says so, which goes again at once.
     ///
     /// # Errors
-    /// `unavailable` when the disk is full, the quota is used up, or the disk can be read only. What else goes wrong with that file is no
+    /// A sentence when the disk is full, the quota is used up, or the disk can be read only. What else goes wrong with that file is no
     /// matter of the database.
-    pub(super) fn room(&self) -> Result<()> {
+    pub(super) fn room(&self) -> std::result::Result<(), String> {
         use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let mut beside = self.path.clone().into_os_string();
         beside.push("-room");
@@ -120,7 +120,7 @@ impl Identity {
         drop(std::fs::remove_file(&beside));
         match written {
             Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem) => {
-                Err(Error::unavailable(format!("no room for the database {}: {error}", self.path.display())))
+                Err(format!("no room for the database {}: {error}", self.path.display()))
             }
             _ => Ok(()),
         }

@@ -20,8 +20,11 @@ use crate::{Error, Result, Value};
 
 /// Most writes of one commit.
 const GROUP: usize = 256;
-/// How long it holds that the disk had room.
+/// How long it holds that the disk had room, or none.
 const ROOM_HOLDS: Duration = Duration::from_secs(1);
+
+/// When the disk was last asked for room, and what it said when there was none.
+type Room = Option<(Instant, Option<String>)>;
 
 /// What the writer is asked to do.
 #[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
@@ -70,8 +73,8 @@ pub(super) struct Writer {
     queue: RwLock<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<JoinHandle<Connection>>>,
     file: Arc<Identity>,
-    /// When the disk last had room.
-    room: Mutex<Option<Instant>>,
+    /// Held while the disk is asked.
+    room: Arc<tokio::sync::Mutex<Room>>,
 }
 
 impl Writer {
@@ -81,7 +84,7 @@ impl Writer {
         let watched = Arc::clone(&file);
         let thread =
             std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(connection, &watched, receiver))?;
-        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file, room: Mutex::default() })
+        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file, room: Arc::default() })
     }
 
     pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
@@ -119,14 +122,20 @@ impl Writer {
             Some(queue) if !queue.is_closed() => self.file.check()?,
             _ => return Err(closed()),
         }
-        // Anybody may ask; the disk is asked once in a while.
-        if self.room.lock().is_some_and(|seen| seen.elapsed() < ROOM_HOLDS) {
-            return Ok(());
+        // Anybody may ask; the disk is asked once in a while, by one of them.
+        let mut room = Arc::clone(&self.room).lock_owned().await;
+        if room.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS) {
+            let file = Arc::clone(&self.file);
+            // To the end, also when whoever asked has gone: the next one finds the answer.
+            let ask = move || {
+                let refused = file.room().err();
+                *room = Some((Instant::now(), refused));
+                room
+            };
+            room = tokio::task::spawn_blocking(ask).await.map_err(Error::internal)?;
         }
-        let file = Arc::clone(&self.file);
-        tokio::task::spawn_blocking(move || file.room()).await.map_err(Error::internal)??;
-        *self.room.lock() = Some(Instant::now());
-        Ok(())
+        let refused = room.as_ref().and_then(|(_, refused)| refused.clone());
+        refused.map_or(Ok(()), |why| Err(Error::unavailable(why)))
     }
 
     /// Takes nothing more.
