@@ -187,6 +187,20 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     }
 }
 
+/// Whether a call that changes one record reads it, for the fields that are computed of it.
+fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
+    let mark = desc.soft_delete.map(|mark| mark.field());
+    let written = |field: usize| {
+        let flags = desc.fields[field].flags;
+        match endpoint.action {
+            Action::Delete => mark == Some(field) || (mark.is_some() && flags.has(Flags::ON_UPDATE.or(Flags::VERSION))),
+            Action::Update => desc.fields[field].updatable() || flags.has(Flags::ON_UPDATE.or(Flags::VERSION)),
+            _ => endpoint.touches().has(field),
+        }
+    };
+    !computed::following(desc, written).is_empty()
+}
+
 /// The most statements of one call, repetitions apart.
 fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityDesc, alone: bool) -> Option<usize> {
     if endpoint.run.is_some() {
@@ -230,8 +244,8 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
     // A record that has come back is read for its keys.
     let read = usize::from(restores && keys > 0);
     let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
-    // Why nothing was changed is asked only where nothing was.
-    let kept = if one_record { kept.saturating_sub(1) } else { kept };
+    // Why nothing was changed is asked only where nothing was. What follows from what was changed is computed of the record, read again.
+    let kept = if one_record && !(kept > 0 && reads_it(endpoint, desc)) { kept.saturating_sub(1) } else { kept };
     // Who is refused a record is told apart from a record that is missing.
     Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
 }

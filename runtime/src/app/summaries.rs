@@ -3,7 +3,7 @@
 use super::checks::startup;
 use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
 use crate::package::EntityEntry;
-use crate::resource::nameable;
+use crate::resource::{computed, nameable};
 use crate::{Package, Result, Value};
 
 /// Refuses numbers that nobody keeps, that do not begin at zero, that something else writes, or that decide what counts.
@@ -69,35 +69,39 @@ fn read(summary: &Summary) -> FieldSet {
 /// many records change. `alone` says that nobody else writes while a transaction of the store lasts.
 pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: FieldSet, changed: Changed, alone: bool) -> Option<usize> {
     let all = packages.iter().flat_map(|package| package.entities).flat_map(|entry| entry.desc.summaries);
-    let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name).count();
+    let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
     // What has named a new record before is counted, and written where there is any.
     let makes = matches!(changed, Changed::New | Changed::NewOrOne) && nameable(desc);
-    let first = if makes { 2 * kept } else { 0 };
+    let counted = |summary: &Summary| 2 + usize::from(summary.position().is_some_and(|field| follows(desc, &[field])));
+    let first = if makes { kept.map(counted).sum() } else { 0 };
     let mark = desc.soft_delete.iter().map(SoftDelete::field).collect::<FieldSet>();
     let inputs = desc.summaries.iter().fold(mark, |all, summary| all.or(read(summary)));
     if desc.summaries.is_empty() || !inputs.meets(touches) {
         return Some(first);
     }
     // Those of one record by one key move together, unless there is a least.
-    let mut moved: Vec<(&EntityDesc, usize)> = Vec::new();
+    let mut moved: Vec<Moved> = Vec::new();
     for summary in desc.summaries {
-        let target = (summary.target)();
-        if summary.least.is_some() || !moved.iter().any(|(other, by)| other.storage_name == target.storage_name && *by == summary.by) {
-            moved.push((target, summary.by));
+        let (target, field) = ((summary.target)(), summary.position());
+        let same = |one: &&mut Moved| !one.least && one.target.storage_name == target.storage_name && one.by == summary.by;
+        match moved.iter_mut().find(same).filter(|_| summary.least.is_none()) {
+            Some(one) => one.fields.extend(field),
+            None => moved.push(Moved { target, by: summary.by, least: summary.least.is_some(), fields: field.into_iter().collect() }),
         }
     }
-    let least = desc.summaries.iter().filter(|summary| summary.least.is_some()).count();
     let mut looked_up =
         desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key).chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
-    // A key that may name nothing is tried twice. One that is looked up names something, unless the record has been brought back.
+    // One that is looked up names something, unless the record has been brought back.
     let sound = matches!(changed, Changed::New) || desc.soft_delete.is_none();
-    let tries = |(target, by): &(&EntityDesc, usize)| if !alone && nameable(target) && !(sound && held(*by)) { 2 } else { 1 };
+    let grows = |one: &Moved| one.grows(alone, sound && held(one.by));
+    let shrinks = |one: &Moved| one.shrinks(alone, sound && held(one.by));
+    let new: usize = moved.iter().map(grows).sum();
+    let gone: usize = moved.iter().map(shrinks).sum();
     // A record that gets another key is one less for the one and one more for the other.
-    let moves = |(_, by): &(&EntityDesc, usize)| if changed.keeps() && touches.has(*by) { 2 } else { 1 };
-    let new: usize = moved.iter().map(tries).sum();
-    let additions: usize = moved.iter().map(|one| tries(one) * moves(one)).sum();
-    let mut targets: Vec<&str> = moved.iter().map(|(target, _)| target.storage_name).collect();
+    let either = |one: &Moved| if touches.has(one.by) { shrinks(one) + grows(one) } else { shrinks(one).max(grows(one)) };
+    let additions: usize = moved.iter().map(either).sum();
+    let mut targets: Vec<&str> = moved.iter().map(|one| one.target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
     // Where somebody else may write, a look at the record tells whose numbers it moves, and those that keep them are taken.
@@ -108,11 +112,11 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
         // The records that keep the numbers are taken by the additions, or before keys are looked up.
         Changed::New => first + new + if looked_up { taken } else { 0 },
         // It is taken itself, unless it is removed at once; then it is one less for the one that it named and one more for the one that
-        // it names. Where there must be so many, a question why.
-        Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions + least,
-        // What its keys name may be gone: then nothing is added to, and a question is why.
-        Changed::Back => first + looks + taken + 1 + additions + moved.len(),
-        Changed::Gone => first + looks + taken + usize::from(desc.soft_delete.is_some()) + additions + least,
+        // it names.
+        Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions,
+        // What its keys name may be gone.
+        Changed::Back => first + looks + taken + 1 + new,
+        Changed::Gone => first + looks + taken + usize::from(desc.soft_delete.is_some()) + gone,
         Changed::Many => return None,
     })
 }
@@ -134,9 +138,41 @@ pub(super) enum Changed {
     Many,
 }
 
-impl Changed {
-    /// Whether a record that was there is there still.
-    fn keeps(self) -> bool {
-        !matches!(self, Self::Gone)
+/// Numbers that one record keeps by one key, which move together.
+struct Moved {
+    target: &'static EntityDesc,
+    by: usize,
+    /// Whether there must be so many.
+    least: bool,
+    fields: Vec<usize>,
+}
+
+impl Moved {
+    /// The most statements by which the numbers become greater. `held` says that the key names a record which stays.
+    fn grows(&self, alone: bool, held: bool) -> usize {
+        let further = usize::from(follows(self.target, &self.fields));
+        // A key that may name nothing is tried twice, and a question is why.
+        if held { 1 + further } else { (self.tries(alone) + 1).max(1 + further) }
     }
+
+    /// The same by which they become smaller. Where there must be so many, a question is why.
+    fn shrinks(&self, alone: bool, held: bool) -> usize {
+        let further = usize::from(follows(self.target, &self.fields));
+        let missed = match (self.least, held) {
+            (true, _) => self.tries(alone) + 1,
+            (false, true) => 1,
+            (false, false) => self.tries(alone),
+        };
+        missed.max(1 + further)
+    }
+
+    /// How often it is tried before there is no such record.
+    fn tries(&self, alone: bool) -> usize {
+        if !alone && nameable(self.target) { 2 } else { 1 }
+    }
+}
+
+/// Whether something follows from fields, so that the record is read when they are written.
+fn follows(desc: &EntityDesc, fields: &[usize]) -> bool {
+    !computed::following(desc, |field| fields.contains(&field)).is_empty()
 }

@@ -34,6 +34,14 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
             }
         }
     }
+    // With those that count them.
+    for at in 0..entities.len() {
+        for target in entities[at].summaries.iter().map(|summary| (summary.target)()) {
+            if entities.iter().all(|known| known.storage_name != target.storage_name) {
+                entities.push(target);
+            }
+        }
+    }
     // And with all that they are seen through.
     let mut at = 0;
     while let Some(desc) = entities.get(at).copied() {
@@ -236,6 +244,7 @@ fn written(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
         Kind::Integer if field.flags.has(Flags::PRIMARY) => json!((1 + r.below(5)).to_string()),
         Kind::String if field.flags.has(Flags::PRIMARY) && r.percent(90) => json!(*r.one(&["k1", "k2", "k3", "é", "k 4"])),
         Kind::String if field.wire == "containerId" && r.percent(90) => json!(*r.one(&["a", "b", "b", "c"])),
+        Kind::String if field.wire == "tallyId" && r.percent(95) => json!(*r.one(&["k1", "k2", "k3"])),
         Kind::String if field.wire == "accountId" => json!(format!("<accounts:{}>", r.below(3))),
         _ => value(r, field),
     }
@@ -412,7 +421,7 @@ fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Jso
         return if param.name == "key" { written(r, desc, field) } else { json!(text) };
     }
     match field.kind {
-        Kind::String if field.wire == "containerId" => written(r, desc, field),
+        Kind::String if matches!(field.wire, "containerId" | "tallyId") => written(r, desc, field),
         _ if param.list => (0..=r.below(3)).map(|_| value(r, field)).collect(),
         Kind::StringArray if param.element => json!(text(r)),
         Kind::Integer if field.flags.has(Flags::PRIMARY) => written(r, desc, field),

@@ -91,6 +91,13 @@ const LIES: &[(&str, Lie)] = &[
         "a number of others that stays",
         Lie::Plan(|desc, plan| in_set(plan, |a| (field(desc, "Person", "openMemos") != Some(a.field)).then_some(a))),
     ),
+    (
+        "a number that is never counted at first",
+        Lie::Plan(|desc, plan| {
+            let votes = field(desc, "Tally", "votes");
+            in_set(plan, |a| (Some(a.field) != votes || matches!(a.value, AssignValue::Add(_))).then_some(a))
+        }),
+    ),
     ("a version that stays", Lie::Plan(|desc, plan| in_set(plan, |a| (desc.version.is_none_or(|v| v.field != a.field)).then_some(a)))),
     ("lists without a bound", Lie::Plan(|_, plan| without(plan, |_, op| op == Op::Shorter))),
     (
