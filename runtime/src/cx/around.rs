@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Cx;
 use crate::entity::{Entity, EntityDesc, Field, FieldType};
+use crate::validate::canonical_value;
 use crate::{ContextDesc, ContextValue, Value};
 
 /// What surrounds a call besides its actor.
@@ -27,7 +28,8 @@ impl Cx {
     /// Over HTTP the path says it; in code, `cx.within(comment::doc_id, "d1")`.
     #[must_use]
     pub fn within<F: Field>(self, _field: F, value: impl Into<<F::Ty as FieldType>::Inner>) -> Self {
-        self.within_value(F::Entity::DESC, F::INDEX, value.into().into_value())
+        let value = canonical_value(&F::Entity::DESC.fields[F::INDEX], value.into().into_value());
+        self.within_value(F::Entity::DESC, F::INDEX, value)
     }
 
     pub(crate) fn within_value(self, entity: &EntityDesc, field: usize, value: Value) -> Self {

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Entity, FieldDesc};
 use crate::filter::{Filter, Op, Operand, Source};
+use crate::validate::canonical_value;
 use crate::{DecodeError, Timestamp, Value, ValueRef};
 
 /// What a field holds; decides wire form, storage form and the operators it has.
@@ -167,12 +168,17 @@ pub trait Field: Sized + 'static {
 }
 
 fn condition<F: Field>(op: Op, value: F::Ty) -> Filter {
-    Filter::cond(F::INDEX, op, Operand::One(Source::Value(value.into_value())))
+    Filter::cond(F::INDEX, op, Operand::One(Source::Value(stored::<F>(value))))
 }
 
 fn list<F: Field>(op: Op, values: impl IntoIterator<Item = F::Ty>) -> Filter {
-    let values = values.into_iter().map(|v| Source::Value(v.into_value())).collect();
+    let values = values.into_iter().map(|v| Source::Value(stored::<F>(v))).collect();
     Filter::cond(F::INDEX, op, Operand::List(values))
+}
+
+/// A value as it is stored.
+fn stored<F: Field>(value: F::Ty) -> Value {
+    canonical_value(&F::Entity::DESC.fields[F::INDEX], value.into_value())
 }
 
 /// An enum whose variants are the values of a field; derived by `#[derive(FieldEnum)]`.

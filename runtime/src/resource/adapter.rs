@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Borrowed, Draft, Form, ListRequest, Outcome, Table};
 use crate::entity::{Entity, FieldType, ListQuery, Many, One, Page};
 use crate::store::Rows;
+use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
 /// CRUD of an entity in code. The generated adapter dereferences to it and adds a method per operation.
@@ -57,7 +58,7 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn get(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<Option<E>> {
-        optional(self.table.get(cx, id.into().into_value(), &Form::Records).await?)
+        optional(self.table.get(cx, key::<E>(id.into()), &Form::Records).await?)
     }
 
     /// Changes the members of `patch` that are present. `version`, when given, must be the stored one.
@@ -66,7 +67,7 @@ impl<E: Entity> Adapter<E> {
     /// `validation_failed`, `not_found`, `precondition_failed`, `conflict`.
     pub async fn update(&self, cx: &Cx, id: impl Into<E::Id>, patch: E::Patch, version: Option<i64>) -> Result<E> {
         let draft = Draft::from_input(self.table.desc, patch);
-        one(self.table.update(cx, id.into().into_value(), draft, version, &Form::Records).await?)
+        one(self.table.update(cx, key::<E>(id.into()), draft, version, &Form::Records).await?)
     }
 
     /// Removes a record. `version`, when given, must be the stored one.
@@ -74,7 +75,7 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `not_found`, `precondition_failed`.
     pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
-        self.table.delete(cx, id.into().into_value(), version).await
+        self.table.delete(cx, key::<E>(id.into()), version).await
     }
 
     /// The record that each key names, for a relation of `belongs_to`: `posts.related(cx, Post::AUTHOR, [post.author_id])`.
@@ -89,7 +90,7 @@ impl<E: Entity> Adapter<E> {
         relation: One<E, T>,
         keys: impl IntoIterator<Item = impl Into<Option<T::Id>>>,
     ) -> Result<Vec<Option<T>>> {
-        let keys: Vec<Value> = keys.into_iter().map(|key| key.into().map_or(Value::Null, FieldType::into_value)).collect();
+        let keys: Vec<Value> = keys.into_iter().map(|one| one.into().map_or(Value::Null, key::<T>)).collect();
         let found = self.table.related_values(cx, relation.name, &keys).await?;
         let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
         found.iter().map(|(records, _)| records.first().map(|values| read(values)).transpose()).collect()
@@ -107,7 +108,7 @@ impl<E: Entity> Adapter<E> {
         relation: Many<E, T>,
         keys: impl IntoIterator<Item = impl Into<E::Id>>,
     ) -> Result<Vec<Page<T>>> {
-        let keys: Vec<Value> = keys.into_iter().map(|key| key.into().into_value()).collect();
+        let keys: Vec<Value> = keys.into_iter().map(|one| key::<E>(one.into())).collect();
         let found = self.table.related_values(cx, relation.name, &keys).await?;
         let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
         let page = |(records, next_cursor): (Vec<Box<[Value]>>, Option<String>)| {
@@ -122,8 +123,13 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `forbidden` on behalf of an actor; `not_found`.
     pub async fn purge(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<()> {
-        self.table.purge(cx, id.into().into_value()).await
+        self.table.purge(cx, key::<E>(id.into())).await
     }
+}
+
+/// A key as it is stored.
+fn key<E: Entity>(id: E::Id) -> Value {
+    canonical_value(E::DESC.primary_field(), id.into_value())
 }
 
 pub(super) fn optional<E: Entity>(mut rows: Rows) -> Result<Option<E>> {

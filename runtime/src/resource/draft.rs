@@ -1,6 +1,7 @@
 //! A draft: the values of a write before they are known to be good.
 
-use crate::entity::{EntityDesc, Field, FieldType, Input};
+use crate::entity::{Entity, EntityDesc, Field, FieldType, Input};
+use crate::validate::canonical_value;
 use crate::{Error, Problem, Result, Value};
 
 /// Values by field position, and what is wrong with them so far.
@@ -33,7 +34,7 @@ impl Draft {
     /// Replaces the value of a field, by its marker.
     pub fn set<F: Field>(&mut self, _: F, value: F::Ty) {
         if let Some(slot) = self.values.get_mut(F::INDEX) {
-            *slot = Some(value.into_value());
+            *slot = Some(canonical_value(&F::Entity::DESC.fields[F::INDEX], value.into_value()));
         }
     }
 
@@ -41,8 +42,8 @@ impl Draft {
     pub fn from_input(entity: &EntityDesc, input: impl Input) -> Self {
         let mut draft = Self::new(entity);
         input.write(&mut |field, value| {
-            if let Some(slot) = draft.values.get_mut(field) {
-                *slot = Some(value);
+            if let (Some(slot), Some(of)) = (draft.values.get_mut(field), entity.fields.get(field)) {
+                *slot = Some(canonical_value(of, value));
             }
         });
         draft

@@ -6,6 +6,7 @@ use super::adapter::{Adapter, one, optional, page_of, records_of};
 use super::{Call, Form, Outcome};
 use crate::entity::{Entity, FieldType, Page, PageArgs, Upserted};
 use crate::operation::OpSpec;
+use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
 /// Runs an operation that answers a record. For generated methods.
@@ -231,9 +232,12 @@ async fn call<E: Entity>(
     adapter: &Adapter<E>,
     spec: &'static OpSpec,
     cx: &Cx,
-    args: Vec<Option<Value>>,
+    mut args: Vec<Option<Value>>,
     page: PageArgs,
 ) -> Result<Outcome> {
+    for (arg, param) in args.iter_mut().zip(spec.params) {
+        *arg = arg.take().map(|value| canonical_value(param.field_of(adapter.table.desc), value));
+    }
     adapter.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
 }
 

@@ -1,5 +1,13 @@
 //! How long a text may be that an index holds.
 
+#[cfg(feature = "server")]
+use std::collections::HashMap;
+#[cfg(feature = "server")]
+use std::sync::LazyLock;
+
+#[cfg(feature = "server")]
+use parking_lot::RwLock;
+
 use super::layout::indexes;
 use crate::entity::{EntityDesc, Kind, Link, Relation};
 
@@ -30,6 +38,19 @@ pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
         most[field] = Some(most[field].map_or(share, |least: usize| least.min(share)));
     }
     most
+}
+
+/// The same, found once for each entity.
+#[cfg(feature = "server")]
+pub(crate) fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
+    type Known = HashMap<usize, &'static [Option<usize>]>;
+    static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+    // Nothing else is ever there.
+    let key = std::ptr::from_ref(entity).addr();
+    if let Some(known) = KNOWN.read().get(&key) {
+        return known;
+    }
+    KNOWN.write().entry(key).or_insert_with(|| indexed_bytes(entity).leak())
 }
 
 /// Bytes that the longest value of a text takes, as far as the declaration tells.
@@ -78,6 +99,14 @@ mod tests {
         let tenant = Some(Tenant { field: 1, optional: true, anonymous_read: false });
         let guarded = EntityDesc { tenant, scope: OWNED, ..PLAIN };
         assert_eq!(indexed_bytes(&guarded), [None, Some(255), Some(255), Some(2048 - 255), None, None]);
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn what_is_known_of_an_entity_is_found_once() {
+        static NOTE: EntityDesc = PLAIN;
+        let (first, second) = (super::known_bytes(&NOTE), super::known_bytes(&NOTE));
+        assert!(first == indexed_bytes(&NOTE) && std::ptr::eq(first, second));
     }
 
     #[test]

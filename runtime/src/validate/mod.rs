@@ -20,6 +20,7 @@ pub use input::{Body, Mode, read_draft, read_object, read_param_members, read_wh
 #[cfg(feature = "server")]
 pub use path::MOST as MOST_PROBLEMS;
 pub use rules::Validator;
+pub(crate) use scalar::canonical_value;
 pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
 #[cfg(feature = "server")]
 pub(crate) use scalar::{beyond, beyond_index, canonical};

@@ -7,7 +7,7 @@ use super::tree::{Json, is_number};
 use crate::entity::EntityDesc;
 use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
 #[cfg(feature = "server")]
-use crate::store::indexed::indexed_bytes;
+use crate::store::indexed::known_bytes;
 use crate::{Problem, Timestamp, Value};
 
 /// Greatest integer on the wire: 2^53−1.
@@ -25,10 +25,10 @@ pub(crate) fn beyond(value: &Value) -> Option<Flaw> {
 
 /// What is wrong with a text that was computed, if the index of its field does not hold it.
 #[cfg(feature = "server")]
-pub(crate) fn beyond_index(value: &Value, entity: &EntityDesc, field: usize) -> Option<Flaw> {
+pub(crate) fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) -> Option<Flaw> {
     // Nearly all texts are short enough for any index, of at most 16 texts each.
     let length = value.as_text().map(str::len).filter(|length| *length > 128)?;
-    let most = indexed_bytes(entity).get(field).copied().flatten()?;
+    let most = known_bytes(entity).get(field).copied().flatten()?;
     (length > most).then(|| too_long(most))
 }
 
@@ -163,6 +163,16 @@ pub(crate) fn canonical(rules: &Rules, mut text: String) -> String {
         text.make_ascii_lowercase();
     }
     text
+}
+
+/// The same of any value of a field, as code gives it.
+pub(crate) fn canonical_value(field: &FieldDesc, value: Value) -> Value {
+    let rules = if matches!(field.kind, Kind::StringArray) { field.rules.each.unwrap_or(&Rules::NONE) } else { field.rules };
+    match value {
+        Value::Text(text) => Value::Text(canonical(rules, text)),
+        Value::Strings(texts) => Value::Strings(texts.into_iter().map(|text| canonical(rules, text)).collect()),
+        other => other,
+    }
 }
 
 fn parse_key(text: &str) -> Result<Value, Flaw> {

@@ -1,0 +1,63 @@
+//! A uuid is the same one in upper case: for requests and for code.
+
+#![allow(missing_docs)] // a fixture; its fields are the cases'
+
+use linchpin::Cx;
+use linchpin::prelude::*;
+use serde_json::json;
+
+use crate::cases;
+use crate::server::Server;
+
+#[entity(unique(device), routes(auth = none), pagination(default = 10, max = 50))]
+#[derive(Clone, Debug)]
+pub struct Badge {
+    #[field(primary, format = "uuid")]
+    pub id: String,
+    #[field(format = "uuid", filterable)]
+    pub device: String,
+    #[field(each(format = "uuid"))]
+    pub doors: Vec<String>,
+}
+
+#[operation(kind = "lookup", fields(device = param(device)), returns = "one")]
+pub const OF_DEVICE: Operation<Badge>;
+
+#[operation(kind = "field_update", set(device))]
+pub const PUT_ON: Operation<Badge>;
+
+#[operation(kind = "upsert", match(device), set(doors), on_create(id = uuid()))]
+pub const ISSUE: Operation<Badge>;
+
+static GATE: Package = package!(name = "gate", entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE])]);
+
+cases!(&super::GATE => requests_and_code);
+
+const ID: &str = "0193E7A0-0000-7000-8000-00000000000A";
+const DEVICE: &str = "0193E7A0-0000-7000-8000-00000000000B";
+const OTHER: &str = "0193E7A0-0000-7000-8000-00000000000C";
+
+async fn requests_and_code(s: &Server) {
+    let small = str::to_ascii_lowercase;
+    let (badges, cx) = (s.running().adapter::<Badge>().unwrap(), Cx::system("test"));
+    let new = BadgeCreate { id: ID.to_owned(), device: DEVICE.to_owned(), doors: Some(vec![OTHER.to_owned()]) };
+    let made = badges.create(&cx, new).await.unwrap();
+    assert_eq!((made.id, made.device, made.doors), (small(ID), small(DEVICE), vec![small(OTHER)]));
+    // However it is named.
+    assert!(badges.get(&cx, ID).await.unwrap().is_some());
+    assert!(badges.of_device(&cx, DEVICE).await.unwrap().is_some());
+    let query = BadgeListQuery::new().filter(badge::device.eq(DEVICE.to_owned()));
+    assert_eq!(badges.list(&cx, query).await.unwrap().items.len(), 1);
+    assert_eq!(badges.put_on(&cx, ID, OTHER).await.unwrap().device, small(OTHER));
+    let patch = BadgePatch { device: Some(DEVICE.to_owned()), ..Default::default() };
+    assert_eq!(badges.update(&cx, ID, patch, None).await.unwrap().device, small(DEVICE));
+    let again = badges.issue(&cx, DEVICE, [OTHER, ID].map(str::to_owned).to_vec()).await.unwrap();
+    assert_eq!((again.id, again.doors), (small(ID), vec![small(OTHER), small(ID)]));
+    let taken = badges.create(&cx, BadgeCreate { id: OTHER.to_owned(), device: DEVICE.to_owned(), doors: None }).await.unwrap_err();
+    assert_eq!(taken.code(), linchpin::Code::Conflict);
+    badges.delete(&cx, ID, None).await.unwrap();
+    assert_eq!(s.post("/badges", json!({"id": ID, "device": DEVICE, "doors": []})).await.json()["id"], small(ID));
+    // What is none is none in either case.
+    let wrong = BadgeCreate { id: OTHER.to_owned(), device: "0193E7A".to_owned(), doors: None };
+    assert_eq!(badges.create(&cx, wrong).await.unwrap_err().code(), linchpin::Code::ValidationFailed);
+}
