@@ -1,32 +1,23 @@
 //! Calls that take effect together, and the events that they make.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-use tokio::sync::MutexGuard;
 
 use super::Cx;
-use crate::store::queues::{self, Queue};
+use crate::store::queues::{Attempts, Queue};
 use crate::store::{Patience, Store, TxScope};
 use crate::{Error, Result, Uuid};
 
 /// How often a transaction is begun after somebody else got in between. Most of these attempts wait for a while.
 const ATTEMPTS: usize = 64;
-/// Attempts without a queue.
-const FREE: usize = 4;
 
-/// The attempts of a transaction of ours, which may be begun again: it runs no code of the user's.
+/// The attempts of a transaction of ours, which may be begun again.
 ///
 /// Only the first of several that want the same in another order gets on. So a transaction holds what it has for a moment only while
 /// it waits for more; then it gives way to whatever others do, and tries again.
 pub(crate) struct Again {
-    attempts: usize,
+    attempts: Attempts,
     /// Whether it is part of another one. Then it is whose that is to begin it again.
     part: bool,
-    /// When it waits in a queue, and in which: where its entity is, and what that is called.
-    queue: (Queue, usize, &'static str),
-    place: Option<MutexGuard<'static, ()>>,
 }
 
 impl Again {
@@ -35,28 +26,21 @@ impl Again {
         if self.part {
             return work(cx).await;
         }
-        let (queue, at, entity) = self.queue;
-        let queued = queue == Queue::Always || (queue == Queue::Late && self.attempts >= FREE);
-        if queued {
-            self.place = Some(queues::first((at, entity)).await);
-        }
-        let patience = if queued || self.attempts == 0 { Patience::Brief } else { Patience::Long };
-        cx.begin(patience, work).await
+        let patience = self.attempts.begin().await;
+        let done = cx.begin(patience, work).await;
+        self.attempts.end();
+        done
     }
 
     /// What an attempt has come to; `None` when there is another one to be made.
     pub(crate) async fn over<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
-        self.place = None;
         if self.part || !done.as_ref().is_err_and(Error::is_overtaken) {
             return Some(done);
         }
-        self.attempts += 1;
-        if self.attempts == ATTEMPTS {
+        if self.attempts.count() + 1 == ATTEMPTS {
             return Some(Err(Error::kept_changing()));
         }
-        // A state of its own for each call, from the system's randomness.
-        let micros = RandomState::new().hash_one(self.attempts) % (1000 << self.attempts.min(6));
-        tokio::time::sleep(Duration::from_micros(micros)).await;
+        self.attempts.pause().await;
         None
     }
 }
@@ -110,10 +94,10 @@ impl Cx {
         }
     }
 
-    /// The attempts of a transaction of ours on an entity.
-    pub(crate) fn again(&self, store: &Arc<dyn Store>, queue: Queue, entity: &'static str) -> Again {
+    /// The attempts of a transaction of ours on an entity, and on one `record` of it where that is known.
+    pub(crate) fn again(&self, store: &Arc<dyn Store>, queue: Queue, entity: &'static str, record: Option<u64>) -> Again {
         let at = Arc::as_ptr(store).cast::<()>().addr();
-        Again { attempts: 0, part: self.transaction.is_some(), queue: (queue, at, entity), place: None }
+        Again { attempts: Attempts::new(queue, (at, entity), record), part: self.transaction.is_some() }
     }
 
     /// Where the id of the call's first event will stand.

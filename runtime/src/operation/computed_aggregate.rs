@@ -155,7 +155,7 @@ mod run {
             let rows = match self.at_once(call, &source, (target, route), &filter, &matches).await {
                 Ok(Some(rows)) => Ok(rows),
                 // What is written would be out of date if records came between looking and writing.
-                Ok(None) => call.cx.transaction(async |cx| self.write_in(cx, call, &source, target, route, filter, matches).await).await,
+                Ok(None) => self.begin(call, &source, (target, route), &filter, &matches).await,
                 Err(error) => Err(error),
             };
             rows.map(Outcome::Record).map_err(|error| self.placed(error, target))
@@ -209,14 +209,31 @@ mod run {
             }
         }
 
-        #[allow(clippy::too_many_arguments)] // two tables with what each is asked
+        /// A transaction, which is begun again when others got in between.
+        async fn begin(
+            &self,
+            call: &Call<'_>,
+            source: &Table,
+            target: (&Table, &'static str),
+            filter: &Filter,
+            matches: &Filter,
+        ) -> Result<Rows> {
+            let mut again = target.0.again(call.cx);
+            loop {
+                let (filter, matches) = (filter.clone(), matches.clone());
+                let done = again.attempt(call.cx, async |cx| self.write_in(cx, call, source, target, filter, matches).await).await;
+                if let Some(done) = again.over(done).await {
+                    return done;
+                }
+            }
+        }
+
         async fn write_in(
             &self,
             cx: &Cx,
             call: &Call<'_>,
             source: &Table,
-            target: &Table,
-            route: &'static str,
+            (target, route): (&Table, &'static str),
             filter: Filter,
             matches: Filter,
         ) -> Result<Rows> {

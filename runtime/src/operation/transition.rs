@@ -244,7 +244,15 @@ mod run {
                         bind::check(self.spec, table, &call, self.kind.set)?;
                         table.refuse_ambiguous(call.cx, self.kind.matches)?;
                         let Call { cx, args, page, form, version } = call;
-                        cx.transaction(async |cx| self.choose(choice, table, &Call { cx, args, page, form, version }).await).await?
+                        let mut again = table.again(cx);
+                        loop {
+                            let (args, page) = (args.clone(), page.clone());
+                            let call = async |cx: &_| self.choose(choice, table, &Call { cx, args, page, form, version }).await;
+                            let done = again.attempt(cx, call).await;
+                            if let Some(done) = again.over(done).await {
+                                break done?;
+                            }
+                        }
                     }
                     (None, _) => {
                         let name = self.spec.name;

@@ -215,7 +215,7 @@ impl Statements {
             self.derived(of, b'n', || Plan::Update { filter: those(count), set: set_from(desc, &behind.fields, 0).collect(), pick: None })?;
         // They are held, so they still match; by their new values they might not.
         let write = self.derived(of, b'D', || Plan::Update { filter: those(behind.base), set: set.clone(), pick: None })?;
-        let (all, mut again) = (All { set, look, note, write }, self.again(&cx, Some(of)));
+        let (all, mut again) = (All { set, look, note, write }, self.again(&cx, Some((of, &args))));
         loop {
             let (args, rows) = (args.clone(), rows.clone());
             let done = again.attempt(&cx, async |cx| self.write_all_computed(cx, &all, behind, args, rows).await).await;

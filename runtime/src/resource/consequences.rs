@@ -41,7 +41,7 @@ impl Statements {
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
             let along = Along { auditing, summaries, whole: cx.in_transaction().is_none() };
-            let mut again = self.again(&cx, Some(statement));
+            let mut again = self.again(&cx, Some((statement, &args)));
             loop {
                 let (args, rows) = (args.clone(), rows.clone());
                 let done = again.attempt(&cx, async |cx| self.consequences(cx, &along, statement, args, rows).await).await;

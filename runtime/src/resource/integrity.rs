@@ -109,7 +109,7 @@ impl Table {
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        let (mut again, whole) = (self.statements().again(&cx, Some(&prepared.statement)), cx.in_transaction().is_none());
+        let (mut again, whole) = (self.statements().again(&cx, Some((&prepared.statement, &args))), cx.in_transaction().is_none());
         loop {
             let (args, rows) = (args.clone(), rows.clone());
             let done = again.attempt(&cx, async |cx| self.refer(cx, whole, &keys, prepared, args, rows).await).await;
@@ -226,7 +226,7 @@ impl Table {
     /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
     /// it was part of will. Else those of the statement.
     pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let mut again = self.statements().again(&cx, Some(&prepared.statement));
+        let mut again = self.statements().again(&cx, Some((&prepared.statement, &args)));
         loop {
             let (args, rows) = (args.clone(), rows.clone());
             let done = again.attempt(&cx, async |cx| self.delete_all(cx, prepared, args, rows).await).await;

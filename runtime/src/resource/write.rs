@@ -1,15 +1,14 @@
 //! Create, update and delete.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::{Mutex, MutexGuard};
 
 use super::key::valid_key;
 use super::{Borrowed, Draft, Form, Table, computed};
 use crate::entity::{DefaultDesc, EntityDesc, Flags, RecordCheck};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
+use crate::store::queues::{self, Place};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
 
@@ -17,8 +16,6 @@ use crate::{Cx, Error, Problem, Result, Value};
 pub(crate) const REPEATS: usize = 3;
 /// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
 const CHANGES: usize = 32;
-/// Records share so many queues.
-const QUEUES: usize = 256;
 
 /// The attempts of one who changes a record by what was read of it.
 ///
@@ -30,7 +27,7 @@ const QUEUES: usize = 256;
 #[derive(Default)]
 pub(crate) struct Turns {
     attempts: usize,
-    place: Option<MutexGuard<'static, ()>>,
+    place: Option<Place>,
     /// The call at the head of a queue.
     first: Option<Cx>,
 }
@@ -38,8 +35,6 @@ pub(crate) struct Turns {
 impl Turns {
     /// Waits for the next attempt; `false` when there have been enough. Which record it is may be known only after the first.
     pub(crate) async fn next(&mut self, cx: &Cx, desc: &EntityDesc, id: Option<&Value>) -> bool {
-        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        static ALL: [Mutex<()>; QUEUES] = [const { Mutex::const_new(()) }; QUEUES];
         let attempt = self.attempts;
         if attempt == CHANGES {
             return false;
@@ -56,14 +51,13 @@ impl Turns {
         }
         // Nor does it wait here: it may hold what the first of the queue waits for. The first itself waits for nobody else.
         if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first()) {
-            let key = match id {
-                Value::Int(id) => KEYS.hash_one((desc.storage_name, id)),
-                other => KEYS.hash_one((desc.storage_name, other.as_text())),
+            let of = match id {
+                Value::Int(id) => ("turns", desc.storage_name, Some(*id), None),
+                other => ("turns", desc.storage_name, None, other.as_text()),
             };
-            let queue = &ALL[key as usize % QUEUES];
-            let alone = attempt == 0 && queue.try_lock().is_ok();
+            let alone = attempt == 0 && queues::is_free(of);
             if !alone {
-                self.place = Some(queue.lock().await);
+                self.place = Some(queues::first(of).await);
                 self.first.get_or_insert_with(|| cx.first());
             }
         }

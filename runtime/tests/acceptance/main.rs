@@ -9,6 +9,8 @@ mod aggregates;
 mod around;
 mod audit;
 mod beyond;
+#[cfg(feature = "postgres")]
+mod blocked;
 mod budgets;
 mod choices;
 mod claims;
@@ -74,6 +76,7 @@ mod together;
 mod transactions;
 mod unlisted;
 mod unreachable;
+mod uuids;
 mod visibility;
 mod visibility_fixture;
 mod visibility_kinds;

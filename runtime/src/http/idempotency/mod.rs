@@ -228,20 +228,29 @@ impl Gate {
 
     /// Runs a generated route: what it writes and its answer are one transaction.
     async fn together(&self, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
-        let work = async |cx: &Cx| {
-            let inner = Asked { cx: cx.clone(), body: asked.body.clone(), ..*asked };
-            let response = dispatch::perform(&inner, id).await?;
-            let (kept, response) = Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
-            if !settles(kept.status()) {
-                return Ok(End { answer: Ok(response), left: Left::Free });
+        let table = asked.mounted.endpoint.table.as_ref().unwrap_or_else(|| self.claims.table());
+        let mut again = table.again(&asked.cx);
+        loop {
+            let done = again.attempt(&asked.cx, async |cx| self.attempt(cx, asked, claim, id).await).await;
+            if let Some(done) = again.over(done).await {
+                return done;
             }
-            if self.claims.finish(cx, claim, &kept, self.policy.ttl).await? {
-                return Ok(End { answer: Ok(response), left: Left::Nothing });
-            }
-            // It took so long that another has taken over: what this one did is undone.
-            Err(Error::new(Code::IdempotencyInProgress, "Another request with this idempotency key has taken over").retry_after(1))
-        };
-        asked.cx.transaction(work).await
+        }
+    }
+
+    /// Within a transaction, which is begun again when others got in between.
+    async fn attempt(&self, cx: &Cx, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
+        let inner = Asked { cx: cx.clone(), body: asked.body.clone(), ..*asked };
+        let response = dispatch::perform(&inner, id).await?;
+        let (kept, response) = Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
+        if !settles(kept.status()) {
+            return Ok(End { answer: Ok(response), left: Left::Free });
+        }
+        if self.claims.finish(cx, claim, &kept, self.policy.ttl).await? {
+            return Ok(End { answer: Ok(response), left: Left::Nothing });
+        }
+        // It took so long that another has taken over: what this one did is undone.
+        Err(Error::new(Code::IdempotencyInProgress, "Another request with this idempotency key has taken over").retry_after(1))
     }
 
     /// Runs a function of the user, then keeps what it answered.

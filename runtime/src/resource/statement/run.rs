@@ -80,14 +80,15 @@ impl Statements {
     }
 
     /// The attempts of a transaction of ours, around a statement when that is known.
-    pub(in crate::resource) fn again(&self, cx: &Cx, statement: Option<&Arc<Statement>>) -> Again {
-        let queue = match statement {
+    pub(in crate::resource) fn again(&self, cx: &Cx, around: Option<(&Arc<Statement>, &[Value])>) -> Again {
+        let queue = match around {
             // Transactions are alone anyway.
             _ if self.alone() => Queue::Never,
-            Some(statement) if statement.queue() == Queue::Always => Queue::Always,
+            Some((statement, _)) if matches!(statement.queue(), Queue::Soon | Queue::Always) => statement.queue(),
             _ => Queue::Late,
         };
-        cx.again(&self.store, queue, self.desc.storage_name)
+        let record = around.and_then(|(statement, args)| statement.record(args));
+        cx.again(&self.store, queue, self.desc.storage_name, record)
     }
 
     /// Hands a statement to the store, or to the transaction that the call is part of.

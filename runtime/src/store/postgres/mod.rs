@@ -84,10 +84,11 @@ pub struct PostgresOptions {
     pub writers: usize,
     /// Most connections of the pool for conversations.
     pub pool: usize,
-    /// Transactions of this process at a time, each on a connection of its own. Those of [`Cx::transaction`](crate::Cx::transaction)
-    /// begin one after the other, as long as the one before neither waits for a lock nor takes a second: so they end each other by a
-    /// deadlock only when somebody else holds them up. One that loses then is `unavailable` and has to be tried again. All others are
-    /// begun again by themselves.
+    /// Most transactions of this process at a time, each on a connection of its own; three quarters of them may be such as wait for long.
+    /// Those of [`Cx::transaction`](crate::Cx::transaction) begin 100 ms after each other, or sooner: when the one before has ended, or
+    /// waits for a lock. So short ones do not deadlock among themselves. Longer ones may, if they write the same records in opposite
+    /// order: then the server ends one of them, which is `unavailable` and has to be tried again by its caller. All others (of
+    /// operations, counters, `on_delete`, the audit log, idempotent calls) begin at once, and begin again by themselves.
     pub transactions: usize,
     /// Reads, and as many writes, that may be under way; one more is refused with 503.
     pub in_flight: usize,

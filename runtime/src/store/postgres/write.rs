@@ -1,17 +1,12 @@
 //! Writes: among others on a connection as long as nobody stands in their way, else on one of their own.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::session::Written;
 use super::{Failure, PostgresStore, REPEATS, error};
-use crate::store::queues::{self, Queue};
+use crate::store::queues::Attempts;
 use crate::store::{Patience, Rows, Statement};
 use crate::{Error, Result, Value};
-
-/// The pause before the first attempt after one that was held up; and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
-/// Attempts without a queue.
-const FREE: usize = 4;
 
 impl PostgresStore {
     /// Runs a write.
@@ -19,19 +14,17 @@ impl PostgresStore {
     /// Whatever follows it on its connection waits with it. So it waits there for a moment only, and longer where it waits alone. It
     /// never waits for long while it holds something: others that want that, and hold what it wants, would wait for each other.
     pub(super) async fn write(&self, statement: &std::sync::Arc<Statement>, args: &[Value], rows: Rows) -> Result<Rows> {
-        let (queue, began) = (statement.queue(), Instant::now());
-        let (mut attempt, mut lost, mut pause) = (0, 0, PAUSES.0);
+        let (of, began) = ((std::ptr::from_ref(self).addr(), statement.entity.storage_name), Instant::now());
+        let mut attempts = Attempts::new(statement.queue(), of, statement.record(args));
+        let mut lost = 0;
         loop {
-            let queued = queue == Queue::Always || (queue == Queue::Late && attempt >= FREE);
-            let of = (std::ptr::from_ref(self).addr(), statement.entity.storage_name);
-            let place = if queued { Some(queues::first(of).await) } else { None };
-            let patience = if queued || attempt == 0 { Patience::Brief } else { Patience::Long };
-            let done = if attempt == 0 && !rows.is_recorded() {
+            let patience = self.in_time(began, attempts.begin()).await?;
+            let done = if attempts.count() == 0 && lost == 0 && !rows.is_recorded() {
                 self.send(&self.writes, None, statement, args, rows.clone()).await.map_err(Ended::from)
             } else {
                 self.record(patience, statement, args, rows.clone()).await
             };
-            drop(place);
+            attempts.end();
             match done {
                 Ok(rows) => return Ok(rows),
                 Err(Ended::For(error)) => return Err(error),
@@ -41,16 +34,17 @@ impl PostgresStore {
                         return Err(error);
                     }
                 }
-                Err(Ended::HeldUp) => {
-                    if !self.time.is_zero() && began.elapsed() >= self.time {
-                        return Err(error::ended());
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
-                }
+                Err(Ended::HeldUp) => self.in_time(began, attempts.pause()).await?,
             }
-            attempt += 1;
         }
+    }
+
+    /// Waits, for as long as a statement may take since it `began`.
+    async fn in_time<T>(&self, began: Instant, wait: impl Future<Output = T>) -> Result<T> {
+        if self.time.is_zero() {
+            return Ok(wait.await);
+        }
+        tokio::time::timeout(self.time.saturating_sub(began.elapsed()), wait).await.map_err(|_| error::ended())
     }
 
     /// Runs a write as a transaction of its own, with the events that it leaves.
