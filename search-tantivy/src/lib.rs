@@ -43,8 +43,16 @@
 //! # The folder
 //!
 //! One index per entity. An index that is damaged, or whose fields have changed, is made anew from the store when the app
-//! starts. A process locks its folder: a second one on the same folder does not start. Processes that share a database each
-//! take a folder of their own, and each is told every change.
+//! starts.
+//!
+//! Processes of one machine that share a database may share a folder, such as a server and the commands of the app (`user`,
+//! `token`, its own). The first one keeps the index: it alone writes. The others search it as it is at that moment, and what
+//! they change in the database the first one is told within a fraction of a second. When it ends, another one that is still
+//! there keeps the index from then on, within a second; until then changes wait in the database. `search rebuild` beside a
+//! process that keeps the index is refused and says so, and so is a process whose fields or whose database are others.
+//!
+//! Processes on several machines each take a folder of their own, and each is told every change. A folder on a network drive
+//! is not for sharing.
 //!
 //! Changes are committed once per batch of events, with what they rest on: after a crash the index goes on where it stopped.
 
@@ -94,6 +102,16 @@ impl SearchProvider for Tantivy {
             let opened = shelf.opened();
             self.shelves.lock().insert(index.name, Arc::new(shelf));
             Ok(opened)
+        })
+    }
+
+    fn take_over<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Option<Opened>>> {
+        Box::pin(async move {
+            let (shelf, of) = (self.shelf(index)?, index.clone());
+            let Some(taken) = blocking(move || shelf.take_over(&of)).await? else { return Ok(None) };
+            let opened = taken.opened();
+            self.shelves.lock().insert(index.name, Arc::new(taken));
+            Ok(Some(opened))
         })
     }
 

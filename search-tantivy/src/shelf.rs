@@ -3,10 +3,13 @@
 //! What it knows travels with each commit, so that it is never ahead of the documents nor behind them.
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use linchpin::search::{Change, Document, Hit, Opened, SearchIndex};
-use linchpin::{Error, Result, Uuid};
+use linchpin::{Code, Error, Result, Uuid};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tantivy::query::InvertedIndexRangeQuery;
@@ -18,6 +21,8 @@ use crate::words::{self, ANALYZER};
 
 /// Memory of a writer: one thread, twice the least that tantivy takes.
 const BUDGET: usize = 30_000_000;
+/// How long an index is waited for that another process is just making, and the pause between two looks.
+const MAKING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(50));
 /// Marks a folder as ours, so that nothing else is ever removed.
 const MARK: &str = "linchpin-search-index";
 
@@ -28,8 +33,46 @@ pub(crate) struct Shelf {
     fields: Fields,
     state: Mutex<State>,
     writer: Mutex<Writer>,
-    /// Held as long as the index is open; of one in a folder.
-    lock: Option<File>,
+    /// Where it is; nowhere when it is in memory.
+    place: Option<Place>,
+}
+
+/// Where an index is in a folder.
+#[derive(Clone, Debug)]
+struct Place {
+    folder: PathBuf,
+    lock: PathBuf,
+    /// Held by the process that keeps the index, and given up with it. The others look into the folder.
+    held: Arc<Mutex<Option<File>>>,
+}
+
+impl Place {
+    fn of(folder: &Path, index: &SearchIndex) -> Self {
+        let below = |kind: &str| folder.join(format!("{}.{kind}", index.name));
+        Self { folder: below("index"), lock: below("lock"), held: Arc::default() }
+    }
+
+    /// Whether this process keeps the index, from now on if no other one does.
+    fn take(&self) -> Result<bool> {
+        let mut held = self.held.lock();
+        if held.is_none() {
+            *held = lock(&self.lock)?;
+        }
+        Ok(held.is_some())
+    }
+
+    fn is_kept_here(&self) -> bool {
+        self.held.lock().is_some()
+    }
+
+    /// Why something cannot be done while another process keeps the index, and what to do.
+    fn elsewhere(&self, why: &str) -> Error {
+        let folder = self.folder.display();
+        Error::new(
+            Code::Conflict,
+            format!("another process keeps the index in `{folder}`, which {why}; stop that process, or give this one a folder of its own"),
+        )
+    }
 }
 
 /// Made when it is needed, given up when it fails: it cannot be used any more then.
@@ -102,23 +145,39 @@ fn layout(index: &SearchIndex) -> String {
 }
 
 impl Shelf {
-    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that cannot be used.
-    pub(crate) fn open(place: Option<&Path>, index: &SearchIndex) -> Result<Self> {
-        let Some(place) = place else {
+    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that cannot be used. One that another
+    /// process keeps is looked into.
+    pub(crate) fn open(folder: Option<&Path>, index: &SearchIndex) -> Result<Self> {
+        let Some(folder) = folder else {
             let (schema, _) = Fields::new(index);
             return Self::with(Index::create_in_ram(schema), index, None).map_err(|error| internal(&error));
         };
-        let cannot = |what: &str, path: &Path, error: &dyn std::fmt::Display| {
-            Error::internal(format!("cannot {what} `{}`: {error}", path.display()))
-        };
-        std::fs::create_dir_all(place).map_err(|error| cannot("make", place, &error))?;
-        let lock = lock(&place.join(format!("{}.lock", index.name)))?;
-        let folder = place.join(format!("{}.index", index.name));
+        std::fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
+        let place = Place::of(folder, index);
+        let began = Instant::now();
+        loop {
+            if place.take()? {
+                return Self::keep(place, index);
+            }
+            // Damage is the affair of the process that keeps it; this one may see files come and go.
+            let found = catch_unwind(AssertUnwindSafe(|| Self::known(&place.folder, index, &place))).unwrap_or(Ok(Found::Nothing));
+            match found {
+                Ok(Found::Index(shelf)) => return Ok(*shelf),
+                Ok(Found::Other) => return Err(place.elsewhere("has other fields than it has here")),
+                Ok(Found::Nothing) | Err(_) if began.elapsed() < MAKING.0 => std::thread::sleep(MAKING.1),
+                Ok(Found::Nothing) | Err(_) => return Err(place.elsewhere("is damaged, or not made yet")),
+            }
+        }
+    }
+
+    /// Opens an index that this process keeps.
+    fn keep(place: Place, index: &SearchIndex) -> Result<Self> {
+        let folder = place.folder.clone();
         if folder.join(MARK).exists() {
             // Damage may show as a panic as well.
-            let old = std::panic::catch_unwind(|| Self::existing(&folder, index));
+            let old = catch_unwind(AssertUnwindSafe(|| Self::existing(&folder, index, &place)));
             match old {
-                Ok(Ok(Some(opened))) => return Ok(Self { lock: Some(lock), ..opened }),
+                Ok(Ok(Some(opened))) => return Ok(opened),
                 Ok(Ok(None)) => tracing::info!(entity = index.entity, "the fields of the search index have changed: it is made anew"),
                 Ok(Err(error)) => {
                     tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is made anew");
@@ -133,39 +192,61 @@ impl Shelf {
         std::fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
         File::create(folder.join(MARK)).map_err(|error| cannot("write into", &folder, &error))?;
         let (schema, _) = Fields::new(index);
-        let made = Index::create_in_dir(&folder, schema).and_then(|made| Self::with(made, index, Some(lock)));
+        let made = Index::create_in_dir(&folder, schema).and_then(|made| Self::with(made, index, Some(place)));
         made.map_err(|error| cannot("make an index in", &folder, &error))
     }
 
     /// The index in a folder, if it is whole; `None` when its documents hold something else.
-    fn existing(folder: &Path, index: &SearchIndex) -> tantivy::Result<Option<Self>> {
-        let old = Index::open_in_dir(folder)?;
-        let damaged = old.validate_checksum()?;
+    fn existing(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Option<Self>> {
+        let damaged = Index::open_in_dir(folder)?.validate_checksum()?;
         if !damaged.is_empty() {
             return Err(TantivyError::InternalError(format!("the checksums of {damaged:?} are wrong")));
         }
-        let state = old.load_metas()?.payload.and_then(|text| serde_json::from_str::<State>(&text).ok());
-        let (schema, _) = Fields::new(index);
-        match state {
-            Some(state) if state.layout == layout(index) && old.schema() == schema => Self::with(old, index, None).map(Some),
-            _ => Ok(None),
-        }
+        Ok(match Self::known(folder, index, place)? {
+            Found::Index(shelf) => Some(*shelf),
+            Found::Other | Found::Nothing => None,
+        })
     }
 
-    fn with(index: Index, of: &SearchIndex, lock: Option<File>) -> tantivy::Result<Self> {
+    /// The index in a folder as it is.
+    fn known(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Found> {
+        let old = Index::open_in_dir(folder)?;
+        let Some(state) = state(&old)? else { return Ok(Found::Nothing) };
+        let (schema, _) = Fields::new(index);
+        if state.layout != layout(index) || old.schema() != schema {
+            return Ok(Found::Other);
+        }
+        Self::with(old, index, Some(place.clone())).map(|shelf| Found::Index(Box::new(shelf)))
+    }
+
+    fn with(index: Index, of: &SearchIndex, place: Option<Place>) -> tantivy::Result<Self> {
         index.tokenizers().register(ANALYZER, words::analyzer());
         let (_, fields) = Fields::new(of);
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        let known = index.load_metas()?.payload.and_then(|text| serde_json::from_str(&text).ok());
+        let known = state(&index)?;
         let fresh = || State { layout: layout(of), copy: Uuid::new_v7().to_string(), generation: 0, complete: false };
         let state = Mutex::new(known.unwrap_or_else(fresh));
-        Ok(Self { index, reader, fields, state, writer: Mutex::default(), lock })
+        Ok(Self { index, reader, fields, state, writer: Mutex::default(), place })
     }
 
     pub(crate) fn opened(&self) -> Opened {
         let state = self.state.lock();
         // What is in memory is nobody else's, and is made anew at every start: it needs no name of its own.
-        Opened { complete: state.complete, copy: self.lock.as_ref().map(|_| state.copy.clone()) }
+        let copy = self.place.as_ref().map(|_| state.copy.clone());
+        Opened { complete: state.complete, copy, elsewhere: self.elsewhere().is_some() }
+    }
+
+    /// Where it is when another process keeps it.
+    fn elsewhere(&self) -> Option<&Place> {
+        self.place.as_ref().filter(|place| !place.is_kept_here())
+    }
+
+    /// The index as this process keeps it from now on; `None` as long as another one does.
+    pub(crate) fn take_over(&self, index: &SearchIndex) -> Result<Option<Self>> {
+        match &self.place {
+            Some(place) if place.take()? => Self::keep(place.clone(), index).map(Some),
+            _ => Ok(None),
+        }
     }
 
     pub(crate) fn apply(&self, changes: Vec<Change>) -> Result<()> {
@@ -201,6 +282,9 @@ impl Shelf {
 
     /// Makes changes last, together with what the index knows of itself then.
     fn commit(&self, state: State, change: impl FnOnce(&mut IndexWriter, &State) -> tantivy::Result<()>) -> Result<()> {
+        if let Some(place) = self.elsewhere() {
+            return Err(place.elsewhere("is written by that one alone"));
+        }
         let mut writer = self.writer.lock();
         let work = || {
             if writer.0.is_none() {
@@ -239,30 +323,55 @@ impl Shelf {
         let owner =
             |(at, owner): &(usize, Option<String>)| Some(Term::from_field_text(*self.fields.owners.get(*at)?, &owned(owner.as_deref())));
         let query = words::query(&words, &fields, owners.iter().filter_map(owner).collect());
+        if let Some(place) = self.elsewhere() {
+            // The other process has gone on meanwhile.
+            self.reader.reload().map_err(|error| internal(&error))?;
+            if !state(&self.index).map_err(|error| internal(&error))?.is_some_and(|state| state.complete) {
+                return Err(Error::unavailable(format!("another process is still making the index in `{}`", place.folder.display())));
+            }
+        }
         self.reader.searcher().search(&query, &Best { limit, after }).map_err(|error| internal(&error))
     }
 
-    /// Ends what works in the background.
+    /// Ends what works in the background, and leaves the index to others.
     pub(crate) fn close(&self) -> Result<()> {
-        match self.writer.lock().0.take() {
+        let ended = match self.writer.lock().0.take() {
             Some(writer) => writer.wait_merging_threads().map_err(|error| internal(&error)),
             None => Ok(()),
+        };
+        if let Some(place) = &self.place {
+            place.held.lock().take();
         }
+        ended
     }
 }
 
-/// The right to use an index, which ends with the process.
-fn lock(path: &Path) -> Result<File> {
-    let cannot = |error: std::io::Error| Error::internal(format!("cannot lock `{}`: {error}", path.display()));
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(cannot)?;
+/// What is in a folder.
+enum Found {
+    Index(Box<Shelf>),
+    /// An index whose documents hold something else.
+    Other,
+    /// None that says what it is.
+    Nothing,
+}
+
+/// What an index says of itself; nothing before its first commit.
+fn state(index: &Index) -> tantivy::Result<Option<State>> {
+    Ok(index.load_metas()?.payload.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+/// The right to keep an index, which ends with the process; `None` when another one has it.
+fn lock(path: &Path) -> Result<Option<File>> {
+    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(|error| cannot("lock", path, &error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::Error(error)) => Err(cannot(error)),
-        Err(TryLockError::WouldBlock) => Err(Error::internal(format!(
-            "`{}` is locked: another process uses the index; stop it, or give each process a folder of its own",
-            path.display()
-        ))),
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(cannot("lock", path, &error)),
     }
+}
+
+fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::internal(format!("cannot {what} `{}`: {error}", path.display()))
 }
 
 fn internal(error: &TantivyError) -> Error {

@@ -126,20 +126,6 @@ async fn tenants_do_not_meet() {
     l.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_belongs_to_one_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let l = start(folder.path()).await;
-    let error = try_start(folder.path(), "other.db").await.unwrap_err().to_string();
-    assert!(error.contains("search provider `tantivy` cannot open the index of `Article`"), "{error}");
-    assert!(error.contains("another process uses the index; stop it, or give each process a folder of its own"), "{error}");
-    // The one that was refused has taken nothing with it.
-    l.article("a", "still here", "").await;
-    eventually(async || l.find("still").await == ["a"]).await;
-    l.stop().await;
-    try_start(folder.path(), "other.db").await.unwrap().stop().await.unwrap();
-}
-
 /// Every file of an index, damaged in every way, alone: it is made anew, and the app starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_index_is_made_anew() {

@@ -93,6 +93,13 @@ pub trait EventSink: Send + Sync + 'static {
     fn needs_records(&self) -> bool {
         false
     }
+
+    /// Whether this process delivers to it. If not, another one does, and this one asks again several times a second.
+    ///
+    /// What it listens to is recorded all the same.
+    fn is_served_here(&self) -> bool {
+        true
+    }
 }
 
 /// An event about `E`.

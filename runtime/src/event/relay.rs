@@ -117,6 +117,16 @@ impl Delivery {
             self.woken.mark_unchanged();
             // As well: what was committed during the look before the stop is looked for once more.
             let stopping = *self.stopped.borrow();
+            if !self.consumer.sink.is_served_here() {
+                if stopping {
+                    return;
+                }
+                tokio::select! {
+                    _ = self.stopped.changed() => {}
+                    () = tokio::time::sleep(POLL) => {}
+                }
+                continue;
+            }
             match self.step().await {
                 Ok(more) => {
                     failures = 0;

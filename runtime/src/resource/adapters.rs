@@ -80,7 +80,7 @@ impl Adapters {
     /// meanwhile. An index follows changes by itself: this is for one that was lost or brought back from an old copy.
     ///
     /// # Errors
-    /// When `E` has no search provider; when the store or the provider fails.
+    /// When `E` has no search provider; `conflict` while another process keeps the index; when the store or the provider fails.
     pub async fn rebuild_search<E: Entity>(&self) -> Result<u64> {
         self.rebuild_index(E::DESC.storage_name).await
     }

@@ -31,4 +31,8 @@ impl EventSink for Feed {
     fn needs_records(&self) -> bool {
         true
     }
+
+    fn is_served_here(&self) -> bool {
+        self.index.is_kept_here()
+    }
 }

@@ -13,7 +13,7 @@ use crate::entity::{EntityDesc, SearchDesc};
 use crate::http::Clock;
 use crate::resource::{BoxFuture, Table};
 use crate::store::Rows;
-use crate::{Cx, Error, Result, Value};
+use crate::{Code, Cx, Error, Result, Value};
 
 /// Records read and indexed at a time.
 pub(super) const CHUNK: usize = 500;
@@ -31,6 +31,8 @@ pub(crate) struct Index {
     clock: Clock,
     /// Whether it holds every record, so that it can be searched.
     ready: AtomicBool,
+    /// Whether this process keeps it, and not another one.
+    here: AtomicBool,
     /// Held from reading records to the end of their indexing: what was read later is indexed later.
     turn: Mutex<()>,
     /// Held while the index is made anew.
@@ -63,7 +65,7 @@ impl Index {
             owners: owners.iter().map(wire).collect(),
         };
         let (turn, making) = (Mutex::new(()), Mutex::new(()));
-        Self { spec, desc, owners, provider, clock, ready: AtomicBool::new(false), turn, making }
+        Self { spec, desc, owners, provider, clock, ready: AtomicBool::new(false), here: AtomicBool::new(true), turn, making }
     }
 
     /// What the provider knows of it.
@@ -78,6 +80,15 @@ impl Index {
     /// It holds every record.
     pub(super) fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
+    }
+
+    /// Says whether this process keeps it.
+    pub(super) fn set_kept_here(&self, here: bool) {
+        self.here.store(here, Ordering::Release);
+    }
+
+    pub(super) fn is_kept_here(&self) -> bool {
+        self.here.load(Ordering::Acquire)
     }
 
     /// The best hits behind one of them.
@@ -119,6 +130,13 @@ impl Index {
     /// # Errors
     /// When the store or the provider fails. What was indexed before is searched as before then.
     pub(crate) async fn rebuild(&self, table: &Table) -> Result<u64> {
+        if !self.is_kept_here() {
+            let entity = self.spec.entity;
+            return Err(Error::new(
+                Code::Conflict,
+                format!("another process keeps the search index of `{entity}`: stop it first, or have it call `Adapters::rebuild_search`"),
+            ));
+        }
         let mut rebuild = self.start(table).await?;
         while rebuild.step().await? {}
         Ok(rebuild.indexed)

@@ -38,6 +38,16 @@ pub trait SearchProvider: Send + Sync + 'static {
     /// The app does not start then; the text should tell a person what to do.
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>>;
 
+    /// Asked about once a second of an index that another process keeps (see [`Opened::elsewhere`]): what is found once this process
+    /// keeps it, because the other one has ended. `None` until then.
+    ///
+    /// # Errors
+    /// Anything; it is asked again.
+    fn take_over<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Option<Opened>>> {
+        let _ = index;
+        Box::pin(async { Ok(None) })
+    }
+
     /// Makes changes, in order; success means that they last. Calls for one index never overlap.
     ///
     /// # Errors
@@ -108,6 +118,9 @@ pub struct Opened {
     /// Tells this index from others of the same entity, where each process keeps one of its own: each is told every change
     /// then. `None` for one that processes share.
     pub copy: Option<String>,
+    /// Whether another process keeps the index, and this one only searches it: nothing is put into it here, and it is not made here, until
+    /// [`take_over`](SearchProvider::take_over) says so. What this process changes, the other one is told through the store that both use.
+    pub elsewhere: bool,
 }
 
 /// A change of an index.

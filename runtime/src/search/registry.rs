@@ -13,6 +13,10 @@ use crate::resource::Table;
 use crate::store::Store;
 use crate::{Error, Result};
 
+/// How often it is asked whether the process has ended that keeps an index.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often, and after which pause, the store is asked for the consumer of an index that another process has just opened.
+const ASKED: (usize, Duration) = (20, Duration::from_millis(250));
 /// The first pause after an index could not be made, and the longest.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
@@ -72,6 +76,8 @@ pub(crate) struct Searches {
     indexes: Vec<(Arc<Index>, Arc<Table>)>,
     /// Those that have to be made before they are searched.
     missing: Vec<(Arc<Index>, Arc<Table>)>,
+    /// Those that other processes keep, with the names by which these are told of changes.
+    elsewhere: Vec<(Arc<Index>, Arc<Table>, Option<String>)>,
 }
 
 impl Searches {
@@ -99,19 +105,37 @@ impl Searches {
             let index = Arc::new(Index::new(table.desc, desc, Arc::clone(provider), Arc::clone(clock)));
             self.indexes.push((Arc::clone(&index), Arc::clone(table)));
             let opened = guarded(|| provider.open(index.spec())).await;
-            let Opened { complete, copy } = opened.map_err(|error| {
+            let Opened { complete, copy, elsewhere } = opened.map_err(|error| {
                 let (entity, cause) = (table.desc.name, cause(&error));
                 crate::app::startup(format!("search provider `{}` cannot open the index of `{entity}`: {cause}", desc.provider))
             })?;
-            let own = copy.map_or_else(String::new, |copy| format!(".{copy}"));
+            let own = copy.as_ref().map_or_else(String::new, |copy| format!(".{copy}"));
             let name = format!("linchpin.search.{}{own}", table.desc.storage_name);
             // An index that is complete has to go on where it stopped. A store that does not know where that was, because it
             // is another one, has records that the index was never told of.
-            let known = match store.outbox() {
-                Some(outbox) => outbox.knows(&name).await?,
-                None => false,
+            let known = async || match store.outbox() {
+                Some(outbox) => outbox.knows(&name).await,
+                None => Ok(false),
             };
-            if complete && known {
+            if elsewhere {
+                // Noted by the other process, a moment after it has opened the index.
+                let mut asked = 0;
+                while !known().await? {
+                    asked += 1;
+                    if asked == ASKED.0 {
+                        let (entity, provider) = (table.desc.name, desc.provider);
+                        return Err(crate::app::startup(format!(
+                            "search provider `{provider}` cannot open the index of `{entity}`: another process keeps it, for another \
+                             database; give each an index of its own"
+                        )));
+                    }
+                    tokio::time::sleep(ASKED.1).await;
+                }
+                index.set_kept_here(false);
+                // The provider knows whether the other one has made it.
+                index.set_ready();
+                self.elsewhere.push((Arc::clone(&index), Arc::clone(table), copy));
+            } else if complete && known().await? {
                 index.set_ready();
             } else {
                 self.missing.push((Arc::clone(&index), Arc::clone(table)));
@@ -141,25 +165,12 @@ impl Searches {
                 }
             }
         }
-        if left.is_empty() {
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        if left.is_empty() && elsewhere.is_empty() {
             return None;
         }
         Some(tokio::spawn(async move {
-            let mut pause = FIRST;
-            while !left.is_empty() {
-                let mut failed = Vec::new();
-                for (index, table) in left {
-                    if let Err(error) = index.rebuild(&table).await {
-                        warn(&index, &error);
-                        failed.push((index, table));
-                    }
-                }
-                left = failed;
-                if !left.is_empty() {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST);
-                }
-            }
+            tokio::join!(finish(left), take_over(elsewhere));
         }))
     }
 
@@ -175,6 +186,51 @@ impl Searches {
                 tracing::error!(entity = index.spec().entity, cause = cause(&error), "a search provider could not be closed");
             }
         }
+    }
+}
+
+/// Makes indexes, as often as it takes.
+async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
+    let mut pause = FIRST;
+    while !left.is_empty() {
+        let mut failed = Vec::new();
+        for (index, table) in left {
+            if let Err(error) = index.rebuild(&table).await {
+                warn(&index, &error);
+                failed.push((index, table));
+            }
+        }
+        left = failed;
+        if !left.is_empty() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+}
+
+/// Waits for the ends of processes that keep indexes, and keeps these from then on.
+async fn take_over(mut elsewhere: Vec<(Arc<Index>, Arc<Table>, Option<String>)>) {
+    while !elsewhere.is_empty() {
+        tokio::time::sleep(LOOK).await;
+        let mut left = Vec::new();
+        for (index, table, known) in elsewhere {
+            match guarded(|| index.provider().take_over(index.spec())).await {
+                Ok(Some(Opened { complete, copy, .. })) => {
+                    index.set_kept_here(true);
+                    tracing::info!(entity = index.spec().entity, "the process that kept the search index has ended: this one keeps it now");
+                    // One that was made meanwhile has had other changes.
+                    if !complete || copy != known {
+                        finish(vec![(index, table)]).await;
+                    }
+                }
+                Ok(None) => left.push((index, table, known)),
+                Err(error) => {
+                    warn(&index, &error);
+                    left.push((index, table, known));
+                }
+            }
+        }
+        elsewhere = left;
     }
 }
 

@@ -26,7 +26,7 @@ struct Ids(Arc<Mutex<(BTreeSet<String>, usize)>>);
 impl SearchProvider for Ids {
     fn open<'a>(&'a self, _: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>> {
         let complete = self.0.lock().1 > 0;
-        Box::pin(async move { Ok(Opened { complete, copy: None }) })
+        Box::pin(async move { Ok(Opened { complete, ..Opened::default() }) })
     }
 
     fn apply<'a>(&'a self, _: &'a SearchIndex, changes: Vec<Change>) -> BoxFuture<'a, Result<()>> {

@@ -94,7 +94,7 @@ impl SearchProvider for Words {
         let mut indexes = self.indexes.lock().unwrap();
         let kept = indexes.entry(index.name.to_owned()).or_default();
         let complete = kept.complete;
-        Box::pin(async move { Ok(Opened { complete, copy: None }) })
+        Box::pin(async move { Ok(Opened { complete, ..Opened::default() }) })
     }
 
     fn apply<'a>(&'a self, index: &'a SearchIndex, changes: Vec<Change>) -> BoxFuture<'a, Result<()>> {

@@ -80,14 +80,14 @@ impl Plugin for TeamAuth {
 }
 
 pub async fn try_start(folder: &Path, database: &str) -> Result<Running> {
-    start_with(folder, database, Tantivy::in_folder(folder.join("search"))).await
+    app(folder, database).search_provider("tantivy", Tantivy::in_folder(folder.join("search"))).start().await
 }
 
-async fn start_with(folder: &Path, database: &str, tantivy: Tantivy) -> Result<Running> {
+/// The app without its search provider.
+pub fn app(folder: &Path, database: &str) -> App {
     let database = format!("sqlite:{}", folder.join(database).display());
     let config = Config::new().signing_secret("a-secret-of-the-search-tests-32-b").port(0).database(database);
-    let app = App::new(config).plugin(TeamAuth).package(&SHELF);
-    app.search_provider("tantivy", tantivy).start().await
+    App::new(config).plugin(TeamAuth).package(&SHELF)
 }
 
 pub async fn start(folder: &Path) -> Library {
@@ -96,7 +96,7 @@ pub async fn start(folder: &Path) -> Library {
 
 /// With an index that nothing outlives.
 pub async fn start_in_memory(folder: &Path) -> Library {
-    Library::of(start_with(folder, "test.db", Tantivy::in_memory()).await.unwrap())
+    Library::of(app(folder, "test.db").search_provider("tantivy", Tantivy::in_memory()).start().await.unwrap())
 }
 
 /// Waits until something holds.

@@ -1,0 +1,146 @@
+//! Processes that share a folder: commands beside a server, and one server beside another.
+
+#![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
+
+#[allow(dead_code)] // the other tests use the rest of it
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use linchpin::prelude::*;
+use linchpin_search_tantivy::Tantivy;
+use support::{Article, ArticleCreate, app, eventually, start, try_start};
+
+/// Where the programs below work, and what they do.
+const FOLDER: &str = "LINCHPIN_TEST_SHARED_FOLDER";
+const WORDS: &str = "LINCHPIN_TEST_SHARED_WORDS";
+
+/// Runs this test program as another process of the app.
+fn other(name: &str, folder: &Path, words: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads", "1"]).env(FOLDER, folder).env(WORDS, words);
+    command
+}
+
+/// Runs a command of the app in a process of its own.
+async fn run(folder: &Path, words: &'static str) -> Output {
+    let mut command = other("a_command", folder, words);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the program that other tests run"]
+async fn a_command() {
+    let (Ok(folder), Ok(words)) = (std::env::var(FOLDER), std::env::var(WORDS)) else { return };
+    let folder = Path::new(&folder);
+    let app = app(folder, "test.db").search_provider("tantivy", Tantivy::in_folder(folder.join("search")));
+    // Writes a record, and prints what it finds.
+    let app = app.command("write", "write <id> <word>: writes an article, and looks for others", |adapters, args| async move {
+        let (articles, cx) = (adapters.get::<Article>()?, Cx::system("a command"));
+        articles.create(&cx, ArticleCreate { id: args[0].clone(), title: args[1].clone(), body: String::new() }).await?;
+        let found = articles.find(&cx, args[1].as_str(), PageArgs::default()).await?;
+        Ok(format!("found {:?}", found.into_iter().map(|article| article.id).collect::<Vec<_>>()))
+    });
+    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    app.run_with(&words).await.unwrap();
+    std::process::exit(0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the program that another test runs and kills"]
+async fn a_server() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let _running = try_start(Path::new(&folder), "test.db").await.unwrap();
+    println!("it serves");
+    std::future::pending::<()>().await;
+}
+
+/// A server in a process of its own, which is killed in the end.
+struct Server(Child);
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        use std::io::BufRead;
+        let mut child = other("a_server", folder, "").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let serves = lines.map_while(Result::ok).any(|line| line.contains("it serves"));
+        assert!(serves, "the other server did not start");
+        Self(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_run_beside_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let l = start(folder.path()).await;
+    l.article("a", "lamp", "").await;
+    eventually(async || l.find("lamp").await == ["a"]).await;
+    // It finds what the server has indexed, and the server finds what it has written.
+    let output = run(folder.path(), "write b lamp").await;
+    assert!(output.status.success() && said(&output).contains("found [\"a\"]"), "{}", said(&output));
+    eventually(async || l.find("lamp").await == ["a", "b"]).await;
+    // The index is the server's to make anew.
+    let output = run(folder.path(), "search rebuild Article").await;
+    let text = said(&output);
+    assert!(!output.status.success() && text.contains("another process keeps the search index of `Article`: stop it first"), "{text}");
+    l.article("c", "lamp", "").await;
+    eventually(async || l.find("lamp").await.len() == 3).await;
+    l.stop().await;
+    // Alone, a command keeps the index for as long as it runs; what it has written is found after the next start.
+    let output = run(folder.path(), "write d lamp").await;
+    assert!(output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\"]"), "{}", said(&output));
+    let output = run(folder.path(), "search rebuild Article").await;
+    assert!(output.status.success() && said(&output).contains("Article: 4 records indexed"), "{}", said(&output));
+    let l = start(folder.path()).await;
+    eventually(async || l.find("lamp").await.len() == 4).await;
+    l.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let first = tokio::task::spawn_blocking(move || Server::start(&path)).await.unwrap();
+    let l = start(folder.path()).await;
+    for n in 0..3 {
+        l.article(&format!("n{n}"), "lamp", "").await;
+    }
+    eventually(async || l.find("lamp").await.len() == 3).await;
+    let refused = l.running.adapters().rebuild_search::<Article>().await.unwrap_err().to_string();
+    assert!(refused.contains("another process keeps the search index of `Article`"), "{refused}");
+    // It is killed: what it was not told of any more is not lost.
+    drop(first);
+    l.article("after", "lamp", "").await;
+    let began = Instant::now();
+    eventually(async || l.find("lamp").await.len() == 4).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(l.running.adapters().rebuild_search::<Article>().await.unwrap(), 4);
+    l.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_with_another_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let l = start(folder.path()).await;
+    let error = try_start(folder.path(), "other.db").await.unwrap_err().to_string();
+    assert!(error.contains("search provider `tantivy` cannot open the index of `Article`"), "{error}");
+    assert!(error.contains("another process keeps it, for another database; give each an index of its own"), "{error}");
+    // The one that was refused has taken nothing with it.
+    l.article("a", "still here", "").await;
+    eventually(async || l.find("still").await == ["a"]).await;
+    l.stop().await;
+    try_start(folder.path(), "other.db").await.unwrap().stop().await.unwrap();
+}
