@@ -122,7 +122,7 @@ impl Core {
         if way != Way::Sms {
             return Ok(taken);
         }
-        match self.count_message(client, &user.id, &of[1..]).await {
+        match self.count_message(client, &user.id, &of[1..], None).await {
             Ok(message) => Ok(taken.and(message)),
             Err(refusal) => {
                 taken.undo().await;

@@ -122,9 +122,10 @@ impl Core {
     /// 503 when the counters cannot be reached.
     pub(super) async fn may_mail_unproved(&self, address: &str, kind: MailKind) -> Result<Option<Taken>> {
         let of = [address, kind.name()];
-        let hit = match kind.variables().contains(&"link") {
-            true => Hit { bucket: Bucket::StrangerMail, of: &of },
-            false => Hit { bucket: Bucket::UnprovedMail, of: &of[..1] },
+        let hit = if kind.variables().contains(&"link") {
+            Hit { bucket: Bucket::StrangerMail, of: &of }
+        } else {
+            Hit { bucket: Bucket::UnprovedMail, of: &of[..1] }
         };
         Ok(self.limiter.admit(&[hit]).await?.ok())
     }

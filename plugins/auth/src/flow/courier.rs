@@ -27,16 +27,16 @@ impl Perform for Courier {
                 Task::Mail { kind, to, locale, vars, counted } => {
                     let auth = &self.0.config.auth;
                     let mailer = auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
-                    let counted = match counted {
-                        Some(address) => match self.0.may_mail_unproved(&address, kind).await? {
-                            Some(counted) => Some(counted),
-                            None => return Ok(()),
-                        },
-                        None => None,
-                    };
+                    let mut taken = None;
+                    if let Some(address) = counted {
+                        taken = self.0.may_mail_unproved(&address, kind).await?;
+                        if taken.is_none() {
+                            return Ok(());
+                        }
+                    }
                     let sent = mailer.send(auth.templates.render(to, kind, locale, vars)).await;
-                    if let (Err(_), Some(counted)) = (&sent, &counted) {
-                        counted.undo().await;
+                    if let (Err(_), Some(taken)) = (&sent, &taken) {
+                        taken.undo().await;
                     }
                     sent
                 }

@@ -289,7 +289,7 @@ impl Core {
             }
             let details = json!({ "credentialId": one.id });
             self.audit(cx, client, Happened::to("auth:passkey.removed", &user.id).details(details)).await?;
-            self.parts.notice_of(cx, client, user, MailKind::PasskeyRemoved, &[("name", &one.name)]).await?;
+            self.parts.notice_of(cx, client, user, MailKind::PasskeyRemoved, &[("name", &as_mailed(&one.name))]).await?;
         }
         Ok(())
     }
@@ -321,7 +321,28 @@ fn described(credentials: &[Credential]) -> Value {
     credentials.iter().map(one).collect()
 }
 
+/// The name of a passkey as a mail shows it: somebody else may have chosen it, so nothing is left in it that leads anywhere.
+pub(crate) fn as_mailed(name: &str) -> String {
+    let plain: String = name.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_', '\'', '(', ')'].contains(c)).collect();
+    if plain.trim().is_empty() { "Passkey".to_owned() } else { plain.trim().to_owned() }
+}
+
 /// Whether a write was overtaken, and what it was about is to be looked at again.
 pub(crate) fn was_overtaken<T>(done: &Result<T>, tried: usize) -> bool {
     tried < OVERTAKEN && done.as_ref().err().is_some_and(|error| matches!(error.code(), Code::PreconditionFailed | Code::Conflict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_mailed;
+
+    #[test]
+    fn a_name_in_a_mail_leads_nowhere() {
+        assert_eq!(as_mailed("Ada's key (blue)-2"), "Ada's key (blue)-2");
+        assert_eq!(as_mailed("Schlüssel 3"), "Schlüssel 3");
+        assert_eq!(as_mailed("locked: see https://evil.test/now"), "locked see httpseviltestnow");
+        for nothing in ["", "://./", "\u{202e}"] {
+            assert_eq!(as_mailed(nothing), "Passkey", "{nothing:?}");
+        }
+    }
 }

@@ -78,16 +78,19 @@ impl Core {
     }
 
     /// Counts a text message that is about to be sent: for a user, and for the session or device that asks for it, as `of` says. So whoever
-    /// has stolen a session leaves the owner some; all of them together have a bound as well, from which a device is apart that the
-    /// owner has signed in from before.
+    /// has stolen a session leaves the owner some. All of them together have a bound as well; so has a `number` that is being set up,
+    /// whoever asks, since its owner may be somebody else.
     ///
     /// # Errors
     /// 429.
-    pub(crate) async fn count_message(&self, client: &Client, user: &str, of: &[&str]) -> Result<Taken> {
+    pub(crate) async fn count_message(&self, client: &Client, user: &str, of: &[&str], number: Option<&E164>) -> Result<Taken> {
         let (address, of_one) = (client.counted(), [&[user], of].concat());
-        let device = self.devices.recognised(&client.cx(), client.device(), user).await?;
-        let of_all: Vec<&str> = [user].into_iter().chain(device.as_ref().map(|device| device.id.as_str())).collect();
-        let hits = [(Bucket::SmsSend, of_one.as_slice()), (Bucket::SmsSendUser, &of_all), (Bucket::SmsSendIp, &[&address])];
-        self.limiter.take(&hits.map(|(bucket, of)| Hit { bucket, of })).await
+        let mut hits =
+            vec![Hit { bucket: Bucket::SmsSend, of: &of_one }, Hit { bucket: Bucket::SmsSendUser, of: std::slice::from_ref(&user) }];
+        let of_address = [address.as_str()];
+        hits.push(Hit { bucket: Bucket::SmsSendIp, of: &of_address });
+        let of_number = number.map(|number| [number.as_str()]);
+        hits.extend(of_number.as_ref().map(|of| Hit { bucket: Bucket::SmsSendNumber, of }));
+        self.limiter.take(&hits).await
     }
 }

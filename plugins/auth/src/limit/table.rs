@@ -120,8 +120,10 @@ buckets! {
     MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
     /// User, and the session that asks for it, or in a sign-in the device where it is recognised.
     SmsSend "smsSend": All, 5 in 60 * MINUTE;
-    /// The same of all sessions: user, and the device where it is recognised.
+    /// The same of all sessions and devices: user.
     SmsSendUser "smsSendUser": All, 15 in 60 * MINUTE;
+    /// Number that is being set up, whoever asks.
+    SmsSendNumber "smsSendNumber": All, 5 in 60 * MINUTE;
     /// Address.
     SmsSendIp "smsSendIp": All, 20 in 24 * HOUR;
     /// Address.
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_contract() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
-        const CONTRACT: [(&str, Counted, u32, u32); 40] = [
+        const CONTRACT: [(&str, Counted, u32, u32); 41] = [
             ("register", All, 20, 3600),
             ("login", FailuresInARow, 10, 900),
             ("loginIp", Failures, 50, 900),
@@ -234,6 +236,7 @@ mod tests {
             ("mfaEnable", All, 10, 900),
             ("smsSend", All, 5, 3600),
             ("smsSendUser", All, 15, 3600),
+            ("smsSendNumber", All, 5, 3600),
             ("smsSendIp", All, 20, 86_400),
             ("passkeyOptions", All, 60, 60),
             ("passkeyLogin", Failures, 30, 900),

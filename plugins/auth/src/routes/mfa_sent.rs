@@ -102,7 +102,7 @@ pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneIn
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
     core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
     core.may_add_way_in(&user)?;
-    core.count_message(&client, &user.id, &[&known.handle]).await?.succeeded().await;
+    core.count_message(&client, &user.id, &[&known.handle], Some(&number)).await?.succeeded().await;
     let kept = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);
     begin(&core, &client, &user, Purpose::SmsSetup, kept, async |cx, id| core.send_to_phone(cx, &client, &number, id).await).await
 }

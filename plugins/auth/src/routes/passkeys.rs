@@ -25,7 +25,7 @@ use crate::error::{
     INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, overtaken,
     refuse,
 };
-use crate::flow::passkeys::Asked;
+use crate::flow::passkeys::{Asked, as_mailed};
 use crate::flow::{By, Need, Proof, Without};
 use crate::guards::ENROLLING;
 use crate::mail::MailKind;
@@ -158,7 +158,7 @@ pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: RegisterI
             }
             let details = json!({ "credentialId": credential.id });
             core.audit(cx, &client, Happened::to("auth:passkey.added", &user.id).session(&known.handle).details(details)).await?;
-            core.parts.notice_of(cx, &client, &user, MailKind::PasskeyAdded, &[("name", &credential.name)]).await?;
+            core.parts.notice_of(cx, &client, &user, MailKind::PasskeyAdded, &[("name", &as_mailed(&credential.name))]).await?;
             let second = core.config.auth.mfa.enabled;
             let codes = if enrolled(&user).contains(&Way::Webauthn) {
                 core.hold(cx, &user).await.map_err(overtaken)?;

@@ -74,7 +74,7 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     };
     if let Some(way) = chosen.filter(|way| way.is_sent() || *way == Way::Webauthn) {
         if way == Way::Sms {
-            core.count_message(&client, &user.id, &[&known.handle]).await?.succeeded().await;
+            core.count_message(&client, &user.id, &[&known.handle], None).await?.succeeded().await;
         }
         let token = cx.transaction(async |cx| {
             let mut pending = Pending::reauth(&user, &known.handle);

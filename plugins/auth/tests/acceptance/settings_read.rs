@@ -125,7 +125,7 @@ fn tables() -> Vec<(String, Json)> {
 }
 
 /// Of contract 8.4.
-const BUCKETS: [&str; 37] = [
+const BUCKETS: [&str; 41] = [
     "register",
     "login",
     "loginIp",
@@ -146,6 +146,7 @@ const BUCKETS: [&str; 37] = [
     "refresh",
     "refreshIp",
     "proof",
+    "proofUser",
     "reauth",
     "mfaVerifyUser",
     "mfaVerifyIp",
@@ -153,6 +154,8 @@ const BUCKETS: [&str; 37] = [
     "mfaSetup",
     "mfaEnable",
     "smsSend",
+    "smsSendUser",
+    "smsSendNumber",
     "smsSendIp",
     "passkeyOptions",
     "passkeyLogin",
@@ -161,6 +164,7 @@ const BUCKETS: [&str; 37] = [
     "oauthExchange",
     "changeEmail",
     "strangerMail",
+    "unprovedMail",
     "link",
     "deleteAccount",
 ];

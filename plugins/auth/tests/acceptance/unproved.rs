@@ -227,3 +227,25 @@ async fn a_provider_code_beside_the_first_proof() {
     away.exchange(&app, &landed(&back, "code")).await.refused(401, "invalid_code");
     app.me(&thief.text("token")).await.refused(401, "unauthorized");
 }
+
+/// What a sign-up consists of stays, a provider as well as a password: the link was mailed to confirm that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_up_by_a_provider_is_confirmed() {
+    let (post, standin) = (Post::default(), StandIn::start().await);
+    let provider = ProviderSection::new(CLIENT).secret(SECRET.to_owned()).issuer(standin.url.as_str());
+    let with = |auth| {
+        post.on(auth).provider("stand", provider).configure(|config| {
+            config.auth.public_url = Some(APP.to_owned());
+            config.auth.email_verification.enabled = true;
+        })
+    };
+    let app = Store::memory().app_with(with).await;
+    app.to_the_present().await;
+    let made = enter(&app, "stand", "").await;
+    assert_eq!((made.status, made.json()["emailVerified"].clone()), (200, json!(false)), "{made:?}");
+    let clicked = app.post("/auth/verify-email", json!({ "token": post.token("verify_email", 1).await })).await;
+    assert_eq!(clicked.status, 200, "{clicked:?}");
+    let me = app.me(&made.text("token")).await.json();
+    assert_eq!((&me["emailVerified"], &me["providers"]), (&json!(true), &json!(["stand"])));
+    assert_eq!(enter(&app, "stand", "").await.text("userId"), made.text("userId"));
+}
