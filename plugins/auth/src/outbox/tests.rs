@@ -160,6 +160,7 @@ async fn nothing_secret_stands_in_the_store(bed: &Bed) {
         to: "alice@example.test".into(),
         locale: None,
         vars: BTreeMap::from([("link".into(), "https://x.test/#token=hunter2".into())]),
+        counted: None,
     };
     put(&queue, &task).await;
     let text = format!("{:?}", records(bed).await);
