@@ -8,6 +8,7 @@ use quote::{ToTokens, format_ident, quote};
 
 use crate::diagnostics::Diagnostics;
 use crate::names;
+use crate::operation::args::COMMON;
 use crate::operation::kinds;
 use crate::options::{self, OptValue};
 
@@ -19,8 +20,12 @@ pub(crate) struct Hints {
 
 impl Hints {
     /// Offers the names of a module of `__private::editor` wherever an option of the list begins.
-    pub(crate) fn offer(mut self, module: &str, list: TokenStream) -> Self {
-        let (module, words) = (format_ident!("{module}"), beginnings(list));
+    pub(crate) fn offer(self, module: &str, list: TokenStream) -> Self {
+        self.words(module, beginnings(list))
+    }
+
+    fn words(mut self, module: &str, words: Vec<Ident>) -> Self {
+        let module = format_ident!("{module}");
         if !words.is_empty() {
             self.offered.extend(quote!(#module { #(#words)* }));
         }
@@ -39,7 +44,11 @@ impl Hints {
         let text = kind.and_then(options::as_text).map(|text| names::snake(&text.value()));
         let word = kind.and_then(options::as_ident).map(|word| quote!(kinds { #word }));
         let module = text.filter(|text| kinds::names().any(|kind| kind == text)).unwrap_or_else(|| "operation".to_owned());
-        let mut hints = Self::default().offer(&module, args.clone());
+        // What is an option already asks for none; there are many operations, and each word is code.
+        let options = kinds::options().find(|(kind, _)| *kind == module).map(|(_, options)| options).unwrap_or_default();
+        let known = |word: &Ident| COMMON.iter().chain(options).any(|option| word == option);
+        let words = beginnings(args.clone()).into_iter().filter(|word| !known(word));
+        let mut hints = Self::default().words(&module, words.collect());
         hints.offered.extend(word);
         hints
     }
@@ -52,7 +61,7 @@ impl Hints {
         fields: impl IntoIterator<Item = &'a Ident>,
     ) -> Option<TokenStream> {
         let (offered, fields) = (self.offered, fields.into_iter().collect::<Vec<_>>());
-        (!offered.is_empty() || !fields.is_empty()).then(|| quote!(#krate::__private::editor! { #entity { #(#fields)* } #offered }))
+        (!offered.is_empty() || !fields.is_empty()).then(|| quote!(#krate::__private::editor!(#entity { #(#fields)* } #offered);))
     }
 }
 
@@ -80,16 +89,18 @@ mod tests {
     #[test]
     fn words_are_the_beginnings_of_options() {
         let hints = Hints::default().offer("entity", quote!(unique(slug), match(x), sort = desc(a), rou)).offer("field", quote!());
-        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor! { Post { slug } entity { unique sort rou } }).to_string());
+        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor!(Post { slug } entity { unique sort rou });).to_string());
         assert_eq!(shown(Hints::default(), &[]), "");
     }
 
     #[test]
     fn operations_offer_the_options_of_their_kind() {
         let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), ret));
-        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor! { Post {} lookup { kind fields ret } }).to_string());
+        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor!(Post {} lookup { ret });).to_string());
+        let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), route(auth = none)));
+        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor!(Post { slug });).to_string());
         let hints = Hints::operation(&quote!(kind = loo));
-        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor! { Post {} operation { kind } kinds { loo } }).to_string());
+        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor!(Post {} kinds { loo });).to_string());
     }
 
     fn shown(hints: Hints, fields: &[&str]) -> String {

@@ -273,6 +273,20 @@ pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
     }
 }
 
+/// The suffix of a literal of a number, and the number without it: `u8` and `5` of `5u8`.
+pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
+    let found = |suffix: &str, digits: &str| (!suffix.is_empty()).then(|| (suffix.to_owned(), digits.to_owned()));
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => found(lit.suffix(), lit.base10_digits()),
+        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) => found(lit.suffix(), lit.base10_digits()),
+        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
+            suffixed(expr).map(|(suffix, digits)| (suffix, format!("-{digits}")))
+        }
+        Expr::Group(group) => suffixed(&group.expr),
+        _ => None,
+    }
+}
+
 /// Reports an option that does not exist: with the nearest one, or as one that is planned.
 pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
     let name = opt.name();

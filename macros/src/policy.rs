@@ -8,6 +8,7 @@ pub(crate) mod middleware;
 pub(crate) mod narrow;
 pub(crate) mod once;
 pub(crate) mod permission;
+pub(crate) mod quantity;
 mod rate;
 mod roles;
 
@@ -27,8 +28,8 @@ pub(crate) struct Policy {
     pub(crate) permission: Option<permission::Permission>,
     middleware: Option<Vec<middleware::Middleware>>,
     pub(crate) disabled: bool,
-    /// In bytes.
-    pub(crate) max_body: Option<u64>,
+    /// The word, and how many bytes.
+    max_body: Option<(Ident, u64)>,
     /// In milliseconds.
     pub(crate) timeout: Option<u64>,
     pub(crate) event: Option<event::Event>,
@@ -92,8 +93,8 @@ impl Policy {
             "permission" => self.permission = permission::read(opt, d),
             "middleware" => self.middleware = middleware::read(opt, d),
             "disabled" => self.disabled = opt.flag(d),
-            "max_body" => self.max_body = quantity(opt, "max_body = \"2MiB\"", BYTES, d),
-            "timeout" => self.timeout = quantity(opt, "timeout = \"5s\"", MILLISECONDS, d),
+            "max_body" => self.max_body = quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
+            "timeout" => self.timeout = quantity::timeout(opt, d),
             "event" => self.event = event::read(opt, d),
             "rate_limit" => self.rate_limit = rate::read(opt, d),
             "idempotent" => self.idempotent = idempotent::read(opt, d),
@@ -117,9 +118,22 @@ impl Policy {
         true
     }
 
+    /// The fields of the entity that it names, as written.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+        let narrowed = [&self.input, &self.output].into_iter().flatten().flat_map(narrow::Fields::named);
+        narrowed.chain(self.permission.iter().flat_map(permission::Permission::of_record))
+    }
+
     /// Whether it lets some callers through and others not.
     pub(crate) fn chooses_callers(&self) -> bool {
         self.roles.is_some() || self.permission.is_some()
+    }
+
+    /// Refuses a bound of the body where none is read.
+    pub(crate) fn refuse_max_body(&self, what: &str, d: &mut Diagnostics) {
+        if let Some((key, _)) = &self.max_body {
+            d.error(key, format!("{what} takes no body")).help("leave `max_body` out");
+        }
     }
 
     /// Whether nothing is declared.
@@ -144,7 +158,7 @@ impl Policy {
         let permission = self.permission.as_ref().map(permission::Permission::tokens);
         let middleware = self.middleware.as_ref().and_then(|list| middleware::tokens(list));
         let disabled = self.disabled.then(|| quote!(.disable()));
-        let max_body = self.max_body.map(Literal::u64_unsuffixed).map(|bytes| quote!(.max_body(#bytes)));
+        let max_body = self.max_body.as_ref().map(|(_, bytes)| Literal::u64_unsuffixed(*bytes)).map(|bytes| quote!(.max_body(#bytes)));
         let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
         let event = self.event.as_ref().map(event::Event::tokens);
         let rate_limit = self.rate_limit.as_ref().map(rate::RateLimit::tokens);
@@ -197,40 +211,4 @@ fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
         d.error(&opt.key, "`tags` names none").help("`tags(\"search\")`");
     }
     Some(tags)
-}
-
-const BYTES: &[(&str, u64)] = &[("B", 1), ("KB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-const DURATIONS: &[(&str, u64)] = &[("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-const MILLISECONDS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
-
-/// A whole number with a unit, in text: `"2MiB"`, `"5s"`.
-fn quantity(opt: &Opt, example: &str, units: &[(&str, u64)], d: &mut Diagnostics) -> Option<u64> {
-    amount(&opt.text(example, d)?, &opt.name(), example, units, d)
-}
-
-/// A duration in text, in milliseconds.
-pub(crate) fn duration(text: &LitStr, of: &str, example: &str, d: &mut Diagnostics) -> Option<u64> {
-    amount(text, of, example, DURATIONS, d)
-}
-
-fn amount(text: &LitStr, of: &str, example: &str, units: &[(&str, u64)], d: &mut Diagnostics) -> Option<u64> {
-    let value = text.value();
-    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = value.split_at(digits);
-    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim()) else {
-        let names = crate::diagnostics::list(units.iter().map(|(name, _)| name));
-        d.error(text, format!("`{of}` is a whole number with a unit of {names}")).help(format!("`{example}`"));
-        return None;
-    };
-    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)) {
-        Some(0) => {
-            d.error(text, format!("`{of}` must be greater than 0")).help(format!("`{example}`"));
-            None
-        }
-        Some(amount) => Some(amount),
-        None => {
-            d.error(text, format!("`{of}` is not a number this can hold")).help(format!("`{example}`"));
-            None
-        }
-    }
 }

@@ -12,7 +12,7 @@ use syn::{Field, Fields, ItemStruct, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, hidden};
-use crate::expr::marker_of;
+use crate::expr::position as place;
 use crate::fragments::plain;
 use crate::repair;
 use crate::schema::{self, Handed};
@@ -119,13 +119,13 @@ fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model
         let (name, ty) = (&field.ident, &field.ty);
         let position = field.ident.as_ref().and_then(|ident| model.index_of(ident)).unwrap_or_default();
         // All of it at the type: rustc says there what the entity has.
-        let marker = marker_of(&model.krate, entity, position, &ty.to_token_stream());
+        let place = place(entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
         let mut held = name.clone();
         if let Some(ident) = &mut held {
             ident.set_span(here);
         }
-        let value = quote_spanned!(here=> __lp::shown::<#marker, #ty>(record.#held));
+        let value = quote_spanned!(here=> __lp::shown::<__lp::F<#place>, #ty>(record.#held));
         quote!(#name: #value)
     });
     let from = whole.then(|| {
@@ -140,10 +140,8 @@ fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model
         }
     });
     quote! {
-        // What is none is told so, without a list of all that are.
         #[automatically_derived]
-        #[diagnostic::do_not_recommend]
-        impl #krate::entity::Projection for #ident {
+        impl #krate::__private::ProjectionParts for #ident {
             type Entity = #entity;
             const NAME: &'static str = #text;
             const FIELDS: &'static [&'static str] = &[#(#names),*];

@@ -3,12 +3,13 @@
 //! The function becomes a const of its name, an `ExtraRoute` of the entity, which `package!` lists.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{ItemFn, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
+use crate::expr::at;
 use crate::fragments::plain;
 use crate::operation;
 use crate::operation::path::{Method, RouteArgs, Segment};
@@ -143,12 +144,18 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
     let method = route.moved.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
     let serve = serve(&function);
+    // Below which path it is mounted, only its entity knows.
+    let apart = route.moved.path.as_ref().filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_)))).map(|(_, text)| {
+        let entity = at(quote!(<#entity as __lp::Entity>::DESC), &text.to_token_stream());
+        quote_spanned!(text.span()=> const _: () = __lp::expect_below(#entity, #text);)
+    });
     quote! {
         #(#docs)*
         // The const has the name of the function, which is async whether or not it waits for anything.
         #[allow(non_upper_case_globals, clippy::unused_async)]
         #vis #first #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
+            #apart
             #function
             #serve
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {

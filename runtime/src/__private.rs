@@ -7,6 +7,8 @@ pub use crate::entity::{
     Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection, Relation,
     Rules, Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
 };
+pub use crate::entity::{EntityParts, ProjectionParts};
+use crate::entity::{TypeAt, ValueAt};
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 #[cfg(feature = "server")]
 pub use crate::http::{Arguments, ExtraRoute, ExtraRouteSpec, ResponseFuture, answered, serve_route};
@@ -52,6 +54,7 @@ pub use linchpin_macros::__operation;
 mod checks;
 pub mod editor;
 mod fields;
+mod gates;
 mod items;
 mod literals;
 mod operations;
@@ -59,14 +62,15 @@ mod operations;
 pub use crate::__editor as editor;
 pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_action, expect_context, expect_context_type, expect_kept, expect_key, expect_lasting, expect_links, expect_many,
-    expect_relation, named, refuse_if,
+    expect, expect_action, expect_below, expect_context, expect_context_type, expect_kept, expect_key, expect_kind, expect_lasting,
+    expect_links, expect_many, expect_relation, kind, named, need, refuse_if,
 };
-pub use fields::{FieldAt, MarkerOf, fields};
+pub use fields::{F, FieldAt, fields};
+pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
 pub use items::{Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
-pub use literals::{cuid, date, item_literal, literal, no_items, some_literal, text, texts, uuid};
+pub use literals::{cuid, date, item_literal, literal, no_items, of, some_literal, some_of, text, texts, uuid};
 pub use operations::{
-    ID, NOW, NULL, all, among, any, assign, cond, ctx, fixed, given, hole, in_body, in_id, in_item, in_query, in_segment, null, on_delete,
+    ID, NOW, NULL, all, among, any, assign, cond, ctx, given, hole, in_body, in_id, in_item, in_query, in_segment, is, null, on_delete,
     on_get, on_patch, on_post, on_put, seg, whole,
 };
 
@@ -159,38 +163,43 @@ pub fn read<F: Field>(row: &dyn Row) -> std::result::Result<F::Ty, DecodeError> 
     <F::Ty as FieldType>::from_value(row.value(F::INDEX))
 }
 
-/// A required argument of an adapter method.
-pub fn arg<F: Field>(value: impl Into<<F::Ty as FieldType>::Inner>) -> Option<Value> {
+/// The arguments of an adapter method.
+pub fn args<const COUNT: usize>(args: [Option<Value>; COUNT]) -> Vec<Option<Value>> {
+    args.into()
+}
+
+/// A required argument of an adapter method, of the field at a position.
+pub fn arg<E: FieldAt<N>, const N: usize>(value: impl Into<ValueAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
 /// The same of a field whose type says itself what it holds. Nothing here asks whether it is a field's type: its entity does.
-pub fn own_arg<F: Field>(value: impl Into<F::Ty>) -> Option<Value> {
+pub fn own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<TypeAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
 /// An argument of such a field that may be left out.
-pub fn optional_own_arg<F: Field>(value: impl Into<Param<F::Ty>>) -> Option<Value> {
+pub fn optional_own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<Param<TypeAt<E, N>>>) -> Option<Value> {
     value.into().into_arg()
 }
 
 /// An argument that may be left out.
-pub fn optional_arg<F: Field>(value: impl Into<Param<<F::Ty as FieldType>::Inner>>) -> Option<Value> {
+pub fn optional_arg<E: FieldAt<N>, const N: usize>(value: impl Into<Param<ValueAt<E, N>>>) -> Option<Value> {
     value.into().into_arg()
 }
 
 /// A list for an adapter method.
-pub fn list_arg<F: Field, T: Into<<F::Ty as FieldType>::Inner>>(values: impl IntoIterator<Item = T>) -> Option<Value> {
+pub fn list_arg<E: FieldAt<N>, const N: usize, T: Into<ValueAt<E, N>>>(values: impl IntoIterator<Item = T>) -> Option<Value> {
     let values: Vec<Value> = values.into_iter().map(|value| value.into().into_value()).collect();
     Some(crate::validate::list_value(&values))
 }
 
 /// A list that may be left out.
-pub fn optional_list_arg<F: Field>(values: impl Into<Param<Vec<<F::Ty as FieldType>::Inner>>>) -> Option<Value> {
+pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(values: impl Into<Param<Vec<ValueAt<E, N>>>>) -> Option<Value> {
     match values.into() {
         Param::Omitted => None,
         Param::Null => Some(Value::Null),
-        Param::Value(values) => list_arg::<F, _>(values),
+        Param::Value(values) => list_arg::<E, N, _>(values),
     }
 }
 

@@ -54,7 +54,7 @@ pub use auth::JwtAuth;
 pub use axum;
 pub use context::{ContextDesc, ContextValue};
 pub use cx::Cx;
-pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, Uuid};
+pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt};
 pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]
 pub use event::{ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};

@@ -19,4 +19,5 @@ pub struct Note {
 
 /// The notes of an owner.
 #[operation(kind = "lookup", fields(owner_id = param(owner_id)), returns = "many")]
+#[allow(dead_code)] // packages of the cases list it
 pub const OF_OWNER: Operation<Note>;

@@ -1,10 +1,12 @@
 //! Declarations of every sort under the strictest lints.
 //!
 //! Everything is imported by hand and one name of the prelude stands for something else, so that generated code has to name what it
-//! uses by its path.
+//! uses by its path. There is no prelude besides.
+
+#![no_implicit_prelude]
 
 use ::core::clone::Clone;
-use ::core::cmp::PartialEq;
+use ::core::cmp::{Eq, PartialEq};
 use ::core::convert::TryInto as _;
 use ::core::default::Default as _;
 use ::core::fmt::Debug;

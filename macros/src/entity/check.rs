@@ -194,6 +194,10 @@ fn version(model: &EntityModel, d: &mut Diagnostics) {
 fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
+        if let Some((_, digits)) = options::suffixed(expr) {
+            d.error(expr, format!("{name}_limit is a number without a suffix")).help(format!("`{name} = {digits}`"));
+            return None;
+        }
         match options::as_int(expr) {
             Some(Ok(n)) if (1..=10_000).contains(&n) => return Some(n),
             Some(Ok(n)) => d.error(expr, format!("{name}_limit {n} is not within 1..=10000")).help(format!("`{name} = 100`")),

@@ -70,7 +70,13 @@ fn on_update(field: &Field, d: &mut Diagnostics) {
 fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     let is_path = matches!(value, Expr::Path(_));
     let text = options::as_text(value);
+    if field.has(Flag::Primary) {
+        return key_default(field, value, d);
+    }
+    let own = if field.kind == Kind::Integer { "i64" } else { "f64" };
+    let suffix = options::suffixed(value).filter(|(suffix, _)| matches!(field.kind, Kind::Integer | Kind::Number) && suffix != own);
     let problem = match field.kind {
+        _ if suffix.is_some() => "has another type",
         // What a path names, rustc knows.
         _ if is_path => return,
         Kind::Uuid => match text {
@@ -88,7 +94,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
             Some(_) => "is no RFC 3339 instant such as \"2020-01-01T00:00:00Z\"",
             None => "has another type",
         },
-        kind if literal_fits(kind, value) => return,
+        kind if suffix.is_none() && literal_fits(kind, value) => return,
         _ => "has another type",
     };
     let shown = value.to_token_stream();
@@ -101,6 +107,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         Kind::String => "a text: `default = \"..\"`".to_owned(),
         Kind::Uuid => "`default = uuid`".to_owned(),
         Kind::Boolean => "`default = false`".to_owned(),
+        Kind::Integer | Kind::Number if let Some((_, digits)) = suffix => format!("`default = {digits}`"),
         Kind::Integer => format!("`default = {}`", text.and_then(|text| text.value().parse::<i64>().ok()).unwrap_or(0)),
         Kind::Number => "`default = 0.0`".to_owned(),
         Kind::Date => "`default = now`".to_owned(),
@@ -109,6 +116,18 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         Kind::Other => format!("a path: `default = {}::..`", type_text(&field.inner)),
     };
     d.error(value, message).help(help);
+}
+
+/// A key tells records apart, so no value can stand for one that is left out.
+fn key_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
+    let made = options::as_text(value).map(syn::LitStr::value).filter(|text| ["uuid", "cuid"].contains(&text.as_str()));
+    let help = match (field.kind, made) {
+        (Kind::Uuid, Some(_)) => "`default = uuid`".to_owned(),
+        (_, Some(made)) => format!("`default = {made}`"),
+        (Kind::Integer, None) => "leave it out: who creates a record gives it its number".to_owned(),
+        (_, None) => "`default = uuid`, or leave it out".to_owned(),
+    };
+    d.error(value, format!("all records would have the key {}", value.to_token_stream())).help(help);
 }
 
 /// Whether a literal has the type, where that is all there is to see.

@@ -30,7 +30,7 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
             Some(text) => d.error(text, message),
             None => d.error(&model.ident, message),
         };
-        let better = names::pascal(name);
+        let better = names::pascal(&name.replace(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric(), "_"));
         match &written.name {
             _ if !better.is_ascii() || !better.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 problem.help("a name of its own outside: `name = \"Post\"`");

@@ -7,7 +7,7 @@ use syn::{Data, DeriveInput, Fields, Ident};
 
 use super::field::{Default, Field, Flag};
 use super::parse_field::krate;
-use super::{check_field, field_tokens};
+use super::{check_field, field_tokens, foreign_types};
 use crate::diagnostics::{Diagnostics, list};
 use crate::fragments::plain;
 use crate::lints;
@@ -18,7 +18,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|mut input| {
         let krate = krate(&input.attrs, "field", &mut d);
-        match fields(&mut input, &mut d) {
+        match fields(&mut input, &krate, &mut d) {
             Some(fields) => {
                 check(&fields, &mut d);
                 Some(expand(&input, &krate, &fields, !d.is_empty()))
@@ -32,13 +32,18 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
 }
 
 /// `None` when the type cannot be an item at all.
-fn fields(input: &mut DeriveInput, d: &mut Diagnostics) -> Option<Vec<Field>> {
+fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> Option<Vec<Field>> {
     if !input.generics.params.is_empty() {
         d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident)).help("leave the parameters out");
         return None;
     }
     if let Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) = &mut input.data {
-        return Some(named.named.iter_mut().map(|f| Field::parse(f, d)).collect());
+        let field = |f: &mut syn::Field| {
+            let name = f.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
+            foreign_types::replace(&name, &mut f.ty, krate, d);
+            Field::parse(f, d)
+        };
+        return Some(named.named.iter_mut().map(field).collect());
     }
     d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
         .help(format!("`struct {} {{ .. }}`", input.ident));

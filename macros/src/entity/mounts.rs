@@ -35,6 +35,7 @@ fn routes(model: &EntityModel, d: &mut Diagnostics) -> Vec<Route> {
 }
 
 pub(super) fn check(model: &EntityModel, d: &mut Diagnostics) {
+    model.moved.iter().for_each(|moved| moved.not_below_itself(&model.path, d));
     let routes = routes(model, d);
     let mounted = (0..ROUTES.len()).filter(|at| !model.routes[*at].disabled);
     path::apart(mounted.map(|at| (ROUTES[at].to_owned(), &model.moved[at], &routes[at])), d);

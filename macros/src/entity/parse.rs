@@ -231,10 +231,12 @@ impl EntityArgs {
         if policy::LATER.contains(&name.as_str()) {
             d.error(&opt.key, format!("route option `{name}` is not supported yet"));
         } else if matches!(opt.value, OptValue::List(_)) {
-            let problem = d.error(&opt.key, format!("unknown route `{name}`"));
-            match nearest(&name, ROUTES) {
-                Some(route) => problem.help(format!("`{route}`")),
-                None => problem.help("routes of operations take their policy in `route(..)` of #[operation]"),
+            match (nearest(&name, ROUTES), nearest(&name, policy::KEYS.iter().copied())) {
+                (Some(route), _) => d.error(&opt.key, format!("unknown route `{name}`")).help(format!("`{route}`")),
+                (None, Some(key)) => d.error(&opt.key, format!("unknown route option `{name}`")).help(format!("`{key}`")),
+                (None, None) => d
+                    .error(&opt.key, format!("unknown route `{name}`"))
+                    .help("routes of operations take their policy in `route(..)` of #[operation]"),
             }
         } else {
             d.error(&opt.key, format!("unknown route option `{name}`")).suggest(&name, known);

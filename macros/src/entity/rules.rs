@@ -191,8 +191,7 @@ type Read<T> = fn(&Expr) -> Result<T, &'static str>;
 fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Option<Rule<Bounds<T>>> {
     let value = opt.expr(example, d)?;
     let Expr::Range(range) = value else {
-        let lit = quote::quote!(#value);
-        d.error(value, format!("`{}` needs a range", opt.key)).help(format!("`{example}`, or `{} = {lit}..={lit}`", opt.key));
+        d.error(value, format!("`{}` needs a range", opt.key)).help(meant(&opt.key, value, read).unwrap_or_else(|| format!("`{example}`")));
         return None;
     };
     if let (RangeLimits::HalfOpen(limits), Some(_)) = (&range.limits, &range.end) {
@@ -209,8 +208,10 @@ fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Op
         Some((expr, Err(wanted))) => {
             let error = d.error(expr, format!("a bound of `{}` is {wanted}", opt.key));
             // The example is one of numbers; what is wanted may name its own.
-            if !wanted.contains("such as") {
-                error.help(format!("`{example}`"));
+            match options::suffixed(expr) {
+                Some((_, digits)) => error.help(format!("`{digits}`")),
+                None if wanted.contains("such as") => {}
+                None => error.help(format!("`{example}`")),
             }
             None
         }
@@ -219,7 +220,30 @@ fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Op
     Some(Rule { key: opt.key.clone(), value: Bounds { min: min?, max: max?, at: value.clone() } })
 }
 
+/// The range that stands in quotes, or that a bound alone is meant to be.
+fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
+    if read(value).is_ok() {
+        let bound = quote::quote!(#value);
+        return Some(match options::as_text(value) {
+            Some(_) => format!("`{key} = {bound}..` or `{key} = ..={bound}`"),
+            None => format!("`{key} = ..={bound}`, or `{key} = {bound}..={bound}`"),
+        });
+    }
+    let inside: Expr = syn::parse_str(&options::as_text(value)?.value()).ok()?;
+    let Expr::Range(range) = &inside else { return meant(key, &inside, read) };
+    let sides = [&range.start, &range.end].map(|side| side.as_deref());
+    let fits = sides.iter().flatten().all(|side| read(side).is_ok()) && sides.iter().any(Option::is_some);
+    let [start, end] = sides.map(|side| side.map(|side| quote::quote!(#side).to_string().replace("- ", "-")));
+    let end = end.map(|end| format!("={end}")).unwrap_or_default();
+    fits.then(|| format!("`{key} = {}..{end}`, without quotes", start.unwrap_or_default()))
+}
+
+const SUFFIX: &str = "a number without a suffix";
+
 fn count(expr: &Expr) -> Result<u32, &'static str> {
+    if options::suffixed(expr).is_some() {
+        return Err(SUFFIX);
+    }
     match options::as_int(expr) {
         Some(Ok(n)) => u32::try_from(n).map_err(|_| "a count from 0 to 4294967295"),
         _ => Err("a whole number, written out"),
@@ -230,6 +254,9 @@ fn bound(expr: &Expr) -> Result<Bound, &'static str> {
     const WANTED: &str = "a number, or a text such as \"2020-01-01T00:00:00Z\"";
     if let Some(text) = options::as_text(expr) {
         return date::parse(&text.value()).map(Bound::Date).ok_or("a date such as \"2020-01-01T00:00:00Z\"");
+    }
+    if options::suffixed(expr).is_some() {
+        return Err(SUFFIX);
     }
     if let Some(number) = options::as_int(expr) {
         return number.map(Bound::Int).map_err(|_| "a number this can hold");

@@ -45,6 +45,11 @@ struct Keys {
 }
 
 impl Search {
+    /// The fields of the index, as written.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
+        self.fields.iter().map(|weighted| &weighted.at)
+    }
+
     /// Reads the option. `None` when it could not be read; that is reported.
     pub(crate) fn resolve(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
         let keys: Keys = options::table(options::read(opt.list(EXAMPLE, d)?, d), &[], d);

@@ -127,6 +127,22 @@ impl Filter {
         }
     }
 
+    /// The fields that it names, as written.
+    pub(crate) fn fields(&self) -> Vec<&Ident> {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::fields).collect(),
+            Self::Cond { field, .. } => vec![field],
+        }
+    }
+
+    /// The fields that an expression of an entity names. What is wrong with it is said where it is resolved.
+    pub(crate) fn named(expr: &Expr) -> Vec<Ident> {
+        let mut ignored = Diagnostics::new();
+        let filter = Self::parse(expr, &mut ignored);
+        ignored.ignore();
+        filter.iter().flat_map(Self::fields).cloned().collect()
+    }
+
     fn flag(field: &Ident, value: bool) -> Self {
         Self::Cond { field: field.clone(), op: Op::Eq, at: field.to_token_stream(), operand: Operand::Bool(value) }
     }

@@ -59,6 +59,14 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
                 None
             }
         },
+        (Kind::Integer | Kind::Number, _)
+            if let Some((suffix, digits)) = options::suffixed(expr)
+                && suffix != if kind == Kind::Integer { "i64" } else { "f64" } =>
+        {
+            let text = format!("`{}` is {suffix}, `{}` is {}", shown(expr), of.name, type_of(of));
+            scope.d.error(expr, text).help(format!("`{digits}`"));
+            None
+        }
         (Kind::Integer, _) if !is_path => match options::as_int(expr) {
             Some(Ok(value)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&value) => make(scope, &quote!(#expr)),
             Some(_) => {
@@ -85,10 +93,14 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
 
 fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     let of = scope.at(field);
-    let text =
-        format!("`{}` is no value of `{}`, which is {}", expr.to_token_stream().to_string().replace("- ", "-"), of.name, type_of(of));
+    let text = format!("`{}` is no value of `{}`, which is {}", shown(expr), of.name, type_of(of));
     scope.d.error(expr, text);
     None
+}
+
+/// A literal as people write it.
+fn shown(expr: &Expr) -> String {
+    expr.to_token_stream().to_string().replace("- ", "-")
 }
 
 /// The number with its sign, when the expression is a literal with a fraction.

@@ -35,13 +35,14 @@ fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
 
 /// The marker of a field, at the user's token.
 pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
-    marker_of(&scope.model.krate, scope.entity, field, to)
+    let position = position(scope.entity, field, to);
+    at(quote!(__lp::F<#position>), to)
 }
 
-/// The marker of a field of an entity by its position: where an operation stands, the module of the markers may not be in scope.
-pub(crate) fn marker_of(krate: &TokenStream, entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
+/// An entity and the position of a field of it: where an operation stands, the module of the markers may not be in scope.
+pub(crate) fn position(entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
     let field = index(field);
-    at(quote!(#krate::__private::MarkerOf<#entity, #field>), to)
+    at(quote!(#entity, #field), to)
 }
 
 /// A path whose last segment is replaced: what the entity's macro made beside the entity.
@@ -57,11 +58,12 @@ pub(crate) fn literal_of(field: &Field, marker: &TokenStream) -> TokenStream {
     quote!(__lp::#literal::<#marker>)
 }
 
-/// `|| __lp::literal::<post::status>(value)`.
+/// `|| __lp::of::<Post, 3>(value)`.
 pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: &TokenStream) -> TokenStream {
-    let marker = marker(scope, field, to);
+    let position = position(scope.entity, field, to);
+    let literal = if scope.at(field).optional { quote!(some_of) } else { quote!(of) };
     // The call stands there as well: rustc labels it beside a value that does not fit.
-    let literal = at(literal_of(scope.at(field), &marker), to);
+    let literal = at(quote!(__lp::#literal::<#position>), to);
     quote!(|| #literal(#value))
 }
 
@@ -109,7 +111,7 @@ impl ToTokens for Value {
             Self::Ctx(path) => quote!(__lp::ctx(__lp::CtxPath::#path)),
             Self::Now => quote!(__lp::NOW),
             Self::Null => quote!(__lp::NULL),
-            Self::Literal(closure, _) => quote!(__lp::fixed(#closure)),
+            Self::Literal(closure, _) => quote!(__lp::is(#closure)),
         });
     }
 }

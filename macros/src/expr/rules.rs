@@ -53,7 +53,7 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
         return None;
     }
     if kind == Kind::Other {
-        scope.require(field, at, kinds, &format!("`{shown}` needs {needs}, which `{name}` is not"));
+        scope.needs(field, at, kinds, &format!("`{shown}`"));
     }
     Some(())
 }

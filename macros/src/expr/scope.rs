@@ -36,6 +36,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) asserts: Vec<TokenStream>,
     /// Fields of the operation's own entity that the declaration names, as written.
     pub(crate) named: Vec<Ident>,
+    /// Fields that are to be written and have no value: of some there is more to say.
+    pub(crate) bare: Vec<Ident>,
     /// Values of the context that plugins provide, each once.
     pub(crate) context: Vec<Path>,
     /// Whether callers reach the records, for whom `visible` holds.
@@ -117,6 +119,7 @@ impl<'a> Scope<'a> {
             inside: None,
             asserts: Vec::new(),
             named: Vec::new(),
+            bare: Vec::new(),
             context: Vec::new(),
             callers: true,
             d,
@@ -159,13 +162,22 @@ impl<'a> Scope<'a> {
         &self.model.fields[field]
     }
 
-    /// Has rustc check the kind of a field whose type the macro does not know. `kinds` is a set in the runtime's `checks`.
+    /// Has rustc check that a field whose type the macro does not know is what some part of the operation needs. `kinds` is a set in the
+    /// runtime's `checks`, which has the words for it.
+    pub(crate) fn needs(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, what: &str) {
+        let at = at.to_token_stream();
+        let (position, kinds, name) = (lower::position(self.entity, field, &at), quote::format_ident!("{kinds}"), &self.at(field).name);
+        self.asserts.push(lower::at(quote!(const _: () = __lp::need::<#position>(__lp::#kinds, #what, #name);), &at));
+    }
+
+    /// The same in other words.
     pub(crate) fn require(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, message: &str) {
         let at = at.to_token_stream();
-        let marker = lower::marker(self, field, &at);
+        let position = lower::position(self.entity, field, &at);
         let kinds = quote::format_ident!("{kinds}");
         let message = format!("linchpin: {message}");
-        self.asserts.push(lower::at(quote!(const _: () = __lp::expect::<#marker>(__lp::#kinds, #message);), &at));
+        let check = quote!(const _: () = __lp::expect_kind(__lp::kind::<#position>(), __lp::#kinds, #message););
+        self.asserts.push(lower::at(check, &at));
     }
 
     /// Notes a value of the context, and has rustc check that it is of the field's type.
@@ -194,13 +206,35 @@ impl<'a> Scope<'a> {
         let mut assigns = Vec::new();
         for pair in pairs {
             let field = self.field(&pair.key);
-            let source = Source::parse(&pair.value, self.d);
+            let Some(value) = &pair.value else {
+                let Some(field) = field else { continue };
+                if role(&Source::Param(pair.key.clone())) == Role::Write {
+                    self.bare.push(pair.key.clone());
+                    assigns.push(Assign { key: pair.key.clone(), field, value: Value::Null });
+                } else {
+                    self.lacks_value(&pair.key);
+                }
+                continue;
+            };
+            let source = Source::parse(value, self.d);
             let (Some(field), Some(source)) = (field, source) else { continue };
             if let Some(value) = self.value(&source, field, &pair.key, role(&source)) {
                 assigns.push(Assign { key: pair.key.clone(), field, value });
             }
         }
         assigns
+    }
+
+    /// The name of a field that an expression is. Consts are in upper case, so it is none of those.
+    fn own_field<'e>(&self, expr: &'e Expr) -> Option<&'e Ident> {
+        let name = crate::options::as_ident(expr)?;
+        let upper = name.to_string().chars().any(char::is_uppercase);
+        (!upper && self.model.index_of(name).is_some()).then_some(name)
+    }
+
+    /// Reports a field that stands alone where a value is given to it.
+    pub(crate) fn lacks_value(&mut self, key: &Ident) {
+        self.d.error(key, format!("`{key}` needs a value")).help(format!("`{key} = param({key})`"));
     }
 
     /// Resolves a source for a field that the user named at `ident`.
@@ -217,6 +251,22 @@ impl<'a> Scope<'a> {
             Source::Made(name, at) => rules::made(self, name, field, at, role),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
             Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
+            Source::Literal(expr) if let Some(other) = self.own_field(expr) => {
+                let (key, other) = (ident.unraw(), other.unraw());
+                let (text, help) = match role {
+                    _ if key == other => (format!("`{key}` needs a value that is not its own"), format!("`{key} = param({key})`")),
+                    Role::Write | Role::Create | Role::Body { .. } | Role::Element => (
+                        format!("`{other}` is a field, and no value is taken from one"),
+                        format!("a literal, `now()` or a parameter; or `computed` on `{key}`: then it follows from `{other}`"),
+                    ),
+                    Role::Match | Role::Compare { .. } => (
+                        format!("`{key}` is compared with another field, `{other}`"),
+                        "a literal, `now()` or a parameter; or a `computed` field that keeps what the two are to each other".to_owned(),
+                    ),
+                };
+                self.d.error(expr, text).help(help);
+                None
+            }
             Source::Literal(expr) if role == Role::Write && self.model.visibility.marks_deleted(field, expr) => {
                 self.d.error(expr, format!("this value of `{}` marks deleted records", self.at(field).name)).help("use delete instead");
                 None

@@ -60,6 +60,10 @@ impl Source {
             Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) && matches!(bare(&unary.expr), Expr::Lit(_)) => {
                 Some(Self::Literal(bare(expr).clone()))
             }
+            Expr::Binary(binary) if let Some((key, by)) = added(binary) => {
+                d.error(binary, adds(key, &by));
+                None
+            }
             other => {
                 d.error(other, "this is no value a declaration can hold")
                     .help("a literal, the path of a const, `param(x)`, `input(x)`, `ctx(actor.id)` or `now()`");
@@ -224,18 +228,66 @@ fn dotted(expr: &Expr) -> Option<Vec<String>> {
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
     pub(crate) key: Ident,
-    pub(crate) value: Expr,
+    /// `None` when none is written: what to say of that depends on the field.
+    pub(crate) value: Option<Expr>,
 }
 
 impl Parse for Pair {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let key = input.call(Ident::parse_any)?;
+        if input.is_empty() || input.peek(Token![,]) {
+            return Ok(Self { key, value: None });
+        }
+        if let Some(error) = compound(&key, input) {
+            return Err(error);
+        }
         if !input.peek(Token![=]) {
             return Err(syn::Error::new(key.span(), format!("`{key}` needs a value\nhelp: `{key} = param({key})`")));
         }
         input.parse::<Token![=]>()?;
-        Ok(Self { key, value: input.parse()? })
+        Ok(Self { key, value: Some(input.parse()?) })
     }
+}
+
+/// A field in a list of names.
+pub(crate) struct Name(pub(crate) Ident);
+
+impl Parse for Name {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name = input.parse()?;
+        compound(&name, input).map_or(Ok(Self(name)), Err)
+    }
+}
+
+/// What to say of `views += 1`, which stands in no list: a store adds in a statement of its own.
+fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
+    let fork = input.fork();
+    let sign = if fork.parse::<Token![+=]>().is_ok() {
+        ""
+    } else {
+        fork.parse::<Token![-=]>().ok()?;
+        "-"
+    };
+    let by =
+        fork.parse::<Expr>().ok().filter(|by| options::as_int(by).is_some()).map_or("1".to_owned(), |by| by.to_token_stream().to_string());
+    Some(syn::Error::new(key.span(), adds(key, &format!("{sign}{by}"))))
+}
+
+/// What `views + 1` adds to a field, if that is all it does.
+fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
+    let sign = match binary.op {
+        syn::BinOp::Add(_) => "",
+        syn::BinOp::Sub(_) => "-",
+        _ => return None,
+    };
+    options::as_int(&binary.right)?.ok()?;
+    Some((options::as_ident(bare(&binary.left))?, format!("{sign}{}", binary.right.to_token_stream())))
+}
+
+/// That a list of values does not add, and what does.
+fn adds(key: &Ident, by: &str) -> String {
+    let by = if by == "1" { String::new() } else { format!(", by = {by}") };
+    format!("a declaration computes no value from a field\nhelp: an operation of `kind = \"increment\", field = {key}{by}` adds to it")
 }
 
 /// Reads a list of pairs; one key given twice is reported at the second.

@@ -56,21 +56,21 @@ fn fails(expr: &str, message: &str) {
 
 #[test]
 fn conditions() {
-    means("title == \"x\"", "cond(1,Op::Eq,fixed(||text(\"x\")))");
-    means("title == SLUG", "cond(1,Op::Eq,fixed(||text(SLUG)))");
-    means("views >= -3", "cond(4,Op::Gte,fixed(||literal::<MarkerOf<Note,4>>(-3)))");
-    means("score < 3", "cond(5,Op::Lt,fixed(||literal::<MarkerOf<Note,5>>(3f64)))");
-    means("status != Status::Open", "cond(3,Op::Ne,fixed(||literal::<MarkerOf<Note,3>>(Status::Open)))");
+    means("title == \"x\"", "cond(1,Op::Eq,is(||text(\"x\")))");
+    means("title == SLUG", "cond(1,Op::Eq,is(||text(SLUG)))");
+    means("views >= -3", "cond(4,Op::Gte,is(||of::<Note,4>(-3)))");
+    means("score < 3", "cond(5,Op::Lt,is(||of::<Note,5>(3f64)))");
+    means("status != Status::Open", "cond(3,Op::Ne,is(||of::<Note,3>(Status::Open)))");
     means("title == param(t)", "cond(1,Op::Eq,given(0))");
     means("title == ctx(actor.tenantId)", "cond(1,Op::Eq,ctx(CtxPath::TenantId))");
     means("views == ctx(actor.claims.level)", "cond(4,Op::Eq,ctx(CtxPath::Claim(\"level\")))");
     means("due_at <= now()", "cond(9,Op::Lte,NOW)");
     means("due_at.is_none()", "cond(9,Op::Eq,NULL)");
     means("due_at.is_some()", "cond(9,Op::Ne,NULL)");
-    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,fixed(||date(1000i64)))");
-    means("tags.has(\"x\")", "cond(7,Op::Has,fixed(||text(\"x\")))");
-    means("pinned", "cond(6,Op::Eq,fixed(||literal::<MarkerOf<Note,6>>(true)))");
-    means("!pinned", "cond(6,Op::Eq,fixed(||literal::<MarkerOf<Note,6>>(false)))");
+    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,is(||date(1000i64)))");
+    means("tags.has(\"x\")", "cond(7,Op::Has,is(||text(\"x\")))");
+    means("pinned", "cond(6,Op::Eq,is(||of::<Note,6>(true)))");
+    means("!pinned", "cond(6,Op::Eq,is(||of::<Note,6>(false)))");
     means("views.one_of(param(xs))", "cond(4,Op::In,given(0))");
     means("title.none_of([param(a), param(b)])", "among(1,Op::Nin,&[given(0),given(1)])");
 }

@@ -5,11 +5,11 @@ use syn::{Expr, Ident, LitStr};
 
 use super::path::RouteArgs;
 use crate::diagnostics::{Diagnostics, nearest};
-use crate::expr::{self, Pair};
+use crate::expr::{self, Name, Pair};
 use crate::options::{self, Opt, OptValue};
 
 /// Options that every kind has.
-const COMMON: &[&str] = &["kind", "route", "unscoped"];
+pub(crate) const COMMON: &[&str] = &["kind", "route", "unscoped"];
 
 /// What stands in the parentheses.
 #[derive(Debug)]
@@ -140,6 +140,6 @@ impl Args {
     /// `name(a, b)`.
     pub(crate) fn names(&self, name: &str, d: &mut Diagnostics) -> Vec<Ident> {
         let list = self.get(name).and_then(|opt| opt.list(&format!("{name}(slug)"), d));
-        list.map(|list| options::each(list, d)).unwrap_or_default()
+        list.map(|list| options::each::<Name>(list, d)).unwrap_or_default().into_iter().map(|Name(name)| name).collect()
     }
 }

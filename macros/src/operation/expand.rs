@@ -139,7 +139,7 @@ fn method(model: &Model<'_>) -> TokenStream {
     let (run, answer) = match &model.plan.returns {
         Returns::Record => ("run_record", quote!(#entity)),
         Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
-        Returns::Page => ("run_page", quote!(#krate::entity::Page<#entity>)),
+        Returns::Page => ("run_page", quote!(#krate::Page<#entity>)),
         Returns::List => ("run_list", quote!(::std::vec::Vec<#entity>)),
         Returns::Boolean => ("run_bool", quote!(bool)),
         Returns::Count => ("run_count", quote!(u64)),
@@ -159,14 +159,11 @@ fn method(model: &Model<'_>) -> TokenStream {
         Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
     };
     let run = Ident::new(run, Span::call_site());
-    let (page, paged) = if model.plan.pages() {
-        (quote!(page: #krate::entity::PageArgs), quote!(, page))
-    } else {
-        (TokenStream::new(), TokenStream::new())
-    };
+    let (page, paged) =
+        if model.plan.pages() { (quote!(page: #krate::PageArgs), quote!(, page)) } else { (TokenStream::new(), TokenStream::new()) };
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
-    let doc = docs(model);
+    let (doc, listed) = (docs(model), methods::listed(model));
     let (around, deprecated) = (around(model), lints::deprecated(attrs));
     let row = match &model.plan.returns {
         Returns::Numbers(numbers) => Some(row(model, numbers)),
@@ -176,14 +173,15 @@ fn method(model: &Model<'_>) -> TokenStream {
         #row
         #around
         impl #adapter {
+            #listed
             #[doc = #doc]
             #deprecated
             #many
             // Not `async`: rustc would check a state machine for each method that does nothing but wait for another one.
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
-                let args = [#(#args),*];
-                __lp::#run(self, #ident.spec(), cx, ::core::convert::Into::into(args) #paged)
+                let args = __lp::args([#(#args),*]);
+                __lp::#run(self, #ident.spec(), cx, args #paged)
             }
         }
     }
@@ -219,7 +217,7 @@ fn split(list: &[(Ident, TokenStream, TokenStream)]) -> (Vec<Ident>, Vec<TokenSt
 fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
     let krate = &model.entity.krate;
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
-    for (param, marker) in model.scope.params.iter().zip(&model.scope.markers) {
+    for (param, position) in model.scope.params.iter().zip(&model.scope.positions) {
         let name = argument_ident(&param.name, param.ident.span());
         let owner = param.owner.and_then(|owner| model.siblings.get(owner)).map_or(model.entity, |sibling| &sibling.model);
         // Of a type of the user's nothing is asked here: that it is none of a field, its entity says.
@@ -231,28 +229,28 @@ fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStrea
             Kind::Integer => quote!(i64),
             Kind::Number => quote!(f64),
             // The declared type may not be in scope here; the marker knows it.
-            _ if own => quote!(<#marker as #krate::Field>::Ty),
-            _ => quote!(#krate::entity::ValueOf<#marker>),
+            _ if own => quote!(#krate::TypeAt<#position>),
+            _ => quote!(#krate::ValueAt<#position>),
         };
         let optional = !param.required || param.nullable;
         let (ty, arg) = match (param.list, param.element, optional) {
             (true, _, false) => (
                 quote!(impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#value>>),
-                quote!(__lp::list_arg::<#marker, _>(#name)),
+                quote!(__lp::list_arg::<#position, _>(#name)),
             ),
             (true, _, true) => (
-                quote!(impl ::core::convert::Into<#krate::entity::Param<::std::vec::Vec<#value>>>),
-                quote!(__lp::optional_list_arg::<#marker>(#name)),
+                quote!(impl ::core::convert::Into<#krate::Param<::std::vec::Vec<#value>>>),
+                quote!(__lp::optional_list_arg::<#position>(#name)),
             ),
             (_, true, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::text_arg(#name))),
-            (_, true, true) => (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::optional_text_arg(#name))),
+            (_, true, true) => (quote!(impl ::core::convert::Into<#krate::Param<#value>>), quote!(__lp::optional_text_arg(#name))),
             (_, _, false) => {
                 let arg = if own { quote!(own_arg) } else { quote!(arg) };
-                (quote!(impl ::core::convert::Into<#value>), quote!(__lp::#arg::<#marker>(#name)))
+                (quote!(impl ::core::convert::Into<#value>), quote!(__lp::#arg::<#position>(#name)))
             }
             (_, _, true) => {
                 let arg = if own { quote!(optional_own_arg) } else { quote!(optional_arg) };
-                (quote!(impl ::core::convert::Into<#krate::entity::Param<#value>>), quote!(__lp::#arg::<#marker>(#name)))
+                (quote!(impl ::core::convert::Into<#krate::Param<#value>>), quote!(__lp::#arg::<#position>(#name)))
             }
         };
         names.push(name);

@@ -1,14 +1,16 @@
 //! The expansion of a collection: a descriptor and an adapter method for each of its methods.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::Visibility;
+use syn::ext::IdentExt;
 
 use super::expand::{around, here, policy};
 use super::item::Declared;
 use super::kinds::Part;
 use super::model::Model;
 use super::path::shown;
-use crate::expr::{beside, index, marker_of};
+use crate::expr::{at, beside, index, position};
 use crate::lints;
 
 /// The statics of the methods, and what the const itself adds to name them.
@@ -41,6 +43,24 @@ pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
     (quote!(#(#statics)*), quote!(.parts(&[#(&#names),*])))
 }
 
+/// A name that `package!` uses when it lists the operation. rustc says when nothing does, and the name says what that means. What has no
+/// route needs no package.
+pub(super) fn listed(model: &Model<'_>) -> Option<TokenStream> {
+    let Declared { vis: Visibility::Public(_), ident, .. } = model.declared else { return None };
+    if model.routes.is_empty() || model.route.policy.disabled {
+        return None;
+    }
+    let name = in_no_package(&ident.unraw().to_string(), ident.span())?;
+    // All of it at the user's token: rustc says nothing of what a macro makes.
+    Some(at(quote!(pub(crate) const #name: () = ();), &ident.to_token_stream()))
+}
+
+/// `PUBLISH_IS_IN_NO_PACKAGE`; `None` of a const that is not named as consts are.
+pub(crate) fn in_no_package(operation: &str, span: Span) -> Option<Ident> {
+    let fits = !operation.contains(char::is_lowercase);
+    fits.then(|| Ident::new(&format!("{operation}_IS_IN_NO_PACKAGE"), span))
+}
+
 fn constant(part: &Part) -> syn::Ident {
     format_ident!("{}", part.name.to_uppercase())
 }
@@ -65,21 +85,21 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
     let Declared { vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
     let adapter = &model.entity.generated.adapter;
-    let marker = |field: usize| marker_of(krate, entity, field, &entity.to_token_stream());
-    let (id, list) = (marker(model.entity.primary.unwrap_or(0)), marker(model.plan.list));
+    let position = |field: usize| position(entity, field, &entity.to_token_stream());
+    let (id, list) = (position(model.entity.primary.unwrap_or(0)), position(model.plan.list));
     let adapter = beside(entity, &quote!(#adapter));
-    let (item, patch) = (quote!(#krate::entity::ItemOf<#list>), quote!(#krate::entity::ItemPatchOf<#list>));
+    let (item, patch) = (quote!(#krate::entity::ItemAt<#list>), quote!(#krate::entity::ItemPatchAt<#list>));
     let base = &model.entity.base_path();
     let (around, deprecated) = (around(model), lints::deprecated(&model.declared.attrs));
     let methods = model.plan.parts.iter().zip(&model.routes).enumerate().map(|(at, (part, (http, segments)))| {
         let name = format_ident!("{}", full_name(model, part), span = ident.span());
         let at = index(at);
         let (what, run, answer) = match part.name {
-            "list" => ("The items, in their order.", "run_json", quote!(#krate::entity::ValueOf<#list>)),
+            "list" => ("The items, in their order.", "run_json", quote!(#krate::ValueAt<#list>)),
             "add" => ("Appends an item.", "run_json", item.clone()),
             "remove" => ("Takes an item out.", "run_unit", quote!(())),
             "update" => ("Changes members of an item.", "run_json", item.clone()),
-            _ => ("Replaces all items.", "run_json", quote!(#krate::entity::ValueOf<#list>)),
+            _ => ("Replaces all items.", "run_json", quote!(#krate::ValueAt<#list>)),
         };
         let run = format_ident!("{run}");
         let item_id = part.item.then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
@@ -98,15 +118,16 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
             #vis fn #name(
                 &self,
                 cx: &#krate::Cx,
-                id: impl ::core::convert::Into<#krate::entity::ValueOf<#id>>,
+                id: impl ::core::convert::Into<#krate::ValueAt<#id>>,
                 #item_id
                 #body
             ) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
-                let args = [__lp::arg::<#id>(id), #item_arg #body_arg];
-                __lp::#run(self, #ident.spec().parts[#at], cx, ::core::convert::Into::into(args))
+                let args = __lp::args([__lp::arg::<#id>(id), #item_arg #body_arg]);
+                __lp::#run(self, #ident.spec().parts[#at], cx, args)
             }
         }
     });
-    quote_spanned!(here(ident)=> #around impl #adapter { #(#methods)* })
+    let listed = listed(model);
+    quote_spanned!(here(ident)=> #around impl #adapter { #listed #(#methods)* })
 }

@@ -3,14 +3,14 @@
 //! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that macro calls
 //! [`expand`] with the entity's declaration, so that everything said about the entity can be checked here.
 
-mod args;
+pub(crate) mod args;
 mod capability;
 mod check;
 mod expand;
 mod gather;
 mod item;
 pub(crate) mod kinds;
-mod methods;
+pub(crate) mod methods;
 mod model;
 pub(crate) mod path;
 mod place;

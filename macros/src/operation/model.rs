@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::args::Args;
 use super::item::Declared;
 use super::kinds::{self, Plan, Returns};
-use super::path::{Route, RouteArgs, Segment};
+use super::path::{Method, Route, RouteArgs, Segment};
 use super::{capability, check, place, reach};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
@@ -30,8 +30,8 @@ pub(crate) struct Model<'a> {
 /// What resolving left behind.
 pub(crate) struct Parts {
     pub(crate) params: Vec<crate::expr::Param>,
-    /// For each parameter its marker, at the user's token.
-    pub(crate) markers: Vec<TokenStream>,
+    /// For each parameter the entity and the position of its field, at the user's token.
+    pub(crate) positions: Vec<TokenStream>,
     pub(crate) asserts: Vec<TokenStream>,
     /// Fields that it names, as written.
     pub(crate) named: Vec<Ident>,
@@ -65,6 +65,10 @@ impl<'a> Model<'a> {
         if kind.name() != "collection" {
             args.route.refuse_others(scope.d);
         }
+        args.route.moved.not_below_itself(&entity.path, scope.d);
+        for part in plan.iter().flat_map(|plan| &plan.parts) {
+            part.moved.not_below_itself(&entity.path, scope.d);
+        }
         let routes = plan.as_ref().map(|plan| match &plan.returns {
             Returns::Custom(made) => made.routes.clone(),
             _ if plan.parts.is_empty() => place::routes(plan, &args.route, &kebab, &mut scope),
@@ -91,6 +95,9 @@ impl<'a> Model<'a> {
                 permission::check_operation(policy, records, !many, entity, scope.d);
                 event::check_operation(policy, kind.name(), entity, scope.d);
             }
+            if routes.as_ref().is_some_and(|routes| !routes.is_empty() && routes.iter().all(|(method, _)| *method == Method::Get)) {
+                args.route.policy.refuse_max_body("a GET route", scope.d);
+            }
             let reading = plan.parts.iter().filter(|part| part.reads()).filter_map(|part| part.policy.as_ref());
             for policy in reading.chain((plan.parts.is_empty() && plan.reads()).then_some(&args.route.policy)) {
                 idempotent::refuse(policy, "an operation that only reads", scope.d);
@@ -98,12 +105,12 @@ impl<'a> Model<'a> {
             }
         }
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
-        let marker = |p: &crate::expr::Param| {
+        let position = |p: &crate::expr::Param| {
             let at = quote::ToTokens::to_token_stream(&p.ident);
-            scope.within(p.owner, |scope| crate::expr::marker(scope, p.field, &at))
+            scope.within(p.owner, |scope| crate::expr::position(scope.entity, p.field, &at))
         };
-        let markers = params.iter().map(marker).collect();
-        let scope = Parts { params, markers, asserts: scope.asserts, named: scope.named, context: scope.context };
+        let positions = params.iter().map(position).collect();
+        let scope = Parts { params, positions, asserts: scope.asserts, named: scope.named, context: scope.context };
         let unscoped = args.unscoped.map(|(_, reason)| reason);
         Some(Self { declared, entity, name, route: args.route, plan: plan?, routes: routes?, scope, unscoped, siblings })
     }

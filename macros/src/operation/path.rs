@@ -101,6 +101,15 @@ impl Moved {
         self.path.as_ref().map(|(_, text)| text).or(self.method.as_ref().map(|(_, text)| text))
     }
 
+    /// Reports a path that begins with the entity's own, below which it is mounted anyway.
+    pub(crate) fn not_below_itself(&self, base: &str, d: &mut Diagnostics) {
+        let Some((_, text)) = &self.path else { return };
+        let value = text.value();
+        if let Some(rest) = below_itself(&value, base) {
+            d.error(text, format!("this path stands below `/{base}` already")).help(format!("`path = \"{rest}\"`"));
+        }
+    }
+
     /// The method, or the route's `own`; one that is not among `fitting` is reported.
     pub(crate) fn method(&self, own: Method, fitting: &[Method], of: &str, d: &mut Diagnostics) -> Method {
         let Some((method, text)) = &self.method else { return own };
@@ -148,6 +157,13 @@ impl Moved {
         }
         found
     }
+}
+
+/// What follows the path of the entity in one that begins with it. A single segment of that name may be meant.
+fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
+    let absolute = path.starts_with('/');
+    let rest = path.trim_start_matches('/').strip_prefix(base)?;
+    (rest.starts_with('/') || (rest.is_empty() && absolute)).then(|| rest.trim_start_matches('/'))
 }
 
 /// A route: its method and what it has below the entity.
@@ -320,6 +336,15 @@ mod tests {
         let mut d = Diagnostics::new();
         let segments = segments(&syn::LitStr::new(path, proc_macro2::Span::call_site()), false, &mut d);
         (segments, d.into_texts().len())
+    }
+
+    #[test]
+    fn paths_below_themselves() {
+        for (path, rest) in
+            [("/posts/feed", Some("feed")), ("posts/{id}/x", Some("{id}/x")), ("/posts", Some("")), ("posts", None), ("postscript/a", None)]
+        {
+            assert_eq!(below_itself(path, "posts"), rest, "{path}");
+        }
     }
 
     #[test]

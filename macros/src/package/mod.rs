@@ -2,7 +2,7 @@
 
 mod parse;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Path;
 use syn::ext::IdentExt;
@@ -13,6 +13,7 @@ use crate::diagnostics::Diagnostics;
 use crate::expr::index;
 use crate::fragments::plain;
 use crate::names;
+use crate::operation::methods::in_no_package;
 use crate::policy::middleware;
 
 /// `package!(name = "blog", entities = [entity(Post, [PUBLISH, feed])])`.
@@ -68,6 +69,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         quote!(__lp::Some(|adapters| #call))
     });
     let hook = crate::SERVER.then(|| hook.unwrap_or_else(|| quote!(__lp::None))).map(|hook| quote!(after_adapters: #hook));
+    let listed = args.entities.iter().filter(|_| sound && crate::SERVER).filter_map(listed);
     let middleware = middleware::list(&args.middleware);
     let middleware = crate::SERVER.then(|| quote!(middleware: #middleware,));
     quote! {{
@@ -79,6 +81,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         #actions
         #audits
         #(#known)*
+        #(#listed)*
         __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #middleware #hook }
     }}
 }
@@ -93,6 +96,24 @@ fn entity(args: &EntityArgs) -> TokenStream {
     quote! {
         __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], #routes }
     }
+}
+
+/// A use of what each operation leaves beside its method, so that rustc does not miss it. An operation of another crate shows nothing of
+/// it, and one that is not public has none: the trait stands in.
+fn listed(args: &EntityArgs) -> Option<TokenStream> {
+    let entity = &args.entity;
+    let names: Vec<_> =
+        args.items.iter().filter(|item| !is_route(item)).filter_map(|item| in_no_package(&last(item), Span::call_site())).collect();
+    (!names.is_empty()).then(|| {
+        quote! {
+            const _: () = {
+                #[allow(dead_code)] // of those that are not needed
+                trait Listed { #(const #names: () = ();)* }
+                impl<T> Listed for T {}
+                #(<<#entity as __lp::Entity>::Adapter>::#names;)*
+            };
+        }
+    })
 }
 
 /// One assertion per declaration, at its name: const evaluation reports where the call stands.

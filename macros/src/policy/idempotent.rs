@@ -5,7 +5,8 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::Ident;
 
-use super::{Policy, duration};
+use super::Policy;
+use super::quantity::duration;
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, ROUTES};
 use crate::options::{self, Opt, OptValue, Rest};

@@ -50,6 +50,11 @@ pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fiel
 }
 
 impl Fields {
+    /// Those that are named here, as written.
+    pub(super) fn named(&self) -> &[Ident] {
+        &self.names
+    }
+
     /// The descriptor: names as declared, which the route resolves when it is mounted.
     pub(super) fn tokens(&self) -> TokenStream {
         let names = self.names.iter().map(|name| name.unraw().to_string());
@@ -150,6 +155,9 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
     super::event::check(model, d);
     super::idempotent::check(model, d);
+    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list" | "delete")) {
+        policy.refuse_max_body(&format!("route `{name}`"), d);
+    }
     super::audit::check(model, d);
     super::once::check(model, d);
     let create = &model.routes[CREATE];

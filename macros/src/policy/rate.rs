@@ -5,7 +5,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 use syn::LitStr;
 
-use super::duration;
+use super::quantity::duration;
 use crate::diagnostics::Diagnostics;
 use crate::list::List;
 use crate::options::{self, Opt, OptValue, Rest};

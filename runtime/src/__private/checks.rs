@@ -1,6 +1,7 @@
 //! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
 
-use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination};
+use super::fields::FieldAt;
+use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination, TypeAt};
 use crate::operation::Sentence;
 use crate::{ContextDesc, ContextValue};
 
@@ -56,6 +57,49 @@ pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
     assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
 }
 
+/// Fails to compile unless the type of a field, called `name`, is one of `kinds`, which `what` of an operation needs.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn need<E: FieldAt<N>, const N: usize>(kinds: u16, what: &str, name: &str) {
+    if bit(kind::<E, N>()) & kinds != 0 {
+        return;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: ");
+    text.push(what);
+    text.push(" needs ");
+    text.push(match kinds {
+        STATES => "an enum, boolean, integer or string field",
+        ORDERED => "a string, integer, number or date field",
+        SCALARS => "a scalar field",
+        TEXT_LISTS => "a list of strings",
+        TEXTS => "a string field",
+        DATES => "a date field",
+        NUMERIC => "a number",
+        _ => "another field",
+    });
+    text.push(", which `");
+    text.push(name);
+    text.push("` is not");
+    text.stop()
+}
+
+/// What the field at a position holds.
+pub const fn kind<E: FieldAt<N>, const N: usize>() -> Kind {
+    <TypeAt<E, N> as FieldType>::KIND
+}
+
+/// Fails to compile with `message` unless a field's type is one of `kinds`.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_kind(kind: Kind, kinds: u16, message: &'static str) {
+    assert!(bit(kind) & kinds != 0, "{}", message);
+}
+
 /// Fails to compile with `message` unless the items of a list have a string or integer member of this name on the wire.
 ///
 /// # Panics
@@ -84,6 +128,9 @@ pub const fn expect_relation<F: Field>(of: &EntityDesc, text: &'static str, whol
 
 #[track_caller]
 const fn related(key: Kind, of: &EntityDesc, text: &'static str, whole: &'static str) {
+    if of.poisoned {
+        return;
+    }
     let (key, id) = (bit(key), bit(of.fields[of.primary].kind));
     assert!(id & TEXTS == 0 || key & TEXTS != 0, "{}", text);
     assert!(id & INTEGERS == 0 || key & INTEGERS != 0, "{}", whole);
@@ -161,6 +208,9 @@ pub const fn expect_context_type<V: ContextValue>() {
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static str) {
+    if entity.poisoned {
+        return;
+    }
     let mut i = 0;
     while i < entity.actions.len() {
         if same(entity.actions[i].name, name) {
@@ -169,6 +219,38 @@ pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static st
         i += 1;
     }
     panic!("{}", message);
+}
+
+/// Fails to compile when the path of a route begins with that of its entity, below which it is mounted anyway.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_below(entity: &EntityDesc, path: &str) {
+    let (own, path) = (entity.path.as_bytes(), path.as_bytes());
+    let mut start = 0;
+    while start < path.len() && path[start] == b'/' {
+        start += 1;
+    }
+    let (_, below) = path.split_at(start);
+    let mut i = 0;
+    while i < own.len() && i < below.len() && own[i] == below[i] {
+        i += 1;
+    }
+    let itself = start > 0 && below.len() == own.len();
+    if i < own.len() || !(itself || (below.len() > own.len() && below[i] == b'/')) {
+        return;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: this path stands below `/");
+    text.push(entity.path);
+    text.push("` already\nhelp: `path = \"");
+    let (_, rest) = below.split_at(if itself { i } else { i + 1 });
+    if let Ok(rest) = std::str::from_utf8(rest) {
+        text.push(rest);
+    }
+    text.push("\"`");
+    text.stop()
 }
 
 /// Fails to compile when a statement on an entity would look through more than 8 gates.
@@ -201,7 +283,7 @@ const fn links(entity: &EntityDesc) -> u32 {
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
-    assert!(entity.ttl.is_none(), "{}", message);
+    assert!(entity.ttl.is_none() || entity.poisoned, "{}", message);
 }
 
 /// Fails to compile unless an entity has a field of this name that holds the ids of another, and its list filters by the field,
@@ -211,6 +293,9 @@ pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words: [&'static str; 4]) {
+    if entity.poisoned {
+        return;
+    }
     let [text, whole, page, hidden] = words;
     let mut at = 0;
     while at < entity.fields.len() && !same(entity.fields[at].name, key) {
@@ -246,6 +331,9 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held: bool) {
+    if entity.poisoned {
+        return;
+    }
     let mut at = 0;
     while at < entity.fields.len() && !same(entity.fields[at].name, name) {
         at += 1;

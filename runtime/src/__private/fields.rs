@@ -8,8 +8,8 @@ pub trait FieldAt<const INDEX: usize>: Entity {
     type Marker: Field<Entity = Self>;
 }
 
-/// The marker of the field at a position.
-pub type MarkerOf<E, const INDEX: usize> = <E as FieldAt<INDEX>>::Marker;
+/// The marker of the field at a position. Every operation names some: by one letter, so that what it expands to can be read.
+pub type F<E, const INDEX: usize> = <E as FieldAt<INDEX>>::Marker;
 
 /// Makes markers the fields of an entity.
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! Literals of declarations as values.
 
-use crate::entity::{Field, FieldType};
+use super::fields::{F, FieldAt};
+use crate::entity::{Field, FieldType, TypeAt};
 use crate::{Timestamp, Value};
 
 /// A value of a field, which is of its type.
@@ -55,6 +56,16 @@ pub fn some_literal<F: Field>(value: impl FitsSome<F::Ty, F>) -> Value {
 /// A literal of a field: rustc judges its type. Whether that is one of a field is asked of the entity alone.
 pub fn literal<F: Field>(value: impl Fits<F::Ty, F>) -> Value {
     fixed::<F, _>(value)
+}
+
+/// The same of a field by its position: an operation names it so.
+pub fn of<E: FieldAt<N>, const N: usize>(value: impl Fits<TypeAt<E, N>, F<E, N>>) -> Value {
+    fixed::<F<E, N>, _>(value)
+}
+
+/// The same of a field that is written as an `Option`.
+pub fn some_of<E: FieldAt<N>, const N: usize>(value: impl FitsSome<TypeAt<E, N>, F<E, N>>) -> Value {
+    value.some().into_value()
 }
 
 fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {

@@ -40,7 +40,7 @@ pub const fn ctx(path: CtxPath) -> SourceSpec {
 }
 
 /// A literal.
-pub const fn fixed(value: fn() -> Value) -> SourceSpec {
+pub const fn is(value: fn() -> Value) -> SourceSpec {
     SourceSpec::Literal(value)
 }
 

@@ -41,6 +41,7 @@ impl EntityDesc {
             stores: &[],
             rename_from: None,
             at: SourceLine { file: "", line: 1 },
+            poisoned: false,
         }
     }
 }

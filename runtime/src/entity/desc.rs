@@ -78,6 +78,9 @@ pub struct EntityDesc {
     pub rename_from: Option<&'static str>,
     /// Where the entity is declared.
     pub at: SourceLine,
+    /// Whether the declaration is wrong, which it says itself: those that name the entity do not say it again.
+    #[doc(hidden)]
+    pub poisoned: bool,
 }
 
 impl EntityDesc {

@@ -86,7 +86,8 @@ pub struct EnumDesc {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an entity field",
     label = "not a field type; an enum of yours is one with `#[derive(FieldEnum)]`, and a whole number is an `i64`",
-    note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one"
+    note = "use String, Uuid, bool, i64, f64, Timestamp, Vec<String>, Json<T>, a #[derive(FieldEnum)] enum, a Vec of a #[derive(Embedded)] struct, or an Option of one",
+    note = "if `{Self}` is an entity, its key is the field: `author_id: String`, with `#[entity(belongs_to(author: {Self}, key = author_id))]`"
 )]
 pub trait FieldType: Sized {
     /// What it holds.
@@ -210,7 +211,8 @@ pub trait FieldEnum: Sized + Copy + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an item of an entity field",
     label = "not an item struct",
-    note = "put #[derive(Embedded)] on it if it is a struct of yours; plain values that are no texts are a `Json<Vec<{Self}>>`"
+    note = "put #[derive(Embedded)] on it if it is a struct of yours; plain values that are no texts are a `Json<Vec<{Self}>>`",
+    note = "if `{Self}` is an entity, its records name this one: `#[entity(has_many(items: {Self}, key = owner_id))]`"
 )]
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
     /// Its fields.

@@ -5,6 +5,7 @@ mod desc;
 mod field;
 mod field_set;
 pub(crate) mod page;
+mod position;
 mod relation;
 mod summary;
 mod typed;
@@ -17,7 +18,8 @@ pub use desc::{
 pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
 pub use field_set::FieldSet;
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
+pub use position::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
 pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use summary::{Least, Summary};
-pub use typed::{Entity, Input, Param, Projection};
+pub use typed::{Entity, EntityParts, Input, Param, Projection, ProjectionParts};
 pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

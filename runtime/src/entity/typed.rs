@@ -26,6 +26,68 @@ pub trait Entity: Sized + Send + Sync + 'static {
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
+/// What `#[entity]` writes. It stands apart from [`Entity`] so that rustc does not list all entities where one is missing: the attribute for
+/// that is one that crates without the implicit prelude cannot write.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not an entity", label = "not an entity", note = "put #[entity] on the struct")]
+#[doc(hidden)]
+pub trait EntityParts: Sized + Send + Sync + 'static {
+    /// As of [`Entity`].
+    const DESC: &'static EntityDesc;
+    /// As of [`Entity`].
+    #[cfg(feature = "server")]
+    type Adapter: From<crate::Adapter<Self>>;
+    /// As of [`Entity`].
+    type Id: FieldType;
+    /// As of [`Entity`].
+    type Create: Input;
+    /// As of [`Entity`].
+    type Patch: Input;
+
+    /// As of [`Entity`].
+    ///
+    /// # Errors
+    /// When a stored value has another form than declared.
+    fn read(row: &dyn Row) -> Result<Self, DecodeError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: EntityParts> Entity for T {
+    const DESC: &'static EntityDesc = T::DESC;
+    #[cfg(feature = "server")]
+    type Adapter = T::Adapter;
+    type Id = T::Id;
+    type Create = T::Create;
+    type Patch = T::Patch;
+
+    #[inline]
+    fn read(row: &dyn Row) -> Result<Self, DecodeError> {
+        T::read(row)
+    }
+}
+
+/// What `#[projection]` writes, as [`EntityParts`] is what `#[entity]` does.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a projection",
+    label = "not a projection",
+    note = "put #[projection(..)] on the struct"
+)]
+#[doc(hidden)]
+pub trait ProjectionParts {
+    /// As of [`Projection`].
+    type Entity: Entity;
+    /// As of [`Projection`].
+    const NAME: &'static str;
+    /// As of [`Projection`].
+    const FIELDS: &'static [&'static str];
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: ProjectionParts> Projection for T {
+    type Entity = T::Entity;
+    const NAME: &'static str = T::NAME;
+    const FIELDS: &'static [&'static str] = T::FIELDS;
+}
+
 /// Fields of an entity under a name, for `output = PostCard`; implemented by `#[projection]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a projection",

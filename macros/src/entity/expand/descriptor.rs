@@ -66,11 +66,12 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let relations = relations::descriptor(model);
     let summaries = summaries::descriptor(model);
     let search = search::descriptor(model);
+    let poisoned = model.inert.then(|| quote!(poisoned: true,));
     let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
-            #check #defaults #routes #mounts #stores #rename
+            #check #defaults #routes #mounts #stores #rename #poisoned
             ..__lp::entity(#name, #path, #storage, &[#(#fields),*], #primary, __lp::at(::core::file!(), ::core::line!()))
         };
     }

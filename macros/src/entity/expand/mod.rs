@@ -12,10 +12,12 @@ use syn::Visibility;
 
 use self::input::Input;
 use super::model::EntityModel;
+use super::search::Search;
 use super::summaries::Summary;
-use super::{docs, relations};
+use super::{docs, gates, relations};
 use crate::editor::Hints;
 use crate::lints;
+use crate::policy::Policy;
 
 /// Everything but the schema macro.
 pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
@@ -26,13 +28,13 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let surface = surface(model);
     let fields = field_impls(model);
     let desc = descriptor::descriptor(model);
-    let entity = entity_impl(model);
+    let (links, entity) = (gates::links(model), entity_impl(model));
     let inputs = [input::input_impl(model, Input::Create), input::input_impl(model, Input::Patch)];
     let adapter = crate::SERVER.then(|| adapter_impls(model));
     let assertions = assertions::assertions(model);
     let consts = relations::consts(model);
     let krate = &model.krate;
-    let hints = hints.call(krate, &model.ident, named(model));
+    let hints = hints.call(krate, &model.ident, &named(model));
     let allow = lints(model);
     let consts = consts.map(|consts| quote!(#allow #consts));
     quote! {
@@ -47,6 +49,7 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
         const _: () = {
             use #krate::__private as __lp;
             #fields
+            #links
             #desc
             #entity
             #(#inputs)*
@@ -63,17 +66,17 @@ fn lints(model: &EntityModel) -> TokenStream {
 }
 
 /// Fields of the entity where its options name them.
-fn named(model: &EntityModel) -> impl Iterator<Item = &syn::Ident> {
+fn named(model: &EntityModel) -> Vec<syn::Ident> {
     let indexes = model.indexes.iter().flat_map(|index| &index.places);
     let places = indexes.chain(model.uniques.iter().flat_map(|unique| &unique.places)).chain(&model.sort).map(|place| &place.ident);
-    let keys = model
-        .relations
-        .iter()
-        .filter_map(relations::Relation::key)
-        .chain(model.gates.keys())
-        .chain(model.summaries.iter().map(Summary::key));
+    let keys = model.relations.iter().filter_map(relations::Relation::key);
     let computed = model.fields.iter().filter_map(|field| field.options.computed.as_ref()).flat_map(|computed| &computed.from);
-    places.chain(model.visibility.named()).chain(keys).chain(computed)
+    let policies = model.routes.iter().chain([&model.defaults]).flat_map(Policy::named);
+    let searched = model.search.iter().flat_map(Search::named);
+    let written = places.chain(model.visibility.named()).chain(keys).chain(computed).chain(policies).chain(searched).cloned();
+    let named = written.chain(model.gates.named()).chain(model.summaries.iter().flat_map(Summary::named));
+    // An editor would say of the others what their option says already.
+    named.filter(|ident| model.index_of(ident).is_some()).collect()
 }
 
 fn markers(model: &EntityModel) -> TokenStream {
@@ -154,10 +157,8 @@ fn entity_impl(model: &EntityModel) -> TokenStream {
     });
     let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
     let adapter = crate::SERVER.then(|| quote!(type Adapter = #adapter;));
-    // What is no entity is told so, without a list of all that are.
     quote! {
-        #[diagnostic::do_not_recommend]
-        impl __lp::Entity for #ident {
+        impl __lp::EntityParts for #ident {
             const DESC: &'static __lp::EntityDesc = &DESC;
             #adapter
             type Id = #id;

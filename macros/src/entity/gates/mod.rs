@@ -17,7 +17,7 @@ use crate::expr::{Filter, Resolved, Scope, TWO, refuse_always};
 use crate::options::{self, Opt};
 
 pub(crate) use check::check;
-pub(crate) use tokens::{assertions, descriptor};
+pub(crate) use tokens::{assertions, descriptor, links};
 
 /// Most links from a record to one that decides whether it is seen.
 pub(crate) const LINKS: i64 = 8;
@@ -182,9 +182,10 @@ impl Gates {
         self.all.iter().any(|gate| gate.field == field)
     }
 
-    /// The fields of all gates, as written.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Ident> {
-        self.all.iter().map(|gate| &gate.key)
+    /// The fields of all gates and conditions, as written.
+    pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
+        let filters = self.visible.iter().chain(self.actions.iter().map(|action| &action.filter));
+        self.all.iter().map(|gate| gate.key.clone()).chain(filters.flat_map(Filter::named))
     }
 
     /// Resolves what is written; what cannot be is reported and left out.

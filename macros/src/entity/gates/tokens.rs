@@ -36,10 +36,25 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     Some(quote!(#visible #gates #actions))
 }
 
-/// The other entity's descriptor. It is part of this one, so that rustc sees every circle; a tree is the one that is meant.
+/// The other entity's descriptor, which is part of this one; a tree is the only circle that is meant.
 fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
-    let target = &gate.target;
-    if gate.is_tree(model) { quote!(&DESC) } else { at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream()) }
+    let (own, target) = (&model.ident, &gate.target);
+    if gate.is_tree(model) {
+        return quote!(&DESC);
+    }
+    at(quote!(__lp::target::<#target>(__lp::is_circle(<#own as __lp::Gated>::L8))), &target.to_token_stream())
+}
+
+/// The entities that gates lead to, for the search of circles.
+pub(crate) fn links(model: &EntityModel) -> Option<TokenStream> {
+    let targets: Vec<_> = model.gates.all.iter().filter(|gate| !gate.is_tree(model)).map(|gate| &gate.target).collect();
+    let own = &model.ident;
+    (!targets.is_empty() && !model.inert).then(|| {
+        quote! {
+            use __lp::Open as _;
+            __lp::gated! { #own #(#targets),* }
+        }
+    })
 }
 
 /// A condition that has been checked.
@@ -61,6 +76,15 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
         let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
         out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
+        if !gate.is_tree(model) {
+            let (own, other, name) = (&model.ident, &gate.target, &model.name);
+            let message = format!(
+                "linchpin: gates lead in a circle: `{name}` is seen through `{shown}`, which is seen through `{name}`\nhelp: leave one of \
+                 the gates out; records of one entity that are seen through each other are a tree: `gate(parent_id -> {name}, depth = 3)`"
+            );
+            let check = quote!(const _: () = __lp::expect_no_circle(<#own as __lp::Gated>::L0, __lp::Along::<#other>::L7, #message););
+            out.extend(at(check, &other.to_token_stream()));
+        }
         if let Some(action) = &gate.action {
             let name = action.value();
             let message = format!("linchpin: `{shown}` declares no action `{name}`\nhelp: on `{shown}`, `action(\"{name}\", ..)`");

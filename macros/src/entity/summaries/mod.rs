@@ -134,9 +134,9 @@ impl Summary {
         Some(Self { word, target, field, key, by, when, min, code })
     }
 
-    /// The field that holds the key of a record of the other entity, as written.
-    pub(crate) fn key(&self) -> &Ident {
-        &self.key
+    /// The field that holds the key of a record of the other entity, and those that decide whether a record counts, as written.
+    pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
+        std::iter::once(self.key.clone()).chain(self.when.iter().flat_map(Filter::named))
     }
 
     /// Its position.

@@ -134,7 +134,7 @@ fn ttl(opt: &Opt, d: &mut Diagnostics) -> Option<TtlArgs> {
     match &values[..] {
         [value] => {
             if let Some(text) = options::as_text(value) {
-                return policy::duration(text, "ttl", EXAMPLE, d).map(TtlArgs::After);
+                return policy::quantity::duration(text, "ttl", EXAMPLE, d).map(TtlArgs::After);
             }
             if let Some(ident) = options::as_ident(value) {
                 return Some(TtlArgs::Field(ident.clone()));

@@ -93,11 +93,11 @@ struct Key {
 impl Key {
     fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
         let of = scope.at(self.field);
-        let marker = expr::marker(scope, self.field, &self.at.to_token_stream());
+        let position = expr::position(scope.entity, self.field, &self.at.to_token_stream());
         let krate = &scope.model.krate;
         let ty = match self.period {
             Some(_) => quote!(::std::string::String),
-            None => quote!(#krate::entity::ValueOf<#marker>),
+            None => quote!(#krate::ValueAt<#position>),
         };
         let ty = if of.optional { quote!(::core::option::Option<#ty>) } else { ty };
         let doc = match self.period {
@@ -135,7 +135,7 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
     } else if let Some((period, function)) = &period {
         match of.kind {
             Type::Date => {}
-            Type::Other => scope.require(field, at, "DATES", &format!("`{period}` needs a date field, which `{name}` is not")),
+            Type::Other => scope.needs(field, at, "DATES", &format!("`{period}`")),
             _ => {
                 scope.d.error(function, format!("`{period}` needs a date field, `{name}` is {}", type_of(of)));
             }
@@ -144,7 +144,7 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
         let text = format!("cannot group by `{name}` ({})", type_of(of));
         scope.d.error(at, text).help("a field of plain values, or a period of a date: `week(created_at)`");
     } else if of.kind == Type::Other {
-        scope.require(field, at, "SCALARS", &format!("cannot group by `{name}`: it is no scalar"));
+        scope.needs(field, at, "SCALARS", "`group_by`");
     }
     Some(Key { at: at.clone(), field, period: period.map(|(period, _)| period) })
 }
@@ -267,7 +267,7 @@ pub(super) fn measure(written: Call, optional: &[String], scope: &mut Scope<'_>)
     } else if !fits {
         scope.d.error(&ident, format!("cannot {verb} {} field `{name}`", type_of(of)));
     } else if of.kind == Type::Other {
-        scope.require(field, &ident, kinds, &format!("cannot {verb} field `{name}`: its type does not allow it"));
+        scope.needs(field, &ident, kinds, &format!("`{function}`"));
     }
     Some(Measure { function, field, at: ident, only })
 }
@@ -276,18 +276,18 @@ impl Output {
     fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
         let Measure { function, field, at, only } = &self.measure;
         let krate = &scope.model.krate;
-        let marker = || expr::marker(scope, *field, &at.to_token_stream());
+        let value = || {
+            let position = expr::position(scope.entity, *field, &at.to_token_stream());
+            quote!(#krate::ValueAt<#position>)
+        };
         let ty = match *function {
             "count" => quote!(i64),
-            "sum" => {
-                let marker = marker();
-                quote!(#krate::entity::ValueOf<#marker>)
-            }
+            "sum" => value(),
             "avg" => quote!(::core::option::Option<f64>),
             "count_by" => quote!(::std::collections::BTreeMap<::std::string::String, i64>),
             _ => {
-                let marker = marker();
-                quote!(::core::option::Option<#krate::entity::ValueOf<#marker>>)
+                let value = value();
+                quote!(::core::option::Option<#value>)
             }
         };
         let of = if *function == "count" { String::new() } else { scope.at(*field).name.clone() };

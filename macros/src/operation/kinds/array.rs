@@ -78,7 +78,7 @@ impl Array {
         match of.kind {
             Type::StringArray => {}
             Type::Other => {
-                scope.require(field, &ident, "TEXT_LISTS", &format!("{} needs a list of strings, which `{}` is not", self.name(), of.name));
+                scope.needs(field, &ident, "TEXT_LISTS", self.name());
             }
             _ => {
                 let text = format!("{} needs a list of strings, `{}` is {}", self.name(), of.name, type_of(of));

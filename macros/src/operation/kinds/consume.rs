@@ -54,7 +54,7 @@ fn expiry(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
     let of = scope.at(field);
     match of.kind {
         Type::Date => {}
-        Type::Other => scope.require(field, &ident, "DATES", &format!("expiry needs a date field, which `{}` is not", of.name)),
+        Type::Other => scope.needs(field, &ident, "DATES", "expiry"),
         _ => {
             scope.d.error(&ident, format!("expiry needs a date field, `{}` is {}", of.name, type_of(of)));
             return None;

@@ -96,7 +96,7 @@ impl Kind for Custom {
     }
 
     fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let http = http(args, scope.d);
+        let http = http(args, &scope.model.path, scope.d);
         let method = http.as_ref().map_or(Method::Post, |http| http.moved.method.as_ref().map_or(Method::Post, |(method, _)| *method));
         if http.is_none() {
             args.refuse_route(&format!("`{name}` has no `http`: it is for code and has no route"), scope.d);
@@ -176,10 +176,12 @@ fn texts(args: &Args, d: &mut Diagnostics) -> Option<TokenStream> {
 }
 
 /// `http(method = "GET", path = "ping/{who}")`.
-fn http(args: &Args, d: &mut Diagnostics) -> Option<RouteArgs> {
+fn http(args: &Args, base: &str, d: &mut Diagnostics) -> Option<RouteArgs> {
     let opt = args.get("http")?;
     let list = opt.list("http(method = \"GET\", path = \"ping/{who}\")", d)?;
-    Some(RouteArgs::parse_http(list, d))
+    let http = RouteArgs::parse_http(list, d);
+    http.moved.not_below_itself(base, d);
+    Some(http)
 }
 
 /// A type behind `=`.

@@ -169,8 +169,8 @@ impl Kind for Derive {
             Some(_) if flatten => Returns::Values(quote!(::std::string::String)),
             Some((field, ident)) => {
                 let krate = &scope.model.krate;
-                let marker = scope.within(first.owner, |scope| expr::marker(scope, *field, &ident.to_token_stream()));
-                Returns::Values(quote!(#krate::entity::ValueOf<#marker>))
+                let position = scope.within(first.owner, |scope| expr::position(scope.entity, *field, &ident.to_token_stream()));
+                Returns::Values(quote!(#krate::ValueAt<#position>))
             }
         };
         let merge = format_ident!("{}", names::pascal(merge));

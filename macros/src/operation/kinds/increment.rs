@@ -57,7 +57,7 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
     match of.kind {
         Type::Integer | Type::Number => {}
         Type::Other => {
-            scope.require(field, &ident, "NUMERIC", &format!("increment needs a number, which `{}` is not", of.name));
+            scope.needs(field, &ident, "NUMERIC", "increment");
         }
         _ => {
             scope.d.error(&ident, format!("increment needs a number, `{}` is {}", of.name, type_of(of)));
@@ -79,6 +79,10 @@ fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
     let one = quote!(__lp::Bound::Int(1));
     let Some(expr) = args.expr("by", "by = 5", scope.d) else { return one };
     let kind = field.map(|f| scope.at(f).kind);
+    if let Some((_, digits)) = options::suffixed(expr) {
+        scope.d.error(expr, "`by` is a number without a suffix").help(format!("`by = {digits}`"));
+        return one;
+    }
     let problem = match (options::as_int(expr), expr::number(expr)) {
         (Some(Ok(0)), _) => "`by` must not be 0",
         (Some(Ok(by)), _) if (-MAX_INTEGER..=MAX_INTEGER).contains(&by) => {

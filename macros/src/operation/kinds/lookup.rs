@@ -162,7 +162,7 @@ pub(super) fn fields(args: &Args, option: &str, scope: &mut Scope<'_>, required:
         if !of.kind.is_scalar() {
             scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
         } else if of.kind == Type::Other {
-            scope.require(assign.field, &assign.key, "SCALARS", &format!("field `{}` cannot be matched: it is no scalar", of.name));
+            scope.needs(assign.field, &assign.key, "SCALARS", "match");
         }
     }
     assigns
@@ -266,7 +266,7 @@ fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<(usiz
     } else if paged && !of.readable() {
         scope.d.error(&member.ident, format!("cannot sort by `{}`: cursors would reveal what clients may not read", of.name));
     } else if of.kind == Type::Other {
-        scope.require(field, &member.ident, "SCALARS", &format!("cannot sort by `{}`: it is no scalar", of.name));
+        scope.needs(field, &member.ident, "SCALARS", "sort");
     }
     Some((field, member.desc))
 }

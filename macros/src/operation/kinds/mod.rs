@@ -200,7 +200,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The options of each kind beside the common ones.
-#[cfg(test)]
 pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     KINDS.iter().map(|kind| (kind.name(), kind.options()))
 }

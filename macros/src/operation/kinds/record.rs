@@ -65,6 +65,11 @@ pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: 
             scope.d.error(&key, format!("private field `{}`: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
             continue;
         }
+        if option == "set" && of.has(Flag::Primary) {
+            // That it cannot be is said of all that is written.
+            assigns.push(Assign { key, field, value: Value::Null });
+            continue;
+        }
         let (required, nullable) = form(of);
         if let Some(value) = scope.value(&Source::Input(key.clone()), field, &key, Role::Body { required, nullable }) {
             assigns.push(Assign { key, field, value });
@@ -92,20 +97,21 @@ pub(super) fn filter(args: &Args, what: &str, optional: &[String], scope: &mut S
 /// Whether the field an operation works on may change after create; what may not is reported.
 pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     let of = scope.at(field);
-    let problem = if of.has(Flag::Primary) {
-        "is the primary key"
+    let (problem, help) = if of.has(Flag::Primary) {
+        ("is the primary key", Some("a record keeps its key; `match(..)` says which record is meant"))
     } else if let Some(owner) = of.owned {
-        owner
+        (owner, None)
     } else if of.immutable() {
-        "is immutable"
+        ("is immutable", None)
     } else if of.generated {
-        "is the version counter"
+        ("is the version counter", None)
     } else if of.options.on_update.is_some() {
-        "is set to the call's instant by every change"
+        ("is set to the call's instant by every change", None)
     } else {
         return true;
     };
-    scope.d.error(at, format!("`{}` {problem}", of.name));
+    let problem = scope.d.error(at, format!("`{}` {problem}", of.name));
+    help.into_iter().for_each(|help| problem.help(help));
     false
 }
 
@@ -133,6 +139,8 @@ pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scop
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             let text = format!("`{name}` is read-only: no client may supply it");
             scope.d.error(key, text).help("`now()`, `ctx(..)` or a literal");
+        } else if scope.bare.contains(key) {
+            scope.lacks_value(key);
         }
     }
 }

@@ -85,7 +85,7 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
         } else if !of.readable() {
             scope.d.error(&ident, format!("`{name}` is hidden: hits would reveal what clients may not read"));
         } else if of.kind == Type::Other {
-            scope.require(field, &ident, "TEXTS", &format!("search needs string fields, which `{name}` is not"));
+            scope.needs(field, &ident, "TEXTS", "search");
         }
         fields.push((field, ident));
     }

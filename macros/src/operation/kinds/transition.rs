@@ -94,8 +94,7 @@ fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     match of.kind {
         Type::String | Type::Boolean | Type::Integer => {}
         Type::Other => {
-            let text = format!("transition needs an enum, boolean, integer or string field, which `{}` is not", of.name);
-            scope.require(field, &ident, "STATES", &text);
+            scope.needs(field, &ident, "STATES", "transition");
         }
         _ => {
             let text = format!("transition needs an enum, boolean, integer or string field, `{}` is {}", of.name, type_of(of));
@@ -148,6 +147,16 @@ fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Target
     let Some(expr) = args.expr("to", "to = Status::Published", scope.d).cloned() else { return Targets::default() };
     match &expr {
         Expr::Call(call) if options::as_ident(&call.func).is_some_and(|f| f == "one_of") => one_of(call, field, ident, scope),
+        Expr::Array(array) => {
+            let values: Vec<String> = array.elems.iter().map(shown).collect();
+            let help = match &values[..] {
+                [] => "`to = Status::Published`".to_owned(),
+                [one] => format!("`to = {one}`"),
+                all => format!("`to = one_of([{}], by = held)`, where `held` is a function that chooses", all.join(", ")),
+            };
+            scope.d.error(array, "a transition leads to one value").help(help);
+            Targets::default()
+        }
         _ => Targets { to: distinct(vec![expr], "to", field, ident, scope), by: None },
     }
 }

@@ -10,7 +10,6 @@ pub struct Thread {
     pub open: i64,
     #[field(read_only)]
     pub maybe: Option<i64>,
-    #[field(read_only)]
     pub unset: i64,
     #[field(read_only, default = "0")]
     pub text: String,

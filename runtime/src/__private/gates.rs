@@ -1,0 +1,129 @@
+//! Circles of gates. The descriptor of an entity holds those that its gates lead to, which const evaluation cannot make of a circle: so
+//! circles are looked for before, along links of a bounded number that name entities and no more.
+
+use std::marker::PhantomData;
+
+use crate::entity::{Entity, EntityDesc};
+
+/// An entity, and those that its gates lead to.
+pub struct Links {
+    /// Where it is declared.
+    id: &'static str,
+    next: &'static [&'static Self],
+}
+
+impl Links {
+    const END: &'static Self = &Self::new("", &[]);
+
+    /// What is reached from a place.
+    pub const fn new(id: &'static str, next: &'static [&'static Self]) -> Self {
+        Self { id, next }
+    }
+
+    /// The same place with other links.
+    pub const fn to(&self, next: &'static [&'static Self]) -> Self {
+        Self::new(self.id, next)
+    }
+}
+
+macro_rules! levels {
+    ($($level:ident)*) => {
+        /// An entity with gates onto others: where they lead in so many steps.
+        pub trait Gated {
+            $(/// So many.
+            const $level: &'static Links;)*
+        }
+
+        impl<T: Gated> Along<T> {
+            $(/// So many.
+            pub const $level: &'static Links = T::$level;)*
+        }
+
+        /// An entity without: what [`Along`] falls back to.
+        pub trait Open {
+            $(/// So many.
+            const $level: &'static Links = Links::END;)*
+        }
+    };
+}
+
+/// The links of an entity, with gates or without.
+pub struct Along<T>(PhantomData<T>);
+
+impl<T> Open for Along<T> {}
+
+levels! { L0 L1 L2 L3 L4 L5 L6 L7 L8 }
+
+/// The links of an entity by those of its targets.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __gated {
+    ($entity:ident $($target:path),*) => {
+        impl $crate::__private::Gated for $entity {
+            const L0: &'static $crate::__private::Links = &$crate::__private::Links::new(
+                ::core::concat!(::core::module_path!(), " ", ::core::stringify!($entity), " ", ::core::line!(), " ", ::core::column!()),
+                &[],
+            );
+            const L1: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L0),*]);
+            const L2: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L1),*]);
+            const L3: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L2),*]);
+            const L4: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L3),*]);
+            const L5: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L4),*]);
+            const L6: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L5),*]);
+            const L7: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L6),*]);
+            const L8: &'static $crate::__private::Links = &Self::L0.to(&[$($crate::__private::Along::<$target>::L7),*]);
+        }
+    };
+}
+pub use __gated as gated;
+
+/// The descriptor that a gate leads to; in a circle, which is reported, one that says nothing.
+pub const fn target<T: Entity>(is_circle: bool) -> &'static EntityDesc {
+    static NOTHING: EntityDesc = EntityDesc { poisoned: true, ..EntityDesc::new("", "", "", &[]) };
+    // A function of its own: const evaluation makes all constants of one that it calls.
+    if is_circle { &NOTHING } else { desc::<T>() }
+}
+
+const fn desc<T: Entity>() -> &'static EntityDesc {
+    T::DESC
+}
+
+/// Whether gates lead from an entity back to it.
+pub const fn is_circle(of: &Links) -> bool {
+    lead_to(of.next, of.id, false)
+}
+
+/// Fails to compile when a gate of an entity leads back to it. Of the entities of a circle, one says so.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn expect_no_circle(of: &Links, target: &'static Links, message: &'static str) {
+    assert!(!lead_to(&[target], of.id, true), "{}", message);
+}
+
+/// Whether links lead to a place, or, if asked, lead there by greater ones alone.
+const fn lead_to(next: &[&Links], id: &str, greater: bool) -> bool {
+    let mut i = 0;
+    while i < next.len() {
+        let order = order(next[i].id, id);
+        if order == 0 || ((!greater || order > 0) && lead_to(next[i].next, id, greater)) {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// How texts are ordered: 0 when they are the same.
+const fn order(a: &str, b: &str) -> i32 {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() {
+        if a[i] != b[i] {
+            return a[i] as i32 - b[i] as i32;
+        }
+        i += 1;
+    }
+    a.len() as i32 - b.len() as i32
+}

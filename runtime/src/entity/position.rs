@@ -1,0 +1,40 @@
+//! Fields by their positions, as generated methods name them.
+
+use super::{Field, ItemOf, ItemPatchOf, ValueOf};
+use crate::__private::F;
+
+/// The type of the field at a position, counted from 0; generated methods name fields so, wherever they stand.
+///
+/// ```
+/// use linchpin::entity::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
+/// use linchpin::prelude::*;
+///
+/// #[derive(Clone, Debug, Embedded)]
+/// pub struct Line {
+///     pub text: String,
+/// }
+///
+/// #[entity]
+/// pub struct Note {
+///     #[field(primary)]
+///     pub id: String,
+///     pub due_at: Option<Timestamp>,
+///     pub lines: Vec<Line>,
+/// }
+///
+/// let due_at: TypeAt<Note, 1> = None;
+/// let at: ValueAt<Note, 1> = Timestamp::from_millis(0);
+/// let line: ItemAt<Note, 2> = Line { text: "x".to_owned() };
+/// let patch: ItemPatchAt<Note, 2> = LinePatch::default();
+/// # let _ = (due_at, at, line, patch);
+/// ```
+pub type TypeAt<E, const INDEX: usize> = <F<E, INDEX> as Field>::Ty;
+
+/// The type of a value that the field at a position holds when it holds one, as [`ValueOf`] gives it; see [`TypeAt`].
+pub type ValueAt<E, const INDEX: usize> = ValueOf<F<E, INDEX>>;
+
+/// The type of one item of the field at a position, as [`ItemOf`] gives it; see [`TypeAt`].
+pub type ItemAt<E, const INDEX: usize> = ItemOf<F<E, INDEX>>;
+
+/// The type of changes of one item of the field at a position, as [`ItemPatchOf`] gives it; see [`TypeAt`].
+pub type ItemPatchAt<E, const INDEX: usize> = ItemPatchOf<F<E, INDEX>>;

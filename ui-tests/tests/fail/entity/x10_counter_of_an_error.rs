@@ -1,0 +1,19 @@
+use linchpin::prelude::*;
+
+#[entity(counter(Thread.reply_count, by = thread_id))]
+pub struct Reply {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub thread_id: String,
+}
+
+// What is wrong here says nothing of the field that is counted.
+#[entity(sort = desc(createdat))]
+pub struct Thread {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(read_only, default = 0)]
+    pub reply_count: i64,
+}
+
+fn main() {}

@@ -1,0 +1,33 @@
+use linchpin::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
+pub enum Status { Draft, Published, Archived }
+
+#[entity(routes(auth = none))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub title: String,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    #[field(default = 0)]
+    pub views: i64,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+    #[field(default = now, on_update = now)]
+    pub updated_at: Timestamp,
+}
+
+#[operation(kind = "field_update", set(id))]
+pub const MOVE: Operation<Post>;
+
+#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, set(id))]
+pub const PUBLISH: Operation<Post>;
+
+#[operation(kind = "batch", action = "update", filter = (views > 3), set(id))]
+pub const RESET: Operation<Post>;
+
+#[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, set(id = param(id)))]
+pub const NAME: Operation<Post>;
+
+fn main() {}
