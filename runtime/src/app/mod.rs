@@ -17,6 +17,7 @@ mod report;
 mod running;
 mod secret;
 mod start;
+mod states;
 mod stream;
 mod suggest;
 mod summaries;

@@ -10,6 +10,7 @@ use super::own::{compiled, connect, own_routes};
 use super::plugin::{MiddlewareCx, Plugin, PostCx, RoutesCx};
 use super::registrar::Registrar;
 use super::running::{Built, Running};
+use super::states;
 use crate::audit::AuditLog;
 use crate::entity::EntityDesc;
 use crate::http::{self, Claims, ContextProviders, Endpoint, HttpState, Layers, idempotency};
@@ -61,6 +62,9 @@ impl App {
         } = self;
         let (config, secrets) = config.checked()?;
         let plugins = checks::ordered(plugins, &packages)?;
+        for lost in states::unreachable(&packages) {
+            tracing::warn!("{lost}");
+        }
         let entries = || packages.iter().flat_map(|p| p.entities);
 
         let name = match (&own_store, &config.database) {
