@@ -111,7 +111,7 @@ fn nothing_prints_by_itself() {
 const RULES: [(&str, &[&str]); 21] = [
     ("sessions.create(", &["flow/login.rs"]),
     ("sessions.delete(", &["flow/end.rs"]),
-    ("user.session_epoch", &["entities.rs", "flow/login.rs", "flow/password.rs", "routes/mailed.rs"]),
+    ("user.session_epoch", &["entities.rs", "flow/login.rs", "flow/oauth.rs", "flow/password.rs", "routes/mailed.rs"]),
     (".expires_at.is_none_or(", &["entities.rs"]),
     ("deletion_due_at.is_some_and(", &["entities.rs"]),
     ("users.create(", &["flow/create.rs"]),
