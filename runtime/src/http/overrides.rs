@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::entity::{Entity, FieldType, PageArgs};
 use crate::operation::Sql;
 use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
+use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
 /// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and projection have run or will run.
@@ -73,7 +74,8 @@ impl OverrideCall {
     /// # Errors
     /// When the store cannot answer.
     pub async fn record(&self, key: impl FieldType) -> Result<Outcome> {
-        Ok(Outcome::Record(self.table.read(&self.cx, self.route, key.into_value(), &self.form).await?))
+        let key = canonical_value(self.table.desc.primary_field(), key.into_value());
+        Ok(Outcome::Record(self.table.read(&self.cx, self.route, key, &self.form).await?))
     }
 }
 

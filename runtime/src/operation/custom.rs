@@ -246,7 +246,7 @@ mod run {
     use crate::operation::{OpSpec, Place, bind};
     use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
     use crate::store::{Plan, Rows};
-    use crate::validate::{Validator, list_value};
+    use crate::validate::{Validator, canonical_value, list_value};
     use crate::{Error, Result, Value};
 
     pub(super) struct Run {
@@ -273,9 +273,12 @@ mod run {
             match made {
                 Made::Nothing => Ok(Outcome::Nothing),
                 Made::Json(text) => Ok(Outcome::Json(text)),
-                Made::One(Some(key)) => Ok(Outcome::Record(table.read(call.cx, self.spec.name, key, call.form).await?)),
+                Made::One(Some(key)) => Ok(Outcome::Record(table.read(call.cx, self.spec.name, stored(table, key), call.form).await?)),
                 Made::One(None) => Ok(Outcome::Record(Rows::count())),
-                Made::Many(keys) => Ok(Outcome::List(self.many(table, call, keys).await?)),
+                Made::Many(keys) => {
+                    let keys = keys.into_iter().map(|key| stored(table, key)).collect();
+                    Ok(Outcome::List(self.many(table, call, keys).await?))
+                }
                 Made::Chosen(choice) => Ok(Outcome::List(choice.read(table, call.cx, self.spec.name, call.form).await?)),
             }
         }
@@ -299,6 +302,11 @@ mod run {
             rows.records.sort_by_cached_key(|record| place(record));
             Ok(rows)
         }
+    }
+
+    /// A key as the table holds it.
+    fn stored(table: &Table, key: Value) -> Value {
+        canonical_value(table.desc.primary_field(), key)
     }
 
     /// Keys are texts or whole numbers, and all of an entity alike.

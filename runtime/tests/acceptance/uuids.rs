@@ -3,6 +3,7 @@
 #![allow(missing_docs)] // a fixture; its fields are the cases'
 
 use linchpin::Cx;
+use linchpin::operation::{CustomCall, CustomStore};
 use linchpin::prelude::*;
 use serde_json::json;
 
@@ -29,7 +30,22 @@ pub const PUT_ON: Operation<Badge>;
 #[operation(kind = "upsert", match(device), set(doors), on_create(id = uuid()))]
 pub const ISSUE: Operation<Badge>;
 
-static GATE: Package = package!(name = "gate", entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE])]);
+/// By its key, as somebody says it.
+#[operation(
+    kind = "custom",
+    http(method = "GET"),
+    params(key: String),
+    output = Badge,
+    handler(memory = shown, sqlite = shown, postgres = shown),
+    route(auth = none),
+)]
+pub const SHOWN: Operation<Badge>;
+
+async fn shown<S: CustomStore>(_: CustomCall<Badge, S>, key: String) -> linchpin::Result<String> {
+    Ok(key)
+}
+
+static GATE: Package = package!(name = "gate", entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE, SHOWN])]);
 
 cases!(&super::GATE => requests_and_code);
 
@@ -49,6 +65,7 @@ async fn requests_and_code(s: &Server) {
     let query = BadgeListQuery::new().filter(badge::device.eq(DEVICE.to_owned()));
     assert_eq!(badges.list(&cx, query).await.unwrap().items.len(), 1);
     assert_eq!(badges.put_on(&cx, ID, OTHER).await.unwrap().device, small(OTHER));
+    assert_eq!(s.get(&format!("/badges/shown?key={ID}")).await.json()["id"], small(ID));
     let patch = BadgePatch { device: Some(DEVICE.to_owned()), ..Default::default() };
     assert_eq!(badges.update(&cx, ID, patch, None).await.unwrap().device, small(DEVICE));
     let again = badges.issue(&cx, DEVICE, [OTHER, ID].map(str::to_owned).to_vec()).await.unwrap();
