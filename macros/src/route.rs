@@ -5,7 +5,8 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{ItemFn, Path, Token};
+use syn::visit::Visit;
+use syn::{GenericArgument, ItemFn, Path, PathArguments, ReturnType, Token, Type};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::doc_of;
@@ -143,7 +144,7 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
     // Both are there: their absence has been reported.
     let method = route.moved.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
-    let serve = serve(&function);
+    let (serve, contents) = (serve(&function), contents(&function));
     // Below which path it is mounted, only its entity knows.
     let apart = route.moved.path.as_ref().filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_)))).map(|(_, text)| {
         let entity = at(quote!(<#entity as __lp::Entity>::DESC), &text.to_token_stream());
@@ -158,11 +159,13 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
             #apart
             #function
             #serve
+            #contents
             __lp::ExtraRoute::new(__lp::ExtraRouteSpec {
                 name: #text,
                 route: #method(&[#(#segments),*]),
                 policy: #policy,
                 handler: __serve,
+                contents: __contents,
                 doc: #doc,
                 at: __lp::at(::core::file!(), ::core::line!()),
             })
@@ -205,4 +208,69 @@ fn serve(function: &ItemFn) -> TokenStream {
             })
         }
     }
+}
+
+/// What the function takes and answers, for the API document: the runtime asks the types, as far as they can be named outside of it.
+fn contents(function: &ItemFn) -> TokenStream {
+    let probe = |ty: &Type| quote!((&&&&__lp::Probe::<#ty>::new()).content());
+    let taken = match function.sig.inputs.last() {
+        Some(syn::FnArg::Typed(typed)) => Some(&*typed.ty).filter(|ty| named(ty)),
+        _ => None,
+    };
+    let body = taken.map(probe);
+    let (answered, ok) = match &function.sig.output {
+        ReturnType::Type(_, ty) => answer(ty, true),
+        ReturnType::Default => (None, false),
+    };
+    let answered = answered.filter(|ty| named(ty)).map(probe);
+    if body.is_none() && answered.is_none() {
+        return quote!(
+            const __contents: fn() -> __lp::Contents = __lp::Contents::NONE;
+        );
+    }
+    let (body, answered) = (body.unwrap_or_else(|| quote!(__lp::None)), answered.unwrap_or_else(|| quote!(__lp::None)));
+    quote! {
+        fn __contents() -> __lp::Contents {
+            #[allow(unused_imports)] // which of them says something, the types decide
+            use __lp::{ByMedia as _, ByRecord as _, ByShape as _, Otherwise as _};
+            __lp::Contents { body: #body, answer: #answered, ok: #ok }
+        }
+    }
+}
+
+/// The type of a body in an answer, and whether its status is 200: a result has it in front, a tuple behind what says the status.
+fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
+    match ty {
+        Type::Tuple(tuple) => tuple.elems.last().map_or((None, false), |last| answer(last, false)),
+        Type::Path(path) => match path.path.segments.last() {
+            Some(last) if last.ident == "Result" => match &last.arguments {
+                PathArguments::AngleBracketed(of) => match of.args.first() {
+                    Some(GenericArgument::Type(ty)) => answer(ty, ok),
+                    _ => (None, false),
+                },
+                _ => (None, false),
+            },
+            _ => (Some(ty), ok),
+        },
+        _ => (Some(ty), ok),
+    }
+}
+
+/// Whether a type means the same outside of a signature.
+fn named(ty: &Type) -> bool {
+    struct Hidden(bool);
+    impl<'a> Visit<'a> for Hidden {
+        fn visit_type(&mut self, ty: &'a Type) {
+            let elided = matches!(ty, Type::Reference(reference) if reference.lifetime.is_none());
+            self.0 |= elided || matches!(ty, Type::ImplTrait(_) | Type::Infer(_) | Type::Macro(_));
+            syn::visit::visit_type(self, ty);
+        }
+
+        fn visit_lifetime(&mut self, lifetime: &'a syn::Lifetime) {
+            self.0 |= lifetime.ident != "static";
+        }
+    }
+    let mut hidden = Hidden(false);
+    hidden.visit_type(ty);
+    !hidden.0
 }

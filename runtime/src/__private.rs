@@ -13,6 +13,8 @@ pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 #[cfg(feature = "server")]
 pub use crate::http::{Arguments, ExtraRoute, ExtraRouteSpec, ResponseFuture, answered, serve_route};
 pub use crate::http::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+#[cfg(feature = "server")]
+pub use crate::http::{ByMedia, ByRecord, ByShape, Contents, Otherwise, Probe};
 /// A request, as extra routes get it.
 #[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;

@@ -25,6 +25,7 @@
 //! assert_eq!(created.status(), 201);
 //! let path = format!("/notes/{}", created.json()?["id"].as_str().unwrap_or_default());
 //! assert_eq!(client.get(&path).await?.json()?["text"], "milk");
+//! assert!(client.get("/openapi.json").await?.text()?.contains("/notes"));
 //! # app.stop().await
 //! # }
 //! ```
@@ -164,6 +165,14 @@ impl Answer {
     /// The body as it came.
     pub fn bytes(&self) -> &Bytes {
         self.0.body()
+    }
+
+    /// The body as text; empty when there is none.
+    ///
+    /// # Errors
+    /// When the body is not UTF-8.
+    pub fn text(&self) -> Result<&str> {
+        std::str::from_utf8(self.bytes()).map_err(Error::internal)
     }
 
     /// The body as JSON; `null` when there is none.

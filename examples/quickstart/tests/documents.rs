@@ -13,17 +13,22 @@ const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 /// Whose every block is held to something.
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
 /// Where snippets are taken from, letter by letter.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 15] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
     "examples/quickstart/tests/guide/facade.rs",
     "examples/quickstart/tests/guide/library.rs",
     "examples/quickstart/tests/guide/lifecycle.rs",
+    "examples/quickstart/tests/guide/routes.rs",
+    "examples/quickstart/tests/guide/tutorial.rs",
     "examples/quickstart/tests/context.rs",
     "examples/quickstart/tests/operations.rs",
     "examples/tasks/src/main.rs",
     "examples/shop/src/main.rs",
+    "examples/tenants/src/main.rs",
+    "examples/tenants/src/members.rs",
+    "examples/tenants/src/report.rs",
 ];
 /// The commands of `sh` blocks; the session's test does what they do.
 const COMMANDS: [&str; 4] = [

@@ -129,6 +129,12 @@ impl Field {
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
     }
 
+    /// Whether code writes it although no client does: `read_only`, and nothing else makes its value.
+    pub(crate) fn code_writes(&self) -> bool {
+        let made = self.generated || self.owned.is_some() || self.options.on_update.is_some() || self.options.default.is_generated();
+        self.has(Flag::ReadOnly) && !made
+    }
+
     /// Whether its value is that of the caller: the tenant or a scope of the record.
     pub(crate) fn is_callers(&self) -> bool {
         self.owned.is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)

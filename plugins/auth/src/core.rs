@@ -162,7 +162,7 @@ impl Core {
                 (users.clone(), sessions.clone()),
                 Arc::clone(&signing),
                 env.clone(),
-                Tenants::new(config.auth.tenants.clone(), adapters.clone()),
+                Tenants::new(&config.auth, adapters.clone()),
                 others,
             ),
             told: Mutex::new(told),

@@ -230,6 +230,37 @@ impl AuthService {
         self.core.set_roles(&self.client(), None, id, roles).await.map(Account::from)
     }
 
+    /// Has the sessions of an account ask the [`TenantResolver`](crate::TenantResolver) anew, from the next request on: to be called
+    /// once a membership has been stored, changed or removed, after its transaction. Without it what is known of a session counts for
+    /// `auth.session.cacheSeconds`. Other processes are told by `auth.session.bus`, where there is one.
+    ///
+    /// ```
+    /// use linchpin::prelude::*;
+    /// use linchpin_auth::AuthService;
+    ///
+    /// /// Somebody in a tenant.
+    /// #[entity(routes(disabled))]
+    /// #[derive(Clone, Debug)]
+    /// pub struct Membership {
+    ///     #[field(primary, default = uuid)]
+    ///     pub id: String,
+    ///     pub user_id: String,
+    /// }
+    ///
+    /// # fn with(app: App) -> App {
+    /// app.on_event::<Membership, _, _>("memberships", |event| async move {
+    ///     let held = event.after.as_ref().or(event.before.as_ref());
+    ///     if let Some(user) = held.and_then(|record| record["userId"].as_str()) {
+    ///         event.adapters()?.provided::<AuthService>()?.membership_changed(user);
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn membership_changed(&self, id: &str) {
+        self.core.checks.forget(id);
+    }
+
     /// Notes that an email address is known to be its owner's, or that it is not.
     ///
     /// # Errors

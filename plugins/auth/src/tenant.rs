@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use linchpin::{Adapters, BoxFuture, Result};
+use linchpin::{Adapters, BoxFuture, Error, Result};
 use serde_json::Value;
+
+use crate::config::AuthSection;
 
 /// Whose tenant is asked for.
 #[derive(Clone, Debug)]
@@ -26,6 +28,25 @@ pub trait TenantResolver: Send + Sync + 'static {
     ///
     /// Whoever resolves checks the membership: a claim alone may be older than its end.
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>>;
+
+    /// The roles that the user has in that tenant, beside those of the account, which count everywhere: none unless it is written. Each
+    /// is one of `auth.roles`, and none is `auth.admin.role`: who administers accounts does so in all tenants. Another one, or no
+    /// answer, makes the request `unavailable`.
+    ///
+    /// Like the tenant they are remembered with the session: a change of memberships is told by
+    /// [`AuthService::membership_changed`](crate::AuthService::membership_changed).
+    fn roles<'a>(&'a self, cx: &'a TenantCx, tenant: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+        let _ = (cx, tenant);
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Where a user acts, and what they may do there.
+#[derive(Debug, Default)]
+pub(crate) struct Acting {
+    pub(crate) tenant: Option<String>,
+    /// Of the account and of the tenant, each once.
+    pub(crate) roles: Vec<String>,
 }
 
 /// The resolver of an app, with what it gets.
@@ -33,6 +54,8 @@ pub trait TenantResolver: Send + Sync + 'static {
 pub(crate) struct Tenants {
     resolver: Option<Arc<dyn TenantResolver>>,
     services: Adapters,
+    /// Roles that a tenant may give.
+    given: Arc<[String]>,
 }
 
 impl std::fmt::Debug for Tenants {
@@ -42,22 +65,35 @@ impl std::fmt::Debug for Tenants {
 }
 
 impl Tenants {
-    pub(crate) fn new(resolver: Option<Arc<dyn TenantResolver>>, services: Adapters) -> Self {
-        Self { resolver, services }
+    pub(crate) fn new(config: &AuthSection, services: Adapters) -> Self {
+        let given = config.roles.iter().filter(|role| config.admin_role.as_ref() != Some(role));
+        Self { resolver: config.tenants.clone(), services, given: given.cloned().collect() }
     }
 
-    /// The tenant that a user acts in.
+    /// The tenant that a user acts in, and all roles that they have there.
     ///
     /// # Errors
     /// When the app cannot tell.
-    pub(crate) async fn of(&self, user_id: &str, roles: &[String], claims: &serde_json::Map<String, Value>) -> Result<Option<String>> {
-        let Some(resolver) = &self.resolver else { return Ok(None) };
+    pub(crate) async fn of(&self, user_id: &str, roles: &[String], claims: &serde_json::Map<String, Value>) -> Result<Acting> {
+        let mut all = roles.to_vec();
+        let Some(resolver) = &self.resolver else { return Ok(Acting { tenant: None, roles: all }) };
         let cx = TenantCx {
             user_id: user_id.to_owned(),
             roles: roles.to_vec(),
             claims: Value::Object(claims.clone()),
             services: self.services.clone(),
         };
-        resolver.tenant(&cx).await
+        let Some(tenant) = resolver.tenant(&cx).await? else { return Ok(Acting { tenant: None, roles: all }) };
+        for role in resolver.roles(&cx, &tenant).await? {
+            if !self.given.contains(&role) {
+                let text =
+                    format!("the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or it is that of administrators");
+                return Err(Error::unavailable(text));
+            }
+            if !all.contains(&role) {
+                all.push(role);
+            }
+        }
+        Ok(Acting { tenant: Some(tenant), roles: all })
     }
 }

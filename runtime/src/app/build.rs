@@ -189,7 +189,8 @@ impl App {
         self.plugins.iter().flat_map(|plugin| plugin.security()).collect()
     }
 
-    /// Replaces the clock that gives each call its `now`.
+    /// Replaces the clock that gives each call its `now`: over HTTP, and from code with [`Cx::system`](crate::Cx::system) and
+    /// [`Cx::actor`](crate::Cx::actor).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -287,7 +288,7 @@ impl App {
     }
 
     /// Adds a consumer of the events of `E`, one at a time, under a name of its own as for [`App::event_sink`]. An event whose
-    /// handling fails is offered again, before any that follows.
+    /// handling fails is offered again, before any that follows. [`Event::adapter`] reaches the records of the app.
     #[must_use]
     pub fn on_event<E, F, Fut>(mut self, name: impl Into<String>, handle: F) -> Self
     where

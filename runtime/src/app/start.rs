@@ -101,8 +101,10 @@ impl App {
                 tables.push(table);
             }
             let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), keep_audit)).transpose()?;
-            let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone());
+            let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone()).timed_by(&clock);
+            events.reach(&adapters);
             if let Some(log) = &audit {
+                log.table().timed_by(&clock);
                 adapters.provide(log.clone());
             }
             // Planning now turns a statement the store refuses into a start-up error.

@@ -67,6 +67,7 @@ impl AuditLog {
     /// # Errors
     /// When the store cannot write it; what it tells of must not last then.
     pub async fn add(&self, cx: &Cx, note: AuditNote) -> Result<()> {
+        let cx = self.0.table.at_present(cx);
         let actor = cx.get_actor();
         let kind = actor.map_or("system", |actor| actor.kind.as_str()).to_owned();
         let tenant = note.tenant_id.or_else(|| actor.and_then(|actor| actor.tenant_id.clone()));

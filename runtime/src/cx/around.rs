@@ -26,6 +26,10 @@ impl Cx {
     /// The same call below a parent: the value of a field that a parameter of `parent_path` is bound to.
     ///
     /// Over HTTP the path says it; in code, `cx.within(comment::doc_id, "d1")`.
+    ///
+    /// With the field of a `tenant`, [`Cx::system`] acts in that tenant: it sees, changes and makes records of the entity there and in
+    /// no other one, whatever their scopes. Deleted records and what follows from a deletion it reaches everywhere. An actor acts in
+    /// its own tenant; naming another one is an error of the call.
     #[must_use]
     pub fn within<F: Field>(self, _field: F, value: impl Into<<F::Ty as FieldType>::Inner>) -> Self {
         let value = canonical_value(&F::Entity::DESC.fields[F::INDEX], value.into().into_value());

@@ -1,6 +1,7 @@
 //! The call context: who calls, when, and under which request.
 
 mod around;
+mod moment;
 #[cfg(feature = "server")]
 mod reach;
 #[cfg(feature = "server")]
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use self::around::Around;
+use self::moment::Moment;
 #[cfg(feature = "server")]
 pub(crate) use self::transaction::Again;
 #[cfg(feature = "server")]
@@ -30,7 +32,7 @@ use crate::{Actor, Timestamp, Value};
 #[derive(Clone, Debug)]
 pub struct Cx {
     scope: Scope,
-    now: Timestamp,
+    now: Moment,
     request_id: Arc<str>,
     #[cfg(feature = "server")]
     transaction: Option<Arc<TxScope>>,
@@ -71,23 +73,27 @@ enum Scope {
 }
 
 impl Cx {
-    /// A call on behalf of an actor, at the system clock's present.
+    /// A call on behalf of an actor, at the present of the app's clock: every call of an adapter reads [`App::clock`] anew, and all calls
+    /// of one transaction share an instant. [`Cx::at`] says another one.
+    ///
+    /// [`App::clock`]: crate::App::clock
     pub fn actor(actor: impl Into<Arc<Actor>>) -> Self {
-        Self::new(actor.into(), Timestamp::system_now(), "".into())
+        Self::of(Scope::Actor(actor.into()), Moment::present(), "".into())
     }
 
-    /// A call of the application itself. The reason is logged; tenant and data scope do not apply.
+    /// A call of the application itself, at the present of the app's clock as for [`Cx::actor`]. The reason is logged; tenant and data
+    /// scope do not apply. [`Cx::within`] says which tenant it acts in.
     pub fn system(reason: &'static str) -> Self {
-        Self::of(Scope::System(reason, false), Timestamp::system_now(), "".into())
+        Self::of(Scope::System(reason, false), Moment::present(), "".into())
     }
 
     /// A call on behalf of an actor at an instant, under a request.
     pub fn new(actor: Arc<Actor>, now: Timestamp, request_id: Arc<str>) -> Self {
-        Self::of(Scope::Actor(actor), now, request_id)
+        Self::of(Scope::Actor(actor), Moment::At(now), request_id)
     }
 
     /// A call with nothing else around it.
-    fn of(scope: Scope, now: Timestamp, request_id: Arc<str>) -> Self {
+    fn of(scope: Scope, now: Moment, request_id: Arc<str>) -> Self {
         Self {
             scope,
             now,
@@ -151,7 +157,7 @@ impl Cx {
     /// The same call at another instant, for tests and jobs.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
-        self.now = now;
+        self.now = Moment::At(now);
         self
     }
 
@@ -195,9 +201,20 @@ impl Cx {
         }
     }
 
-    /// The call's one instant.
+    /// The call's one instant. Of a context that [`Cx::actor`] or [`Cx::system`] has made, which belongs to no app: when it was made, by
+    /// the system clock; in a transaction, the instant of its calls once there was one. The present of an app is
+    /// [`Adapters::now`](crate::Adapters::now).
     pub fn now(&self) -> Timestamp {
-        self.now
+        self.now.shown()
+    }
+
+    /// The same call at the present of an app, unless an instant has been said.
+    #[cfg(feature = "server")]
+    pub(crate) fn by_clock(&self, clock: &crate::http::Clock) -> std::borrow::Cow<'_, Self> {
+        match self.now.by(clock) {
+            None => std::borrow::Cow::Borrowed(self),
+            Some(now) => std::borrow::Cow::Owned(self.clone().at(now)),
+        }
     }
 
     /// The request's id; empty outside HTTP.

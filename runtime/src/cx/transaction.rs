@@ -45,11 +45,48 @@ impl Again {
     }
 }
 
+/// The transaction whose function runs in this task, and the tenant of its caller; `None` is the application itself.
+struct Within {
+    scope: Arc<TxScope>,
+    tenant: Option<Option<String>>,
+    /// The one around it, which is not its own.
+    around: Option<Arc<Self>>,
+}
+
+tokio::task_local! {
+    static WITHIN: Arc<Within>;
+}
+
 impl Cx {
+    /// Refuses a change that belongs to no transaction, or to another one, within the function of one that has begun on this store: it
+    /// would wait for the end of what waits for it.
+    ///
+    /// # Errors
+    /// `internal`: the call has a context of its own.
+    pub(crate) fn apart(&self, store: &Arc<dyn Store>) -> Result<()> {
+        WITHIN.try_with(|within| self.apart_from(within, store)).unwrap_or(Ok(()))
+    }
+
+    fn apart_from(&self, within: &Within, store: &Arc<dyn Store>) -> Result<()> {
+        let waits = |within: &&Within| {
+            let own = self.transaction.as_ref().is_some_and(|own| Arc::ptr_eq(own, &within.scope));
+            !own && within.scope.is_open_on(store)
+        };
+        let Some(within) = std::iter::successors(Some(within), |within| within.around.as_deref()).find(waits) else { return Ok(()) };
+        let tenant = self.get_actor().map(|actor| actor.tenant_id.clone());
+        let text = if tenant == within.tenant {
+            "a change with a context of its own, inside the function of `transaction`: use the context that the function gets"
+        } else {
+            "a change in another tenant than that of the transaction around it: a transaction has one caller, and so one tenant; one of \
+             `Cx::system(..)` writes in several, with `cx.clone().within(..)`"
+        };
+        Err(Error::internal(text))
+    }
+
     /// Runs calls that take effect together: when `work` fails, none of them has happened.
     ///
     /// `work` gets a context of its own; what is called with it, on any adapter of one store, belongs to the transaction.
-    /// A call with the outer context does not, and may have to wait for the transaction's end. A transaction inside another
+    /// A change with another context does not, and is refused once the transaction has begun: it would wait for the transaction's end. A transaction inside another
     /// is part of that one. It should be short: an embedded store lets nobody else write meanwhile, and gives up on one
     /// that says nothing for some seconds.
     ///
@@ -77,8 +114,11 @@ impl Cx {
             return work(self).await;
         }
         let transaction = Arc::new(TxScope::new(patience));
-        let inner = Self { transaction: Some(Arc::clone(&transaction)), ..self.clone() };
-        match work(&inner).await {
+        let inner = Self { transaction: Some(Arc::clone(&transaction)), now: self.now.shared(), ..self.clone() };
+        let tenant = self.get_actor().map(|actor| actor.tenant_id.clone());
+        let around = WITHIN.try_with(Arc::clone).ok();
+        let within = Arc::new(Within { scope: Arc::clone(&transaction), tenant, around });
+        match WITHIN.scope(within, work(&inner)).await {
             Ok(value) => {
                 transaction.commit().await?;
                 // Only now have its events happened.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Entity, FieldDesc};
+use super::{Comparand, Entity, FieldDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::validate::canonical_value;
 use crate::{DecodeError, Timestamp, Value, ValueRef};
@@ -135,45 +135,47 @@ pub trait Field: Sized + 'static {
     const INDEX: usize;
 
     /// Equality; for `None`, records holding null.
-    fn eq(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Eq, value)
+    ///
+    /// `value` is of the field's type, or of one that turns `Into` it; of an optional field with or without `Some`: see [`Comparand`].
+    fn eq<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Eq, value)
     }
     /// Inequality; records holding null match.
-    fn ne(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Ne, value)
+    fn ne<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Ne, value)
     }
     /// Greater than; null never matches.
-    fn gt(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Gt, value)
+    fn gt<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Gt, value)
     }
     /// Greater than or equal; null never matches.
-    fn gte(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Gte, value)
+    fn gte<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Gte, value)
     }
     /// Less than; null never matches.
-    fn lt(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Lt, value)
+    fn lt<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Lt, value)
     }
     /// Less than or equal; null never matches.
-    fn lte(self, value: Self::Ty) -> Filter {
-        condition::<Self>(Op::Lte, value)
+    fn lte<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
+        condition::<Self, M>(Op::Lte, value)
     }
     /// Membership in a list.
-    fn one_of(self, values: impl IntoIterator<Item = Self::Ty>) -> Filter {
-        list::<Self>(Op::In, values)
+    fn one_of<M>(self, values: impl IntoIterator<Item = impl Comparand<Self::Ty, M>>) -> Filter {
+        list::<Self, M>(Op::In, values)
     }
     /// Absence from a list; records holding null match unless the list holds null.
-    fn none_of(self, values: impl IntoIterator<Item = Self::Ty>) -> Filter {
-        list::<Self>(Op::Nin, values)
+    fn none_of<M>(self, values: impl IntoIterator<Item = impl Comparand<Self::Ty, M>>) -> Filter {
+        list::<Self, M>(Op::Nin, values)
     }
 }
 
-fn condition<F: Field>(op: Op, value: F::Ty) -> Filter {
-    Filter::cond(F::INDEX, op, Operand::One(Source::Value(stored::<F>(value))))
+fn condition<F: Field, M>(op: Op, value: impl Comparand<F::Ty, M>) -> Filter {
+    Filter::cond(F::INDEX, op, Operand::One(Source::Value(stored::<F>(value.comparand()))))
 }
 
-fn list<F: Field>(op: Op, values: impl IntoIterator<Item = F::Ty>) -> Filter {
-    let values = values.into_iter().map(|v| Source::Value(stored::<F>(v))).collect();
+fn list<F: Field, M>(op: Op, values: impl IntoIterator<Item = impl Comparand<F::Ty, M>>) -> Filter {
+    let values = values.into_iter().map(|value| Source::Value(stored::<F>(value.comparand()))).collect();
     Filter::cond(F::INDEX, op, Operand::List(values))
 }
 

@@ -1,6 +1,7 @@
 //! What an entity is: its descriptor, its field types and its typed face.
 
 mod build;
+mod comparand;
 mod desc;
 mod field;
 mod field_set;
@@ -11,6 +12,7 @@ mod summary;
 mod typed;
 mod visibility;
 
+pub use comparand::Comparand;
 pub use desc::{
     Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SearchDesc, SortDesc,
     SourceLine, UniqueDesc, VersionDesc,

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use super::{ActorRef, Event, EventBus, EventSink};
 use crate::entity::Entity;
 use crate::http::Clock;
 use crate::package::EntityEntry;
-use crate::resource::{BoxFuture, Table};
+use crate::resource::{Adapters, BoxFuture, Table};
 use crate::store::Store;
 use crate::{Cx, Error, Result};
 
@@ -74,6 +74,8 @@ impl Emitter {
 pub(crate) struct Hub {
     pub(crate) bus: EventBus,
     consumers: Vec<Consumer>,
+    /// What listeners reach; there before anything is delivered.
+    adapters: Arc<OnceLock<Adapters>>,
     keep: Duration,
     wake: watch::Sender<()>,
     /// Whether anything records.
@@ -84,7 +86,15 @@ pub(crate) struct Hub {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { bus: EventBus::default(), consumers: Vec::new(), keep: KEEP, wake: watch::Sender::new(()), active: false, heard: None }
+        Self {
+            bus: EventBus::default(),
+            consumers: Vec::new(),
+            adapters: Arc::default(),
+            keep: KEEP,
+            wake: watch::Sender::new(()),
+            active: false,
+            heard: None,
+        }
     }
 }
 
@@ -101,8 +111,14 @@ impl Hub {
         F: Fn(Event<E>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
-        let sink = Handler(move |event| Event::of(event).map(&handle));
+        let adapters = Arc::clone(&self.adapters);
+        let sink = Handler(move |event| Event::of(event).map(|event| handle(event.reaching(adapters.get()))));
         self.consumers.push(Consumer { name, sink: Arc::new(sink), entity: Some(E::DESC.storage_name) });
+    }
+
+    /// From now on listeners reach these. Only the first call does anything.
+    pub(crate) fn reach(&self, adapters: &Adapters) {
+        self.adapters.get_or_init(|| adapters.clone());
     }
 
     /// Replaces how long delivered events are kept.
@@ -179,7 +195,7 @@ impl Hub {
 
     /// Begins to deliver. From then on nobody can listen to what nobody has listened to so far.
     pub(crate) fn start(self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
-        let Self { bus, mut consumers, keep, wake, active, heard } = self;
+        let Self { bus, mut consumers, keep, wake, active, heard, .. } = self;
         let (entities, names) = heard.unwrap_or_default();
         bus.seal(entities, names);
         if !active {

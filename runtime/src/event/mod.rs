@@ -22,7 +22,7 @@ pub use record::Entry;
 pub(crate) use relay::Consumer;
 
 use crate::entity::{Entity, FieldType};
-use crate::resource::BoxFuture;
+use crate::resource::{Adapters, BoxFuture};
 use crate::{Result, Timestamp, Uuid, Value};
 
 /// A committed mutation.
@@ -105,13 +105,15 @@ pub trait EventSink: Send + Sync + 'static {
 /// An event about `E`.
 pub struct Event<E> {
     event: EntityEvent,
+    /// Of the app, for listeners.
+    adapters: Option<Adapters>,
     entity: PhantomData<fn() -> E>,
 }
 
 impl<E: Entity> Event<E> {
     /// An event of this entity; `None` when it is another's.
     pub(crate) fn of(event: EntityEvent) -> Option<Self> {
-        (event.entity == E::DESC.storage_name).then_some(Self { event, entity: PhantomData })
+        (event.entity == E::DESC.storage_name).then_some(Self { event, adapters: None, entity: PhantomData })
     }
 
     /// The key of the record; `None` when the event is about many.
@@ -122,6 +124,60 @@ impl<E: Entity> Event<E> {
             _ => Value::Text(text.clone()),
         };
         E::Id::from_value(value.as_ref()).ok()
+    }
+
+    /// The event as a listener of the app gets it.
+    pub(crate) fn reaching(self, adapters: Option<&Adapters>) -> Self {
+        Self { adapters: adapters.cloned(), ..self }
+    }
+
+    /// Typed access to the adapters of the app, within a listener of [`App::on_event`](crate::App::on_event).
+    ///
+    /// # Errors
+    /// `internal` for the event of a subscription: whoever subscribed has the [`Adapters`] already.
+    pub fn adapters(&self) -> Result<&Adapters> {
+        let text = "an event of a subscription has no adapters: use those whose `events()` it came from";
+        self.adapters.as_ref().ok_or_else(|| crate::Error::internal(text))
+    }
+
+    /// The adapter of `T`, within a listener of [`App::on_event`](crate::App::on_event).
+    ///
+    /// # Errors
+    /// As [`Event::adapters`]; `internal` when no package of the app lists `T`.
+    ///
+    /// ```
+    /// use linchpin::prelude::*;
+    ///
+    /// #[entity(routes(auth = none))]
+    /// #[derive(Clone, Debug)]
+    /// pub struct Order {
+    ///     #[field(primary, default = uuid)]
+    ///     pub id: String,
+    /// }
+    ///
+    /// /// A parcel for an order.
+    /// #[entity(routes(disabled))]
+    /// #[derive(Clone, Debug)]
+    /// pub struct Parcel {
+    ///     #[field(primary)]
+    ///     pub id: String,
+    /// }
+    ///
+    /// # fn with(app: App) -> App {
+    /// app.on_event::<Order, _, _>("packing", |event| async move {
+    ///     let (Some(id), "create") = (event.key(), event.route.as_ref()) else { return Ok(()) };
+    ///     let parcels = event.adapter::<Parcel>()?;
+    ///     let cx = Cx::system("packing");
+    ///     // An event may come twice.
+    ///     if parcels.get(&cx, &*id).await?.is_none() {
+    ///         parcels.create(&cx, ParcelCreate { id }).await?;
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn adapter<T: Entity>(&self) -> Result<T::Adapter> {
+        self.adapters()?.get::<T>()
     }
 
     /// The event without its type.
@@ -140,7 +196,7 @@ impl<E> Deref for Event<E> {
 
 impl<E> Clone for Event<E> {
     fn clone(&self) -> Self {
-        Self { event: self.event.clone(), entity: PhantomData }
+        Self { event: self.event.clone(), adapters: self.adapters.clone(), entity: PhantomData }
     }
 }
 

@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use axum::body::Body;
+use axum::extract::multipart::MultipartError;
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::PolicyDesc;
+use super::{Contents, PolicyDesc};
 use crate::entity::{Entity, SourceLine};
 use crate::operation::RouteSpec;
 use crate::{BoxFuture, Code, Error, Problem};
@@ -33,6 +34,8 @@ pub struct ExtraRouteSpec {
     pub policy: PolicyDesc,
     /// The function, as an axum handler.
     pub handler: ExtraHandler,
+    /// What it takes and answers, as far as its types tell.
+    pub contents: fn() -> Contents,
     /// The doc comment.
     pub doc: &'static str,
     /// Where it is declared.
@@ -61,7 +64,7 @@ impl<E> ExtraRoute<E> {
         let handler: ExtraHandler = |_| Box::pin(async { StatusCode::NOT_FOUND.into_response() });
         // One that is not mounted meets no other.
         let policy = PolicyDesc::INHERIT.disable();
-        let spec = ExtraRouteSpec { name: "", route: RouteSpec::CRUD[0], policy, handler, doc: "", at: NOWHERE };
+        let spec = ExtraRouteSpec { name: "", route: RouteSpec::CRUD[0], policy, handler, contents: Contents::NONE, doc: "", at: NOWHERE };
         Self { spec, entity: PhantomData }
     }
 
@@ -194,6 +197,17 @@ pub fn serve_route(answer: impl Future<Output = Result<Response, Refused>> + Sen
             Err(Refused(response)) => refused(*response).await,
         }
     })
+}
+
+impl From<MultipartError> for Error {
+    /// What the client sent is `validation_failed`, or `body_too_large`; so `?` answers it as extractors would.
+    fn from(error: MultipartError) -> Self {
+        match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => super::body::too_large(None),
+            // Nothing but the body is read, so what cannot be read is the client's.
+            _ => Self::invalid(Problem::new("", "type", error.body_text())),
+        }
+    }
 }
 
 /// Longest text of axum's that is handed on.

@@ -11,6 +11,8 @@ mod auth;
 #[cfg(feature = "server")]
 mod body;
 #[cfg(feature = "server")]
+mod contents;
+#[cfg(feature = "server")]
 pub(crate) mod context;
 #[cfg(feature = "server")]
 mod cors;
@@ -78,6 +80,9 @@ mod unreadable;
 
 #[cfg(feature = "server")]
 pub use auth::{ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub use contents::{ByMedia, ByRecord, ByShape, Content, ContentSchema, Contents, Otherwise, Probe};
 #[cfg(feature = "server")]
 pub use context::{ContextCall, ContextProviders};
 #[cfg(feature = "server")]

@@ -161,7 +161,10 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     if super::repeat::repeats(endpoint) {
         out.extend([Code::IdempotencyConflict, Code::IdempotencyInProgress, Code::ValidationFailed, Code::Unavailable]);
     }
-    if let Action::Extra(_) = endpoint.action {
+    if let Action::Extra(spec) = endpoint.action {
+        if (spec.contents)().body.is_some_and(|body| matches!(body.media, "application/json" | "application/x-www-form-urlencoded")) {
+            out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnsupportedMediaType]);
+        }
         return out;
     }
     if let Action::Plugin(desc) = endpoint.action {

@@ -5,6 +5,7 @@
 
 mod docs;
 mod errors;
+mod extra;
 pub(crate) mod gates;
 mod names;
 mod narrowed;

@@ -43,6 +43,11 @@ impl Names {
         self.schemas.get(desc.storage_name).map_or(desc.name, String::as_str)
     }
 
+    /// Whether an entity is in the document.
+    pub(super) fn has(&self, desc: &EntityDesc) -> bool {
+        self.schemas.contains_key(desc.storage_name)
+    }
+
     /// A fresh operation id: `post_bySlug`, `post_bySlug_byPath`.
     pub(super) fn operation(&mut self, endpoint: &Endpoint, suffix: &str) -> String {
         let route = camel(&endpoint.name);

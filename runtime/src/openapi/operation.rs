@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, Security, errors, gates, narrowed, parameters, plugged, reference, related, repeat, security};
+use super::{Components, Security, errors, extra, gates, narrowed, parameters, plugged, reference, related, repeat, security};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, Endpoint, PageKey};
@@ -117,8 +117,10 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
 }
 
 fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components) -> Option<Json> {
-    if let Action::Plugin(desc) = endpoint.action {
-        return plugged::request_body(desc, components);
+    match endpoint.action {
+        Action::Plugin(desc) => return plugged::request_body(desc, components),
+        Action::Extra(spec) => return extra::request_body(endpoint, &spec, names, components),
+        _ => {}
     }
     let table = endpoint.table.as_ref()?;
     let entity = names.schema(table.desc).to_owned();
@@ -188,8 +190,8 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
 
 fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: &Names, components: &mut Components) -> Json {
     let mut out = Map::new();
-    if let Action::Extra(_) = endpoint.action {
-        out.insert("default".to_owned(), json!({ "description": "As the function answers.", "headers": header_map(&[]) }));
+    if let Action::Extra(spec) = endpoint.action {
+        extra::responses(endpoint, &spec, names, &mut out, components);
         errors::add((endpoint, security), head, &mut out, components);
         repeat::describe(endpoint, &mut out);
         return Json::Object(out);

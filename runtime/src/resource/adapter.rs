@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Borrowed, Draft, Form, ListRequest, Outcome, Table};
-use crate::entity::{Entity, FieldType, ListQuery, Many, One, Page};
+use crate::entity::{Entity, FieldType, Input, ListQuery, Many, One, Page};
 use crate::store::Rows;
 use crate::validate::canonical_value;
-use crate::{Cx, Error, Result, Value};
+use crate::{Cx, Error, Problem, Result, Value};
 
 /// CRUD of an entity in code. The generated adapter dereferences to it and adds a method per operation.
 pub struct Adapter<E> {
@@ -34,13 +34,25 @@ impl<E: Entity> Adapter<E> {
         Self { table, entity: PhantomData }
     }
 
+    /// Typed input as a draft. What counts other records is not the caller's to write.
+    fn draft(&self, input: impl Input) -> Result<Draft> {
+        let draft = Draft::from_input(self.table.desc, input);
+        let given = draft.values.iter().enumerate().filter(|(i, value)| value.is_some() && self.table.counts(*i));
+        let problem = |i: usize| {
+            let text = "counts other records: the framework writes it";
+            Problem::new(self.table.desc.fields[i].wire, "read_only", text)
+        };
+        let problems: Vec<Problem> = given.map(|(i, _)| problem(i)).collect();
+        if problems.is_empty() { Ok(draft) } else { Err(Error::validation(problems)) }
+    }
+
     /// Creates a record.
     ///
     /// # Errors
     /// `validation_failed` with every problem; `conflict` for a taken key or unique.
     pub async fn create(&self, cx: &Cx, input: E::Create) -> Result<E> {
-        let draft = Draft::from_input(self.table.desc, input);
-        let (rows, _) = self.table.create(cx, draft, &Form::Records).await?;
+        let draft = self.draft(input)?;
+        let (rows, _) = self.table.create(&self.table.at_present(cx), draft, &Form::Records).await?;
         one(rows)
     }
 
@@ -50,7 +62,7 @@ impl<E: Entity> Adapter<E> {
     /// `invalid_cursor`; `validation_failed` for a limit of 0.
     pub async fn list(&self, cx: &Cx, query: ListQuery<E>) -> Result<Page<E>> {
         let ListQuery { page, sort, filter, deleted, .. } = query;
-        page_of(self.table.list(cx, ListRequest { page, sort, filter, deleted }, &Form::Records).await?)
+        page_of(self.table.list(&self.table.at_present(cx), ListRequest { page, sort, filter, deleted }, &Form::Records).await?)
     }
 
     /// A record by its key; `None` when there is none.
@@ -58,7 +70,7 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn get(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<Option<E>> {
-        optional(self.table.get(cx, key::<E>(id.into()), &Form::Records).await?)
+        optional(self.table.get(&self.table.at_present(cx), key::<E>(id.into()), &Form::Records).await?)
     }
 
     /// Changes the members of `patch` that are present. `version`, when given, must be the stored one.
@@ -66,8 +78,8 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `validation_failed`, `not_found`, `precondition_failed`, `conflict`.
     pub async fn update(&self, cx: &Cx, id: impl Into<E::Id>, patch: E::Patch, version: Option<i64>) -> Result<E> {
-        let draft = Draft::from_input(self.table.desc, patch);
-        one(self.table.update(cx, key::<E>(id.into()), draft, version, &Form::Records).await?)
+        let draft = self.draft(patch)?;
+        one(self.table.update(&self.table.at_present(cx), key::<E>(id.into()), draft, version, &Form::Records).await?)
     }
 
     /// Removes a record. `version`, when given, must be the stored one.
@@ -75,7 +87,7 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `not_found`, `precondition_failed`.
     pub async fn delete(&self, cx: &Cx, id: impl Into<E::Id>, version: Option<i64>) -> Result<()> {
-        self.table.delete(cx, key::<E>(id.into()), version).await
+        self.table.delete(&self.table.at_present(cx), key::<E>(id.into()), version).await
     }
 
     /// The record that each key names, for a relation of `belongs_to`: `posts.related(cx, Post::AUTHOR, [post.author_id])`.
@@ -91,7 +103,7 @@ impl<E: Entity> Adapter<E> {
         keys: impl IntoIterator<Item = impl Into<Option<T::Id>>>,
     ) -> Result<Vec<Option<T>>> {
         let keys: Vec<Value> = keys.into_iter().map(|one| one.into().map_or(Value::Null, key::<T>)).collect();
-        let found = self.table.related_values(cx, relation.name, &keys).await?;
+        let found = self.table.related_values(&self.table.at_present(cx), relation.name, &keys).await?;
         let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
         found.iter().map(|(records, _)| records.first().map(|values| read(values)).transpose()).collect()
     }
@@ -109,7 +121,7 @@ impl<E: Entity> Adapter<E> {
         keys: impl IntoIterator<Item = impl Into<E::Id>>,
     ) -> Result<Vec<Page<T>>> {
         let keys: Vec<Value> = keys.into_iter().map(|one| key::<E>(one.into())).collect();
-        let found = self.table.related_values(cx, relation.name, &keys).await?;
+        let found = self.table.related_values(&self.table.at_present(cx), relation.name, &keys).await?;
         let read = |values: &[Value]| T::read(&Borrowed(values)).map_err(Error::internal);
         let page = |(records, next_cursor): (Vec<Box<[Value]>>, Option<String>)| {
             let items = records.iter().map(|values| read(values)).collect::<Result<_>>()?;
@@ -123,7 +135,7 @@ impl<E: Entity> Adapter<E> {
     /// # Errors
     /// `forbidden` on behalf of an actor; `not_found`.
     pub async fn purge(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<()> {
-        self.table.purge(cx, key::<E>(id.into())).await
+        self.table.purge(&self.table.at_present(cx), key::<E>(id.into())).await
     }
 }
 

@@ -7,7 +7,8 @@ use super::provisions::Provided;
 use super::{Adapter, Table};
 use crate::entity::Entity;
 use crate::event::EventBus;
-use crate::{Error, Result};
+use crate::http::Clock;
+use crate::{Error, Result, Timestamp};
 
 /// Typed access to every adapter of an app.
 #[derive(Clone, Default)]
@@ -15,6 +16,8 @@ pub struct Adapters {
     tables: Arc<HashMap<&'static str, Arc<Table>>>,
     events: EventBus,
     provided: Provided,
+    /// The app's clock; without one, the system's.
+    clock: Option<Clock>,
 }
 
 impl std::fmt::Debug for Adapters {
@@ -33,12 +36,23 @@ impl Adapters {
         for table in tables.values() {
             table.link(&tables, &provided);
         }
-        Self { tables, events: EventBus::default(), provided }
+        Self { tables, events: EventBus::default(), provided, clock: None }
     }
 
     /// With the bus of the app.
     pub(crate) fn with_events(self, events: EventBus) -> Self {
         Self { events, ..self }
+    }
+
+    /// With the clock of the app, which is that of every call that says no instant.
+    pub(crate) fn timed_by(self, clock: &Clock) -> Self {
+        self.tables.values().for_each(|table| table.timed_by(clock));
+        Self { clock: Some(Arc::clone(clock)), ..self }
+    }
+
+    /// The present by the clock of the app: [`App::clock`](crate::App::clock), or the system's.
+    pub fn now(&self) -> Timestamp {
+        self.clock.as_ref().map_or_else(Timestamp::system_now, |clock| clock())
     }
 
     /// Whether changes of any entity make events.

@@ -42,6 +42,11 @@ impl Firsts {
         self.of.get().is_some_and(|all| !all.is_empty())
     }
 
+    /// Whether a field is one of these numbers.
+    pub(super) fn keeps(&self, field: usize) -> bool {
+        self.of.get().is_some_and(|all| all.iter().any(|(_, summary)| summary.position() == Some(field)))
+    }
+
     /// Whether a new record may have been named before.
     pub(super) fn concerned(&self, desc: &EntityDesc, plan: &Plan) -> bool {
         self.any() && matches!(plan, Plan::Insert | Plan::Upsert { .. }) && nameable(desc)

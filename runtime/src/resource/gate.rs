@@ -67,7 +67,7 @@ impl Behind {
     pub(super) fn needs_now(&self, reach: Reach) -> bool {
         match reach {
             Reach::Caller | Reach::NoTenant | Reach::Anonymous => self.now[0],
-            Reach::System => self.now[1],
+            Reach::System | Reach::Within => self.now[1],
             Reach::Deleted | Reach::Followed => false,
         }
     }
@@ -216,13 +216,13 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
         let without = match asks.reach {
             Reach::NoTenant => tenant.optional,
             Reach::Anonymous => asks.reads && tenant.anonymous_read,
-            Reach::Caller | Reach::System | Reach::Deleted | Reach::Followed => false,
+            Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => false,
         };
         all = match asks.reach {
             Reach::Caller => all.and(eq(tenant.field, CtxPath::TenantId)),
             Reach::NoTenant | Reach::Anonymous if without => all.and(null(tenant.field)),
             Reach::NoTenant | Reach::Anonymous => all.and(never()),
-            Reach::System | Reach::Deleted | Reach::Followed => all,
+            Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => all,
         };
     }
     for scope in desc.scope.iter().filter(|scope| asks.reach.is_caller() && scope.holds_on("get")) {

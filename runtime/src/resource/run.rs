@@ -238,6 +238,7 @@ async fn call<E: Entity>(
     for (arg, param) in args.iter_mut().zip(spec.params) {
         *arg = arg.take().map(|value| canonical_value(param.field_of(adapter.table.desc), value));
     }
+    let cx = &adapter.table.at_present(cx);
     adapter.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
 }
 

@@ -1,5 +1,6 @@
 //! One mounted entity: what it is, its statements, its planned operations.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -13,6 +14,7 @@ use super::statement::Statements;
 use super::{Call, CursorKey, Executor, Form, Outcome, computed, declared};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
+use crate::http::Clock;
 use crate::operation::{AssignSpec, OpSpec};
 use crate::package::EntityEntry;
 use crate::permission::Evaluator;
@@ -48,6 +50,8 @@ pub struct Table {
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
     /// What hooks of the app have provided for handlers.
     provided: OnceLock<Provided>,
+    /// The app's; set at start-up.
+    clock: OnceLock<Clock>,
 }
 
 impl std::fmt::Debug for Table {
@@ -109,6 +113,7 @@ impl Table {
             names: Names::new(desc),
             search: OnceLock::new(),
             provided: OnceLock::new(),
+            clock: OnceLock::new(),
         })
     }
 
@@ -153,6 +158,11 @@ impl Table {
         self.statements.firsts().any()
     }
 
+    /// Whether a field is such a number.
+    pub(super) fn counts(&self, field: usize) -> bool {
+        self.statements.firsts().keeps(field)
+    }
+
     /// Whether a record may be kept from deletion by those that name it, directly or by way of others.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.dependents().iter().any(Dependent::keeps)
@@ -186,6 +196,16 @@ impl Table {
     /// From now on permissions are judged by this. Only the first call does anything.
     pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));
+    }
+
+    /// From now on calls from code that say no instant are at this clock's present. Only the first call does anything.
+    pub(crate) fn timed_by(&self, clock: &Clock) {
+        self.clock.get_or_init(|| Arc::clone(clock));
+    }
+
+    /// The same call at the app's present, unless it says an instant.
+    pub(crate) fn at_present<'a>(&self, cx: &'a Cx) -> Cow<'a, Cx> {
+        self.clock.get().map_or(Cow::Borrowed(cx), |clock| cx.by_clock(clock))
     }
 
     /// What judges permissions.
@@ -281,11 +301,14 @@ impl Table {
     /// # Errors
     /// `internal`: the caller is code of the application.
     pub(crate) fn refuse_ambiguous(&self, cx: &Cx, fields: &[AssignSpec]) -> Result<()> {
-        if cx.system_reason().is_none() || self.desc.tenant.is_none() || self.pins_one(fields) {
+        let within = |tenant: crate::entity::Tenant| cx.bound(self.desc, tenant.field).is_some();
+        if cx.system_reason().is_none() || self.desc.tenant.is_none_or(within) || self.pins_one(fields) {
             return Ok(());
         }
         let entity = self.desc.name;
-        Err(Error::internal(format!("several tenants may have a `{entity}` with these values: call on behalf of an actor of one")))
+        Err(Error::internal(format!(
+            "several tenants may have a `{entity}` with these values: say which with `cx.within(..)`, or call on behalf of an actor of one"
+        )))
     }
 
     /// Whether what a call sees or writes depends on who calls, or where.

@@ -1,7 +1,7 @@
 //! Statements that take effect together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, watch};
 
@@ -60,6 +60,8 @@ pub(crate) struct TxScope {
     state: Mutex<State>,
     /// The first event of the transaction, and who is to be woken when it is committed.
     emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
+    /// Where the store is that it has begun on; 0 before.
+    store: AtomicUsize,
     /// Whether something of it failed halfway, so that it must not last.
     doomed: AtomicBool,
     patience: Patience,
@@ -85,6 +87,11 @@ impl TxScope {
         Self { patience, ..Self::default() }
     }
 
+    /// Whether it has begun on a store.
+    pub(crate) fn is_open_on(&self, store: &Arc<dyn Store>) -> bool {
+        self.store.load(Ordering::Acquire) == Arc::as_ptr(store).cast::<()>().addr()
+    }
+
     /// Runs a statement within the transaction.
     ///
     /// # Errors
@@ -93,6 +100,7 @@ impl TxScope {
         let mut state = self.state.lock().await;
         if let State::Fresh = *state {
             *state = State::Open(Arc::clone(store), store.begin_with(self.patience).await?);
+            self.store.store(Arc::as_ptr(store).cast::<()>().addr(), Ordering::Release);
         }
         match &mut *state {
             State::Open(of, transaction) if Arc::ptr_eq(of, store) => transaction.run(statement, args, rows).await,

@@ -1,5 +1,7 @@
 //! Whose records they are: tenants, data scope, parents, values of the context.
 
+use std::time::{Duration, Instant};
+
 use linchpin::entity::ListQuery;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -7,13 +9,15 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::policy::strangers_are_refused;
 use crate::server::{Reply, Server};
-use crate::visibility_fixture::{Account, AccountCreate, Article, ArticleCreate, Comment, SEEN, Visit, VisitCreate, account, comment};
+use crate::visibility_fixture::{
+    Account, AccountAdapter, AccountCreate, Article, ArticleCreate, Comment, SEEN, Visit, VisitCreate, account, comment,
+};
 
 cases!(&crate::visibility_fixture::SEEN =>
     pol_01, pol_02, pol_03, pol_04, pol_05, ext_01, ext_04,
     tenants_share_nothing, uniques_are_per_tenant, cursors_belong_to_their_caller, records_of_no_tenant_are_their_own,
     scopes_that_are_lifted, scopes_of_some_routes, tenants_that_are_numbers, parents_are_in_the_path, the_application_itself,
-    the_document_says_who_writes,
+    the_document_says_who_writes, a_transaction_has_one_tenant,
 );
 
 /// A request as a caller.
@@ -322,9 +326,69 @@ async fn the_application_itself(s: &Server) {
     let inside = system.clone().within(account::tenant_id, "t9");
     let seeded = accounts.create(&inside, AccountCreate { slug: "z".into(), title: "T".into(), ..nothing() }).await.unwrap();
     assert_eq!(seeded.tenant_id, "t9", "it can say for whom it creates");
+    within_a_tenant(&accounts, &system, &seeded, id(&theirs)).await;
     // Deleted is deleted for it as well.
     accounts.delete(&system, id(&theirs), None).await.unwrap();
     assert!(accounts.get(&system, id(&theirs)).await.unwrap().is_none());
+}
+
+/// The application acts in the tenant that it names, and in no other one.
+async fn within_a_tenant(accounts: &AccountAdapter, system: &Cx, seeded: &Account, theirs: &str) {
+    let inside = system.clone().within(account::tenant_id, "t9");
+    let seen = accounts.list(&inside, ListQuery::new()).await.unwrap().items;
+    assert_eq!(seen.iter().map(|account| &account.id).collect::<Vec<_>>(), [&seeded.id]);
+    assert!(accounts.get(&inside, theirs).await.unwrap().is_none());
+    assert_eq!(accounts.delete(&inside, theirs, None).await.unwrap_err().code(), linchpin::Code::NotFound);
+    // There a value that is unique within a tenant names one record.
+    assert_eq!(accounts.rename(&inside, "z", "new").await.unwrap().id, seeded.id);
+    let second = || AccountCreate { slug: "second".into(), title: "T".into(), ..nothing() };
+    accounts.create(&system.clone().within(account::tenant_id, "t8"), second()).await.unwrap();
+    assert_eq!(accounts.list(&inside, ListQuery::new()).await.unwrap().items.len(), 1);
+
+    // An actor acts in its own.
+    let actor = Cx::actor(Actor { tenant_id: Some("t9".into()), ..Actor::user("job") });
+    assert_eq!(accounts.list(&actor.clone().within(account::tenant_id, "t9"), ListQuery::new()).await.unwrap().items.len(), 1);
+    let other = actor.clone().within(account::tenant_id, "t8");
+    for refused in [accounts.list(&other, ListQuery::new()).await.map(drop), accounts.create(&other, second()).await.map(drop)] {
+        assert!(format!("{:?}", refused.unwrap_err()).contains("an actor acts in its own"));
+    }
+}
+
+/// A transaction has one tenant: what would wait for its end is refused at once, and says why.
+async fn a_transaction_has_one_tenant(s: &Server) {
+    let accounts = s.running().adapter::<Account>().unwrap();
+    let of = |tenant: &str| Cx::actor(Actor { tenant_id: Some(tenant.into()), ..Actor::user("job") });
+    let input = |slug: &str| AccountCreate { slug: slug.into(), title: "T".into(), ..nothing() };
+    let begun = Instant::now();
+    for (other, text) in [(of("t2"), "in another tenant than that of the transaction"), (of("t1"), "with a context of its own")] {
+        let refused = of("t1")
+            .transaction(async |cx| {
+                accounts.create(cx, input("x")).await?;
+                accounts.create(&other, input("y")).await
+            })
+            .await;
+        assert!(format!("{:?}", refused.unwrap_err()).contains(text), "{text}");
+        let nested = of("t1")
+            .transaction(async |cx| {
+                accounts.create(cx, input("x")).await?;
+                other.transaction(async |cx| accounts.create(cx, input("y")).await).await
+            })
+            .await;
+        assert!(format!("{:?}", nested.unwrap_err()).contains(text), "{text}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(accounts.list(&Cx::system("look"), ListQuery::new()).await.unwrap().items.is_empty());
+
+    // The application writes in several at once, and other tasks write meanwhile.
+    let both = Cx::system("move")
+        .transaction(async |cx| {
+            let within = |tenant: &str| cx.clone().within(account::tenant_id, tenant);
+            accounts.create(&within("t1"), input("x")).await?;
+            accounts.create(&within("t2"), input("x")).await
+        })
+        .await;
+    assert_eq!(both.unwrap().tenant_id, "t2");
+    assert_eq!(accounts.list(&of("t1"), ListQuery::new()).await.unwrap().items.len(), 1);
 }
 
 fn nothing() -> AccountCreate {

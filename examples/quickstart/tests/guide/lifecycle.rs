@@ -1,6 +1,8 @@
 //! Records that change their state, are deleted and come back, and what is told of that.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use linchpin::http::{Inputs, OverrideCall};
 use linchpin::prelude::*;
@@ -124,7 +126,21 @@ fn with_listeners(config: Config, warehouse: Warehouse) -> App {
             if event.name == "press.articles.created" { /* event.payload, event.key() */ }
             Ok(())
         })
+        .on_event::<Note, _, _>("authors", |event| async move {
+            let (authors, cx) = (event.adapter::<Author>()?, Cx::system("authors"));
+            let id = event.payload["authorId"].as_str().unwrap_or_default();
+            // An event may come twice: what was done the first time is left alone.
+            if event.name == "notes.created" && authors.get(&cx, id).await?.is_none() {
+                authors.create(&cx, AuthorCreate { id: id.to_owned(), trusted: None }).await?;
+            }
+            Ok(())
+        })
         .event_sink("warehouse", warehouse) // every entity, in batches
+}
+
+/// An app at an instant that a test moves on.
+fn at(config: Config, now: Arc<AtomicI64>) -> App {
+    App::new(config).clock(move || Timestamp::from_millis(now.load(Ordering::SeqCst)))
 }
 
 static OFFICE: Package = package!(
@@ -186,10 +202,83 @@ async fn listeners_are_told() -> Result<()> {
     let warehouse = Warehouse::default();
     let app = office(with_listeners(config(), warehouse.clone())).package(&PRESS).start().await?;
     let job = JobCreate { due_at: Timestamp::from_millis(0), lease: None };
-    app.adapter::<Job>()?.create(&Cx::system("seed"), job).await?;
+    let cx = Cx::system("seed");
+    app.adapter::<Job>()?.create(&cx, job).await?;
+    // What a listener does reaches the app's records.
+    app.adapter::<Note>()?.create(&cx, NoteCreate { author_id: "carl".to_owned(), state: None }).await?;
+    let authors = app.adapter::<Author>()?;
+    let until = Instant::now() + Duration::from_secs(20);
+    while authors.get(&cx, "carl").await?.is_none() {
+        assert!(Instant::now() < until, "the listener makes an author");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     // Stopping delivers what waits.
     app.stop().await?;
     let told = warehouse.0.lock().expect("nobody panicked");
     assert_eq!(told.iter().filter(|name| *name == "jobs.created").count(), 1, "{told:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
+    let now = Arc::new(AtomicI64::new(1_000));
+    let app = office(at(config(), Arc::clone(&now))).start().await?;
+    let (jobs, worker, ann) = (app.adapter::<Job>()?, Cx::system("worker"), Cx::actor(Actor::user("ann")));
+    let due = |millis| JobCreate { due_at: Timestamp::from_millis(millis), lease: None };
+    for cx in [&worker, &ann] {
+        jobs.create(cx, due(5_000)).await?;
+    }
+    assert_eq!((work(&jobs, &worker).await?, app.adapters().now().millis()), (0, 1_000));
+
+    // The same contexts, later.
+    now.store(6_000, Ordering::SeqCst);
+    let claimed = jobs.claim(&ann).await?;
+    assert_eq!(claimed.iter().map(|job| job.lease).collect::<Vec<_>>(), [Some(Timestamp::from_millis(6_000)); 2]);
+
+    // A transaction is at one instant, and one that is said stands.
+    let early = worker.clone().at(Timestamp::from_millis(10));
+    let leases = worker
+        .transaction(async |cx| {
+            jobs.create(cx, due(0)).await?;
+            now.store(7_000, Ordering::SeqCst);
+            let first = jobs.claim(cx).await?;
+            Ok((first[0].lease, cx.now()))
+        })
+        .await?;
+    assert_eq!(leases, (Some(Timestamp::from_millis(6_000)), Timestamp::from_millis(6_000)));
+    jobs.create(&early, due(10)).await?;
+    assert_eq!(jobs.claim(&early).await?[0].lease, Some(Timestamp::from_millis(10)));
+    app.stop().await
+}
+
+/// An id of the app's own.
+struct AuthorId(&'static str);
+
+impl From<AuthorId> for String {
+    fn from(id: AuthorId) -> Self {
+        id.0.to_owned()
+    }
+}
+
+#[tokio::test]
+async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
+    let app = office(App::new(config())).start().await?;
+    let (jobs, notes, cx) = (app.adapter::<Job>()?, app.adapter::<Note>()?, Cx::system("test"));
+    for author in ["ann", "bob"] {
+        notes.create(&cx, NoteCreate { author_id: author.to_owned(), state: None }).await?;
+    }
+    let of = async |filter| Ok::<_, Error>(notes.list(&cx, ListQuery::new().filter(filter)).await?.items.len());
+    assert_eq!(of(note::author_id.eq("ann")).await?, 1);
+    assert_eq!(of(note::author_id.eq(AuthorId("bob"))).await?, 1);
+    assert_eq!(of(note::author_id.ne(&"ann".to_owned())).await?, 1);
+    assert_eq!(of(note::author_id.one_of(["ann", "bob"])).await?, 2);
+    assert_eq!(of(note::author_id.gt("ann").and(note::state.eq(State::Draft))).await?, 1);
+    let hour = Timestamp::from_millis(3_600_000);
+    for lease in [None, Some(hour)] {
+        jobs.create(&cx, JobCreate { due_at: hour, lease }).await?;
+    }
+    let of = async |filter| Ok::<_, Error>(jobs.list(&cx, ListQuery::new().filter(filter)).await?.items.len());
+    assert_eq!((of(job::lease.eq(None)).await?, of(job::lease.eq(hour)).await?, of(job::lease.eq(Some(hour))).await?), (1, 1, 1));
+    assert_eq!((of(job::lease.none_of([hour])).await?, of(job::lease.ne(None)).await?), (1, 1));
+    app.stop().await
 }

@@ -5,6 +5,8 @@ mod extended;
 mod facade;
 mod library;
 mod lifecycle;
+mod routes;
+mod tutorial;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -164,7 +166,8 @@ async fn in_code() -> Result<()> {
     assert!(published.published_at.is_some());
     assert!(articles.slug_taken(&cx, "hello").await?);
 
-    let query = ListQuery::new().filter(article::state.eq(State::Published)).sort(article::created_at, Direction::Asc).limit(10);
+    let hers = article::state.eq(State::Published).and(article::author_id.eq("alice"));
+    let query = ListQuery::new().filter(hers).sort(article::created_at, Direction::Asc).limit(10);
     let page = articles.list(&cx, query).await?;
     assert_eq!(page.items.len(), 1);
 

@@ -15,9 +15,13 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// The fields it holds. Private ones are among them: code sets them, HTTP does not know them.
+    /// The fields it holds. Private ones are among them, and changes hold read-only ones: code sets them, HTTP does not.
     fn fields(self, model: &EntityModel) -> impl Iterator<Item = &Field> {
-        model.fields.iter().filter(move |f| !f.server_owned() && (self == Self::Create || !f.immutable()))
+        model.fields.iter().filter(move |f| match self {
+            // A read-only field begins with its default.
+            Self::Create => !f.server_owned(),
+            Self::Patch => (!f.server_owned() || f.code_writes()) && !f.immutable(),
+        })
     }
 
     /// Whether a member is `Option` of the field's type: absent selects the default, or leaves the field unchanged.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use linchpin::entity::Comparand;
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
 use linchpin::{Code, Cx};
@@ -51,11 +52,14 @@ impl Rekeyed {
 }
 
 /// What is under a key, in a field that is named twice: an envelope names its key in front.
-fn under<F: Field>(from: F, to: F, kid: &str, value: impl Fn(String) -> F::Ty) -> Filter {
+fn under<F: Field, M>(from: F, to: F, kid: &str) -> Filter
+where
+    String: Comparand<F::Ty, M>,
+{
     let begin = format!("v1.{kid}.");
     // The character behind a dot.
     let end = format!("v1.{kid}/");
-    from.gte(value(begin)).and(to.lt(value(end)))
+    from.gte(begin).and(to.lt(end))
 }
 
 impl Core {
@@ -195,7 +199,7 @@ impl Core {
     async fn end_codes(&self, cx: &Cx, client: &Client, id: &str, owner: Option<&User>, kid: &str) -> Result<u64> {
         cx.transaction(async |cx| {
             let mut ended = 0;
-            let of_key = under(recovery_code::mac, recovery_code::mac, kid, |text| text);
+            let of_key = under(recovery_code::mac, recovery_code::mac, kid);
             let under_key = ListQuery::new().filter(of_key.and(recovery_code::user_id.eq(id.to_owned()))).limit(u32::MAX);
             for code in self.parts.codes.list(cx, under_key).await?.items {
                 // It may be used at this moment.
@@ -221,19 +225,19 @@ impl Core {
 }
 
 fn codes(kid: &str) -> ListQuery<RecoveryCode> {
-    ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid, |text| text))
+    ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid))
 }
 
 fn mails(kid: &str) -> ListQuery<Outbox> {
-    ListQuery::new().filter(under(outbox::sealed, outbox::sealed, kid, |text| text))
+    ListQuery::new().filter(under(outbox::sealed, outbox::sealed, kid))
 }
 
 fn tokens(kid: &str) -> ListQuery<OneTime> {
-    ListQuery::new().filter(under(one_time::sealed, one_time::sealed, kid, Some))
+    ListQuery::new().filter(under(one_time::sealed, one_time::sealed, kid))
 }
 
 fn factors(kid: &str) -> ListQuery<Factor> {
-    ListQuery::new().filter(under(factor::sealed, factor::sealed, kid, |text| text))
+    ListQuery::new().filter(under(factor::sealed, factor::sealed, kid))
 }
 
 /// One that was written; none when it has gone or was changed meanwhile, and is looked at again.

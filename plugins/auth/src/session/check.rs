@@ -21,7 +21,7 @@ use crate::entities::{Session, SessionAdapter, SessionPatch, User, UserAdapter};
 use crate::env::Env;
 use crate::keys::signing::{Signing, Verified};
 use crate::mfa::{Factors, must_enrol};
-use crate::tenant::Tenants;
+use crate::tenant::{Acting, Tenants};
 
 /// Tokens that are remembered.
 const REMEMBERED: usize = 100_000;
@@ -185,9 +185,9 @@ impl Checks {
             _ => serde_json::Map::new(),
         };
         claims.extend(token.claims.clone());
-        let tenant = self.tenants.of(&owner.id, &owner.roles, &claims).await?;
+        let acting = self.tenants.of(&owner.id, &owner.roles, &claims).await?;
         let found = Arc::new(Remembered {
-            actor: Arc::new(self.actor(&token, session, &owner, (tenant, claims))),
+            actor: Arc::new(self.actor(&token, session, &owner, (acting, claims))),
             token,
             user,
             number,
@@ -213,7 +213,7 @@ impl Checks {
         Ok(session.is_live(&user, cx.now()).then_some((session, user)))
     }
 
-    fn actor(&self, token: &Verified, session: Session, user: &User, of_app: (Option<String>, serde_json::Map<String, Value>)) -> Actor {
+    fn actor(&self, token: &Verified, session: Session, user: &User, of_app: (Acting, serde_json::Map<String, Value>)) -> Actor {
         let known = Known {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
@@ -229,13 +229,13 @@ impl Checks {
             restricted: user.deletion_due_at.is_some(),
             mfa_setup_required: must_enrol(self.enrols, user),
         };
-        let (tenant, claims) = of_app;
+        let (acting, claims) = of_app;
         Actor {
             id: Some(user.id.clone()),
             kind: ActorKind::User,
-            tenant_id: tenant,
+            tenant_id: acting.tenant,
             session_id: Some(session.handle),
-            roles: user.roles.clone(),
+            roles: acting.roles,
             claims: claims.into_iter().collect(),
             attached: Attached::new(Arc::new(known)),
         }

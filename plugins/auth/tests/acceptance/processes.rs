@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linchpin::{BoxFuture, Result};
-use linchpin_auth::{Auth, InvalidationBus, TenantCx, TenantResolver};
+use linchpin_auth::{Auth, AuthService, InvalidationBus, TenantCx, TenantResolver};
 use serde_json::json;
 use tokio::sync::broadcast;
 
 use crate::cases;
 use crate::server::{Server, Store};
 
-cases!(a_bus_carries_changes, a_broken_bus_costs_time_only, tenants);
+cases!(a_bus_carries_changes, a_broken_bus_costs_time_only, tenants, roles_of_a_tenant);
 
 /// A bus between apps of one test.
 #[derive(Clone)]
@@ -138,9 +138,9 @@ async fn a_broken_bus_costs_time_only(store: Store) {
     two.me(&ada.token).await.refused(401, "unauthorized");
 }
 
-/// Members of one tenant, by account.
+/// Members of one tenant, by account, whether the directory is down, and the roles that it gives.
 #[derive(Clone, Default)]
-struct Members(Arc<Mutex<Vec<(String, String)>>>, Arc<AtomicBool>);
+struct Members(Arc<Mutex<Vec<(String, String)>>>, Arc<AtomicBool>, Arc<Mutex<Vec<&'static str>>>);
 
 impl TenantResolver for Members {
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>> {
@@ -152,6 +152,47 @@ impl TenantResolver for Members {
             Ok(self.0.lock().unwrap().iter().find(|(user, _)| *user == cx.user_id).map(|(_, tenant)| tenant.clone()))
         })
     }
+
+    fn roles<'a>(&'a self, _: &'a TenantCx, tenant: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+        assert_eq!(tenant, "north");
+        Box::pin(async { Ok(self.2.lock().unwrap().iter().map(|role| (*role).to_owned()).collect()) })
+    }
+}
+
+/// What somebody may do in a tenant counts there alone, and a change of it as soon as it is told.
+async fn roles_of_a_tenant(store: Store) {
+    let members = Members::default();
+    let resolver = members.clone();
+    let with = |auth: Auth| {
+        auth.roles(["admin", "editor", "member"]).configure(|config| {
+            config.auth.tenants = Some(Arc::new(resolver));
+            config.auth.admin_role = Some("admin".to_owned());
+        })
+    };
+    let app = store.app_with(with).await;
+    let service = app.provided::<AuthService>();
+    let (ada, bob) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
+    let roles = async |token: &str| app.get(token, "/__test/actor").await.json()["roles"].clone();
+    let set = |user: &str, given: &[&'static str]| {
+        *members.0.lock().unwrap() = vec![(user.to_owned(), "north".to_owned())];
+        *members.2.lock().unwrap() = given.to_vec();
+    };
+    assert_eq!((roles(&ada.token).await, roles(&bob.token).await), (json!(["member"]), json!(["member"])));
+    set(&ada.id, &["member", "editor"]);
+    assert_eq!(roles(&ada.token).await, json!(["member"]), "what is known of a session counts for a while");
+    service.membership_changed(&ada.id);
+    assert_eq!((roles(&ada.token).await, roles(&bob.token).await), (json!(["member", "editor"]), json!(["member"])));
+    assert_eq!(app.me(&ada.token).await.json()["tenantId"], "north");
+    // Nobody administers accounts by way of a tenant, nor with a role that is none.
+    for given in ["admin", "owner"] {
+        set(&ada.id, &[given]);
+        service.membership_changed(&ada.id);
+        assert_eq!(app.get_any(&ada.token, "/__test/actor").await.status, 503, "{given}");
+    }
+    // Out at once.
+    set("nobody", &["editor"]);
+    service.membership_changed(&ada.id);
+    assert_eq!((roles(&ada.token).await, app.me(&ada.token).await.json()["tenantId"].clone()), (json!(["member"]), json!(null)));
 }
 
 async fn tenants(store: Store) {

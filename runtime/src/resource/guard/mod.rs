@@ -123,7 +123,7 @@ impl Guard {
         let mut all = Filter::TRUE;
         if let Some(tenant) = self.desc.tenant {
             all = match reach {
-                Reach::Caller => all.and(Filter::eq_arg(tenant.field, slots.owner)),
+                Reach::Caller | Reach::Within => all.and(Filter::eq_arg(tenant.field, slots.owner)),
                 Reach::NoTenant | Reach::Anonymous => all.and(Filter::cond(tenant.field, Op::Eq, Operand::One(Source::Value(Value::Null)))),
                 Reach::System | Reach::Deleted | Reach::Followed => all,
             };

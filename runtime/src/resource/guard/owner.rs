@@ -13,6 +13,10 @@ impl Guard {
     /// # Errors
     /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
     pub(in crate::resource) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
+        if let Some(tenant) = self.within(cx) {
+            out.push(self.fitting_tenant(tenant)?);
+            return Ok(Reach::Within);
+        }
         if cx.reaches_all() {
             let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
             return Ok(if cx.reaches_deleted() {
@@ -43,7 +47,8 @@ impl Guard {
     /// As [`Guard::reach`].
     pub(in crate::resource) fn owners(&self, cx: &Cx, route: &RouteGuard) -> Result<Vec<(usize, Value)>> {
         if cx.system_reason().is_some() {
-            return Ok(Vec::new());
+            let tenant = self.desc.tenant.zip(self.within(cx));
+            return tenant.map(|(tenant, value)| Ok((tenant.field, self.fitting_tenant(value)?))).into_iter().collect();
         }
         let tenant = self.desc.tenant.map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
         let scopes = route.scopes.iter().map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
@@ -65,11 +70,35 @@ impl Guard {
         }
     }
 
+    /// The tenant that the application itself acts in, where it has said one. What follows from its changes, and deleted records, it
+    /// reaches everywhere.
+    fn within(&self, cx: &Cx) -> Option<Value> {
+        let tenant = self.desc.tenant.filter(|_| cx.system_reason().is_some() && !cx.follows() && !cx.reaches_deleted())?;
+        cx.bound(self.desc, tenant.field)
+    }
+
+    fn fitting_tenant(&self, value: Value) -> Result<Value> {
+        match self.desc.tenant {
+            Some(tenant) => self.fitting(tenant.field, value),
+            None => Ok(value),
+        }
+    }
+
     /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
     fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
         let Some(tenant) = self.desc.tenant else { return Ok(Value::Null) };
         let known = cx.get_actor().is_some_and(|actor| actor.id.is_some());
-        match cx.value(CtxPath::TenantId) {
+        let own = cx.value(CtxPath::TenantId);
+        if let Some(said) = cx.bound(self.desc, tenant.field)
+            && own != said
+        {
+            let text = format!(
+                "`within` names another tenant of `{}` than that of the actor: an actor acts in its own, `Cx::system(..).within(..)` in any",
+                self.desc.name
+            );
+            return Err(Error::internal(text));
+        }
+        match own {
             Value::Null if (known && tenant.optional) || (!known && route.anonymous) => Ok(Value::Null),
             Value::Null => Err(missing(known)),
             value => self.fitting(tenant.field, value),

@@ -17,6 +17,8 @@ pub(crate) enum Reach {
     Anonymous = 4,
     /// As [`Reach::System`], whatever stands behind the records: what follows from a deletion follows what has been deleted.
     Followed = 5,
+    /// The application itself within one tenant: every scope there.
+    Within = 6,
 }
 
 impl Reach {

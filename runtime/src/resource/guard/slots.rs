@@ -20,7 +20,7 @@ impl Slots {
         let desc = guard.desc;
         let system = desc.tenant.is_none() && desc.scope.is_empty();
         let scoped = reach.is_caller() && !system;
-        let tenant = usize::from(desc.tenant.is_some() && reach == Reach::Caller);
+        let tenant = usize::from(desc.tenant.is_some() && matches!(reach, Reach::Caller | Reach::Within));
         let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
         let values = guard.behind.as_ref().filter(|_| reach.is_caller()).map_or(0, Behind::wants);
         let mut next = behind + values;

@@ -19,7 +19,7 @@ pub(in crate::resource) struct Guarded {
     /// Where the guard's arguments begin.
     pub(super) base: usize,
     /// By [`Reach`]; that of callers is the statement itself.
-    pub(super) others: [OnceLock<Arc<Statement>>; 6],
+    pub(super) others: [OnceLock<Arc<Statement>>; 7],
     /// Removes expired records that stand in the way of a write.
     pub(super) eviction: OnceLock<Option<Arc<Statement>>>,
 }

@@ -93,6 +93,12 @@ impl Statements {
 
     /// Hands a statement to the store, or to the transaction that the call is part of.
     pub(in crate::resource) fn hand<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, args: Vec<Value>, mut rows: Rows) -> Reply<'a> {
+        // A transaction of its own waits as well, whatever it begins with.
+        if (cx.in_transaction().is_some() || !statement.plan.reads())
+            && let Err(refused) = cx.apart(&self.store)
+        {
+            return Reply::Ready(Err(refused));
+        }
         if let (Some(emitter), true) = (self.emitter.get(), rows.is_recorded()) {
             return self.record(emitter, cx, statement, args, rows);
         }

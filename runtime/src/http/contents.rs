@@ -1,0 +1,192 @@
+//! What the function of a `#[route]` takes and answers, as far as its types tell: for the API document.
+//!
+//! The macro sees a type as tokens and asks a [`Probe`] of it. Of the traits that describe one, method lookup takes the first whose
+//! condition holds: it goes from the most references to the fewest.
+
+use std::marker::PhantomData;
+
+use axum::body::Bytes;
+use axum::response::Html;
+
+use crate::entity::{Entity, EntityDesc};
+use crate::operation::{CustomOutput, Shape};
+
+/// A body, in one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Content {
+    /// `application/json` and so on.
+    pub media: &'static str,
+    /// What it holds.
+    pub schema: ContentSchema,
+    /// Whether it may be absent.
+    pub optional: bool,
+}
+
+/// What a body holds.
+#[derive(Clone, Copy, Debug)]
+pub enum ContentSchema {
+    /// Anything: the type does not say.
+    Any,
+    /// A text.
+    Text,
+    /// Bytes.
+    Binary,
+    /// What the fields of a type say.
+    Shape(Shape),
+    /// A record.
+    Record(&'static EntityDesc),
+    /// A list of records.
+    Records(&'static EntityDesc),
+}
+
+/// Both directions of a route.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Contents {
+    /// The body that the last argument reads.
+    pub body: Option<Content>,
+    /// What the function answers when all is well.
+    pub answer: Option<Content>,
+    /// Whether its status is 200 then.
+    pub ok: bool,
+}
+
+impl Contents {
+    /// Of a function whose types say nothing.
+    pub const NONE: fn() -> Self = Self::default;
+}
+
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data";
+
+const fn content(media: &'static str, schema: ContentSchema) -> Option<Content> {
+    Some(Content { media, schema, optional: false })
+}
+
+/// Asks what a type is; for expansions of `#[route]`.
+#[derive(Debug)]
+pub struct Probe<T: ?Sized>(PhantomData<fn() -> Box<T>>);
+
+impl<T: ?Sized> Probe<T> {
+    /// Of a type.
+    #[must_use]
+    #[allow(clippy::new_without_default)] // nobody but expansions makes one
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// JSON and forms whose members are known.
+pub trait ByShape {
+    /// What it is.
+    fn content(&self) -> Option<Content>;
+}
+
+impl<T: CustomOutput> ByShape for &&&Probe<axum::Json<T>> {
+    fn content(&self) -> Option<Content> {
+        content(JSON, ContentSchema::Shape(T::SHAPE))
+    }
+}
+
+impl<T: CustomOutput> ByShape for &&&Probe<Option<axum::Json<T>>> {
+    fn content(&self) -> Option<Content> {
+        content(JSON, ContentSchema::Shape(T::SHAPE)).map(|known| Content { optional: true, ..known })
+    }
+}
+
+impl<T: CustomOutput> ByShape for &&&Probe<axum::Form<T>> {
+    fn content(&self) -> Option<Content> {
+        content(FORM, ContentSchema::Shape(T::SHAPE))
+    }
+}
+
+/// JSON of records.
+pub trait ByRecord {
+    /// What it is.
+    fn content(&self) -> Option<Content>;
+}
+
+impl<E: Entity> ByRecord for &&Probe<axum::Json<E>> {
+    fn content(&self) -> Option<Content> {
+        content(JSON, ContentSchema::Record(E::DESC))
+    }
+}
+
+impl<E: Entity> ByRecord for &&Probe<axum::Json<Vec<E>>> {
+    fn content(&self) -> Option<Content> {
+        content(JSON, ContentSchema::Records(E::DESC))
+    }
+}
+
+/// What is known by its kind alone.
+pub trait ByMedia {
+    /// What it is.
+    fn content(&self) -> Option<Content>;
+}
+
+macro_rules! by_media {
+    ($([$($generic:ident)?] $ty:ty => $media:expr, $schema:expr;)*) => {$(
+        impl $(<$generic>)? ByMedia for &Probe<$ty> {
+            fn content(&self) -> Option<Content> {
+                content($media, $schema)
+            }
+        }
+    )*};
+}
+by_media! {
+    [T] axum::Json<T> => JSON, ContentSchema::Any;
+    [T] axum::Form<T> => FORM, ContentSchema::Any;
+    [T] Html<T> => "text/html", ContentSchema::Text;
+    [] axum::extract::Multipart => MULTIPART, ContentSchema::Any;
+    [] String => "text/plain", ContentSchema::Text;
+    [] &'static str => "text/plain", ContentSchema::Text;
+    [] Bytes => "application/octet-stream", ContentSchema::Binary;
+    [] Vec<u8> => "application/octet-stream", ContentSchema::Binary;
+}
+
+impl<T> ByMedia for &Probe<Option<axum::Json<T>>> {
+    fn content(&self) -> Option<Content> {
+        content(JSON, ContentSchema::Any).map(|known| Content { optional: true, ..known })
+    }
+}
+
+/// All other types say nothing.
+pub trait Otherwise {
+    /// Nothing.
+    fn content(&self) -> Option<Content>;
+}
+
+impl<T: ?Sized> Otherwise for Probe<T> {
+    fn content(&self) -> Option<Content> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As expansions ask.
+    macro_rules! media {
+        ($ty:ty) => {
+            (&&&&Probe::<$ty>::new()).content().map(|known| (known.media, format!("{:?}", known.schema), known.optional))
+        };
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Unknown;
+
+    #[test]
+    fn the_first_description_that_fits_is_taken() {
+        let known = |media, schema: &str| Some((media, schema.to_owned(), false));
+        assert_eq!(media!(axum::Json<i64>), known(JSON, "Shape(Value(Integer))"));
+        assert_eq!(media!(Option<axum::Json<i64>>), Some((JSON, "Shape(Value(Integer))".to_owned(), true)));
+        assert_eq!(media!(axum::Json<Unknown>), known(JSON, "Any"));
+        assert_eq!(media!(axum::Form<Unknown>), known(FORM, "Any"));
+        assert_eq!(media!(axum::extract::Multipart), known(MULTIPART, "Any"));
+        assert_eq!(media!(String), known("text/plain", "Text"));
+        assert_eq!(media!(Html<String>), known("text/html", "Text"));
+        assert_eq!(media!(Unknown), None);
+        assert_eq!(media!(crate::Cx), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Routes of the user's own functions in the document: what their types say of bodies and answers.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::errors::header_map;
+use super::names::{self, Names};
+use super::schema::{self, Object};
+use super::{Components, reference};
+use crate::http::{Content, ContentSchema, Endpoint, ExtraRouteSpec};
+use crate::operation::Shape;
+
+/// The body that the function reads, if its last argument says so.
+pub(super) fn request_body(endpoint: &Endpoint, spec: &ExtraRouteSpec, names: &Names, components: &mut Components) -> Option<Json> {
+    let body = (spec.contents)().body?;
+    let schema = match body.schema {
+        // What serde reads: a member that has a default as well.
+        ContentSchema::Shape(Shape::Object(fields)) => {
+            let mut object = Object::new(fields.iter(), schema::input);
+            object.required = fields.iter().filter(|field| !field.optional).map(|field| field.wire).collect();
+            named("Input", object.finish(), (endpoint, spec, names), components)
+        }
+        _ => described(&body, "Input", (endpoint, spec, names), components),
+    };
+    Some(json!({ "required": !body.optional, "content": { body.media: { "schema": schema } } }))
+}
+
+/// What it answers: the type of its result at 200, and whatever else it comes to.
+pub(super) fn responses(
+    endpoint: &Endpoint,
+    spec: &ExtraRouteSpec,
+    names: &Names,
+    out: &mut Map<String, Json>,
+    components: &mut Components,
+) {
+    let contents = (spec.contents)();
+    let mut other = json!({ "description": "As the function answers.", "headers": header_map(&[]) });
+    if let Some(answer) = contents.answer {
+        let schema = described(&answer, "Output", (endpoint, spec, names), components);
+        let content = json!({ answer.media: { "schema": schema } });
+        if contents.ok {
+            out.insert("200".to_owned(), json!({ "description": "The answer.", "headers": header_map(&[]), "content": content }));
+        } else {
+            other["content"] = content;
+        }
+    }
+    out.insert("default".to_owned(), other);
+}
+
+fn described(content: &Content, suffix: &str, of: (&Endpoint, &ExtraRouteSpec, &Names), components: &mut Components) -> Json {
+    let record = |desc| reference("schemas", of.2.schema(desc));
+    match content.schema {
+        ContentSchema::Any => json!({}),
+        ContentSchema::Text => json!({ "type": "string" }),
+        ContentSchema::Binary => json!({ "type": "string", "format": "binary" }),
+        ContentSchema::Shape(shape) => named(suffix, schema::shape(shape), of, components),
+        // One of another app has no schema here.
+        ContentSchema::Record(desc) | ContentSchema::Records(desc) if !of.2.has(desc) => json!({}),
+        ContentSchema::Record(desc) => record(desc),
+        ContentSchema::Records(desc) => json!({ "type": "array", "items": record(desc) }),
+    }
+}
+
+/// A schema under the name of the route.
+fn named(suffix: &str, schema: Json, (endpoint, spec, names): (&Endpoint, &ExtraRouteSpec, &Names), components: &mut Components) -> Json {
+    let entity = endpoint.table.as_ref().map_or("", |table| names.schema(table.desc));
+    let name = format!("{entity}{}{suffix}", names::pascal(spec.name));
+    components.schemas.insert(name.clone(), schema);
+    reference("schemas", &name)
+}
