@@ -170,7 +170,7 @@ async fn transactions_that_take_their_time_begin_beside_each_other() {
             .transaction(async |cx| {
                 seats.update(cx, &*id, patch, None).await?;
                 // None of them ends before all have begun.
-                all.wait().await;
+                tokio::time::timeout(Duration::from_secs(4), all.wait()).await.map_err(Error::unavailable)?;
                 Ok(began.elapsed())
             })
             .await
