@@ -111,7 +111,9 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
         return true;
     };
     let problem = scope.d.error(at, format!("`{}` {problem}", of.name));
-    help.into_iter().for_each(|help| problem.help(help));
+    if let Some(help) = help {
+        problem.help(help);
+    }
     false
 }
 
