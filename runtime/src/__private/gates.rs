@@ -21,6 +21,7 @@ impl Links {
     }
 
     /// The same place with other links.
+    #[must_use]
     pub const fn to(&self, next: &'static [&'static Self]) -> Self {
         Self::new(self.id, next)
     }

@@ -45,10 +45,25 @@ impl Again {
     }
 }
 
-/// The transaction whose function runs in this task, and the tenant of its caller; `None` is the application itself.
+/// Whose records a context reaches.
+#[derive(PartialEq, Eq)]
+enum Reach {
+    /// Those of every tenant: the application itself.
+    Application,
+    /// Those of one tenant; `None` is an actor of no tenant.
+    Tenant(Option<String>),
+}
+
+impl Reach {
+    fn of(cx: &Cx) -> Self {
+        cx.get_actor().map_or(Self::Application, |actor| Self::Tenant(actor.tenant_id.clone()))
+    }
+}
+
+/// The transaction whose function runs in this task, and what its caller reaches.
 struct Within {
     scope: Arc<TxScope>,
-    tenant: Option<Option<String>>,
+    reach: Reach,
     /// The one around it, which is not its own.
     around: Option<Arc<Self>>,
 }
@@ -73,8 +88,7 @@ impl Cx {
             !own && within.scope.is_open_on(store)
         };
         let Some(within) = std::iter::successors(Some(within), |within| within.around.as_deref()).find(waits) else { return Ok(()) };
-        let tenant = self.get_actor().map(|actor| actor.tenant_id.clone());
-        let text = if tenant == within.tenant {
+        let text = if Reach::of(self) == within.reach {
             "a change with a context of its own, inside the function of `transaction`: use the context that the function gets"
         } else {
             "a change in another tenant than that of the transaction around it: a transaction has one caller, and so one tenant; one of \
@@ -115,9 +129,8 @@ impl Cx {
         }
         let transaction = Arc::new(TxScope::new(patience));
         let inner = Self { transaction: Some(Arc::clone(&transaction)), now: self.now.shared(), ..self.clone() };
-        let tenant = self.get_actor().map(|actor| actor.tenant_id.clone());
         let around = WITHIN.try_with(Arc::clone).ok();
-        let within = Arc::new(Within { scope: Arc::clone(&transaction), tenant, around });
+        let within = Arc::new(Within { scope: Arc::clone(&transaction), reach: Reach::of(self), around });
         match WITHIN.scope(within, work(&inner)).await {
             Ok(value) => {
                 transaction.commit().await?;

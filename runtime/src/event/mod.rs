@@ -104,7 +104,7 @@ pub trait EventSink: Send + Sync + 'static {
 
 /// An event about `E`.
 pub struct Event<E> {
-    event: EntityEvent,
+    told: EntityEvent,
     /// Of the app, for listeners.
     adapters: Option<Adapters>,
     entity: PhantomData<fn() -> E>,
@@ -113,12 +113,12 @@ pub struct Event<E> {
 impl<E: Entity> Event<E> {
     /// An event of this entity; `None` when it is another's.
     pub(crate) fn of(event: EntityEvent) -> Option<Self> {
-        (event.entity == E::DESC.storage_name).then_some(Self { event, adapters: None, entity: PhantomData })
+        (event.entity == E::DESC.storage_name).then_some(Self { told: event, adapters: None, entity: PhantomData })
     }
 
     /// The key of the record; `None` when the event is about many.
     pub fn key(&self) -> Option<E::Id> {
-        let text = self.event.record_id.as_ref()?;
+        let text = self.told.record_id.as_ref()?;
         let value = match E::DESC.primary_field().kind {
             crate::entity::Kind::Integer => Value::Int(text.parse().ok()?),
             _ => Value::Text(text.clone()),
@@ -182,7 +182,7 @@ impl<E: Entity> Event<E> {
 
     /// The event without its type.
     pub fn into_inner(self) -> EntityEvent {
-        self.event
+        self.told
     }
 }
 
@@ -190,18 +190,18 @@ impl<E> Deref for Event<E> {
     type Target = EntityEvent;
 
     fn deref(&self) -> &EntityEvent {
-        &self.event
+        &self.told
     }
 }
 
 impl<E> Clone for Event<E> {
     fn clone(&self) -> Self {
-        Self { event: self.event.clone(), adapters: self.adapters.clone(), entity: PhantomData }
+        Self { told: self.told.clone(), adapters: self.adapters.clone(), entity: PhantomData }
     }
 }
 
 impl<E> fmt::Debug for Event<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.event.fmt(f)
+        self.told.fmt(f)
     }
 }

@@ -59,8 +59,8 @@ const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
 
-const fn content(media: &'static str, schema: ContentSchema) -> Option<Content> {
-    Some(Content { media, schema, optional: false })
+const fn content(media: &'static str, schema: ContentSchema) -> Content {
+    Content { media, schema, optional: false }
 }
 
 /// Asks what a type is; for expansions of `#[route]`.
@@ -84,19 +84,19 @@ pub trait ByShape {
 
 impl<T: CustomOutput> ByShape for &&&Probe<axum::Json<T>> {
     fn content(&self) -> Option<Content> {
-        content(JSON, ContentSchema::Shape(T::SHAPE))
+        Some(content(JSON, ContentSchema::Shape(T::SHAPE)))
     }
 }
 
 impl<T: CustomOutput> ByShape for &&&Probe<Option<axum::Json<T>>> {
     fn content(&self) -> Option<Content> {
-        content(JSON, ContentSchema::Shape(T::SHAPE)).map(|known| Content { optional: true, ..known })
+        Some(Content { optional: true, ..content(JSON, ContentSchema::Shape(T::SHAPE)) })
     }
 }
 
 impl<T: CustomOutput> ByShape for &&&Probe<axum::Form<T>> {
     fn content(&self) -> Option<Content> {
-        content(FORM, ContentSchema::Shape(T::SHAPE))
+        Some(content(FORM, ContentSchema::Shape(T::SHAPE)))
     }
 }
 
@@ -108,13 +108,13 @@ pub trait ByRecord {
 
 impl<E: Entity> ByRecord for &&Probe<axum::Json<E>> {
     fn content(&self) -> Option<Content> {
-        content(JSON, ContentSchema::Record(E::DESC))
+        Some(content(JSON, ContentSchema::Record(E::DESC)))
     }
 }
 
 impl<E: Entity> ByRecord for &&Probe<axum::Json<Vec<E>>> {
     fn content(&self) -> Option<Content> {
-        content(JSON, ContentSchema::Records(E::DESC))
+        Some(content(JSON, ContentSchema::Records(E::DESC)))
     }
 }
 
@@ -128,7 +128,7 @@ macro_rules! by_media {
     ($([$($generic:ident)?] $ty:ty => $media:expr, $schema:expr;)*) => {$(
         impl $(<$generic>)? ByMedia for &Probe<$ty> {
             fn content(&self) -> Option<Content> {
-                content($media, $schema)
+                Some(content($media, $schema))
             }
         }
     )*};
@@ -146,7 +146,7 @@ by_media! {
 
 impl<T> ByMedia for &Probe<Option<axum::Json<T>>> {
     fn content(&self) -> Option<Content> {
-        content(JSON, ContentSchema::Any).map(|known| Content { optional: true, ..known })
+        Some(Content { optional: true, ..content(JSON, ContentSchema::Any) })
     }
 }
 
