@@ -88,8 +88,8 @@ async fn accept(
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD);
-    // A client that has said all it has to say may close its side: it is answered all the same. One that has left is found by the
-    // stream, see `abandoned`.
+    // A client that has said all it has to say may close its side: it is answered all the same, if its answer begins within some seconds.
+    // One that has left is found by the stream, see `abandoned`.
     http.half_close(true);
     let mut connections = JoinSet::new();
     let mut told_full = false;

@@ -56,21 +56,16 @@ static ALL: LazyLock<Mutex<HashMap<Key, Arc<Queued<()>>>>> = LazyLock::new(Mutex
 /// Somebody's interest in a queue, which is there as long as somebody has one.
 struct Interest {
     key: Key,
-    queue: Arc<Queued<()>>,
-}
-
-impl Interest {
-    fn of(of: impl Hash) -> Self {
-        let key = KEYS.hash_one(of);
-        Self { key, queue: Arc::clone(ALL.lock().entry(key).or_default()) }
-    }
+    /// `None` once it is dropped.
+    queue: Option<Arc<Queued<()>>>,
 }
 
 impl Drop for Interest {
     fn drop(&mut self) {
         let mut all = ALL.lock();
-        // This one's, and that of all.
-        if Arc::strong_count(&self.queue) == 2 {
+        // While nobody else comes or goes: of two that leave together the later one finds itself alone.
+        self.queue = None;
+        if all.get(&self.key).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             all.remove(&self.key);
         }
     }
@@ -84,8 +79,10 @@ pub(crate) struct Place {
 
 /// Waits to be the first in a queue.
 pub(crate) async fn first(of: impl Hash) -> Place {
-    let interest = Interest::of(of);
-    Place { _first: Arc::clone(&interest.queue).lock_owned().await, _interest: interest }
+    let key = KEYS.hash_one(of);
+    let queue = Arc::clone(ALL.lock().entry(key).or_default());
+    let interest = Interest { key, queue: Some(Arc::clone(&queue)) };
+    Place { _first: queue.lock_owned().await, _interest: interest }
 }
 
 /// Whether nobody is in a queue.

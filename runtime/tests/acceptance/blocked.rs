@@ -37,6 +37,7 @@ pub struct Seat {
 #[operation(kind = "transition", field = stage, from = Stage::Asked, to = one_of([Stage::Seated, Stage::Waiting], by = seated))]
 pub const SIT: Operation<Seat>;
 
+#[allow(clippy::unused_async)] // choosers are async
 async fn seated(call: ChooserCall<Seat>) -> Result<Stage> {
     Ok(if call.record().guests == 0 { Stage::Seated } else { Stage::Waiting })
 }

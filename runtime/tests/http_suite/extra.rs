@@ -5,7 +5,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use linchpin::entity::SourceLine;
-use linchpin::http::{ExtraRouteSpec, PolicyDesc, RequestId};
+use linchpin::http::{Contents, ExtraRouteSpec, PolicyDesc, RequestId};
 use linchpin::operation::{Method, RouteSpec, Seg};
 use linchpin::{Adapters, Code, Cx, Error};
 
@@ -29,6 +29,7 @@ pub const EXPORT: ExtraRouteSpec = ExtraRouteSpec {
             format!("{user} {}", adapters.table("blog_posts").is_some()).into_response()
         })
     },
+    contents: Contents::NONE,
     doc: "",
     at: AT,
 };
@@ -39,6 +40,7 @@ pub const FAIL: ExtraRouteSpec = ExtraRouteSpec {
     route: RouteSpec { method: Method::Post, segments: &[Seg::Param("slug"), Seg::Lit("fail"), Seg::Param("why")] },
     policy: PolicyDesc { roles: Some(&["admin"]), max_body: Some(8), ..PolicyDesc::INHERIT },
     handler: |request| Box::pin(fail(request)),
+    contents: Contents::NONE,
     doc: "",
     at: AT,
 };

@@ -260,6 +260,7 @@ static FEED: ExtraRouteSpec = ExtraRouteSpec {
     route: RouteSpec { method: Method::Put, segments: &[Seg::Param("slug")] },
     policy: PolicyDesc { auth: Some(AuthDesc::Named("partner")), ..PolicyDesc::INHERIT },
     handler: |_| Box::pin(async { axum::response::IntoResponse::into_response(()) }),
+    contents: linchpin::http::Contents::NONE,
     doc: "Feeds.",
     at: SourceLine { file: file!(), line: line!() },
 };

@@ -224,7 +224,7 @@ async fn auth_11(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let ok = |reply: crate::server::Reply| {
-        assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true, "message": "You are signed out." })))
+        assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true, "message": "You are signed out." })));
     };
     let by_bearer = app.login("ada@example.test").await;
     ok(app.with(&by_bearer.token, "POST", "/auth/logout", None).await);
