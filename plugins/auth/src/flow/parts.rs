@@ -166,10 +166,17 @@ impl Parts {
     ) -> Result<()> {
         let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         all.insert("app".to_owned(), self.app.clone());
-        // What is asked for by mail, or about it, has limits of its own.
+        // What is asked for by mail, or about it, has limits of its own. So has a deletion, and it is never left out: the link of one
+        // is void with the next.
         let asked = matches!(
             kind,
-            MailKind::VerifyEmail | MailKind::VerifyNewEmail | MailKind::PasswordReset | MailKind::MagicLink | MailKind::ExistingAccount
+            MailKind::VerifyEmail
+                | MailKind::VerifyNewEmail
+                | MailKind::PasswordReset
+                | MailKind::MagicLink
+                | MailKind::ExistingAccount
+                | MailKind::CancelDeletion
+                | MailKind::DeletionScheduled
         );
         let counted = to.unproved.filter(|_| !asked).map(str::to_owned);
         let task = Task::Mail { kind, to: to.address.to_owned(), locale: to.locale.map(str::to_owned), vars: all, counted };

@@ -42,7 +42,7 @@ impl Core {
     }
 
     /// Whether one passkey is all that an account has: nothing else proves who its owner is, and there is no mail or provider to sign in by
-    /// beside which it would be the second factor.
+    /// beside which it would be the second factor. Where recovery codes are left, its owner proves by one of them.
     ///
     /// # Errors
     /// When the store cannot tell.
@@ -53,7 +53,8 @@ impl Core {
             && !self.takes_password(user)
             && !by_mail
             && !self.signs_in_by_provider(cx, &user.id).await?
-            && self.passkeys.of(cx, &user.id).await?.len() == 1)
+            && self.passkeys.of(cx, &user.id).await?.len() == 1
+            && self.recovery_codes_left(cx, user).await? == 0)
     }
 
     /// Lets an account do without something, if its owner can sign in all the same: with a password, a passkey or a provider.

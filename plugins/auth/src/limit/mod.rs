@@ -89,7 +89,17 @@ impl Limiter {
         self.admit(hits).await?.map_err(|full| rate_limited(full.seconds))
     }
 
-    /// The same, for who wants to know which bucket is full.
+    /// Counts what a session of a user begins, in its own bucket and in the one of all their sessions.
+    ///
+    /// # Errors
+    /// As [`Limiter::take`].
+    pub(crate) async fn take_in_session(&self, session: Bucket, all: Bucket, user: &str, handle: &str) -> Result<()> {
+        let hits = [Hit { bucket: session, of: &[user, handle] }, Hit { bucket: all, of: &[user] }];
+        self.take(&hits).await?.succeeded().await;
+        Ok(())
+    }
+
+    /// The same as [`Limiter::take`], for who wants to know which bucket is full.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.

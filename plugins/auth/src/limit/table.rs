@@ -118,6 +118,8 @@ buckets! {
     MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
     /// User and session.
     MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
+    /// The same of all sessions: user.
+    MfaEnableUser "mfaEnableUser": All, 30 in 15 * MINUTE;
     /// User, and the session that asks for it, or in a sign-in the device where it is recognised.
     SmsSend "smsSend": All, 5 in 60 * MINUTE;
     /// The same of all sessions and devices: user.
@@ -138,6 +140,8 @@ buckets! {
     OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
     /// User and session.
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
+    /// The same of all sessions: user. Each may mail a stranger.
+    ChangeEmailUser "changeEmailUser": All, 30 in 60 * MINUTE;
     /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken; and
     /// apart, by their kind, links that an account causes at an address that it has not proved. Nobody is told.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
@@ -145,8 +149,12 @@ buckets! {
     UnprovedMail "unprovedMail": All, 10 in 60 * MINUTE;
     /// User and session.
     Link "link": All, 10 in 60 * MINUTE;
+    /// The same of all sessions: user.
+    LinkUser "linkUser": All, 30 in 60 * MINUTE;
     /// User and session.
     DeleteAccount "deleteAccount": All, 10 in 60 * MINUTE;
+    /// The same of all sessions: user.
+    DeleteAccountUser "deleteAccountUser": All, 30 in 60 * MINUTE;
 }
 
 const SECOND: u32 = 1;
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_contract() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
-        const CONTRACT: [(&str, Counted, u32, u32); 41] = [
+        const CONTRACT: [(&str, Counted, u32, u32); 45] = [
             ("register", All, 20, 3600),
             ("login", FailuresInARow, 10, 900),
             ("loginIp", Failures, 50, 900),
@@ -234,6 +242,7 @@ mod tests {
             ("mfaResend", All, 10, 3600),
             ("mfaSetup", All, 10, 900),
             ("mfaEnable", All, 10, 900),
+            ("mfaEnableUser", All, 30, 900),
             ("smsSend", All, 5, 3600),
             ("smsSendUser", All, 15, 3600),
             ("smsSendNumber", All, 5, 3600),
@@ -244,10 +253,13 @@ mod tests {
             ("oauthCallback", All, 30, 60),
             ("oauthExchange", All, 20, 60),
             ("changeEmail", All, 10, 3600),
+            ("changeEmailUser", All, 30, 3600),
             ("strangerMail", All, 3, 3600),
             ("unprovedMail", All, 10, 3600),
             ("link", All, 10, 3600),
+            ("linkUser", All, 30, 3600),
             ("deleteAccount", All, 10, 3600),
+            ("deleteAccountUser", All, 30, 3600),
         ];
         let rows = ROWS.iter().map(|row| (row.name, row.counted, row.limit.max, row.limit.window_seconds));
         assert_eq!(rows.collect::<Vec<_>>(), CONTRACT);

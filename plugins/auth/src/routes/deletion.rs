@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::error::{CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_TOKEN, NOT_SCHEDULED};
 use crate::flow::Need;
 use crate::guards::known;
-use crate::limit::{Bucket, Hit};
+use crate::limit::Bucket;
 use crate::onetime::Purpose;
 use crate::secret::SecretText;
 
@@ -51,7 +51,7 @@ pub(super) async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteI
     let known = caller(&call)?;
     let client = core.client(&call);
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::DeleteAccount, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::DeleteAccount, Bucket::DeleteAccountUser, &user.id, &known.handle).await?;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
     let scheduled = core.schedule_deletion(&client, &user, &known, proof).await?;
     match scheduled.deletion_due_at {

@@ -13,7 +13,7 @@ use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::flow::Need;
 use crate::identity::normalise;
-use crate::limit::{Bucket, Hit};
+use crate::limit::Bucket;
 
 proof_input! {
     /// Another address, and who asks for it.
@@ -45,7 +45,7 @@ pub(super) async fn change(core: Arc<Core>, call: PluginCall, mut input: ChangeE
     let client = core.client(&call);
     let new = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::ChangeEmail, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::ChangeEmail, Bucket::ChangeEmailUser, &user.id, &known.handle).await?;
     // What is proved by mail does not count: whoever reads the mail of an account must not keep its owner from reading it.
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::ProofButMail).await?;
     core.ask_for_email(&client, &user, new, proof).await?;

@@ -18,8 +18,8 @@ use crate::error::{
 };
 use crate::flow::Need;
 use crate::guards::ENROLLING;
+use crate::limit::Bucket;
 use crate::limit::table::TRIES_PER_SETUP;
-use crate::limit::{Bucket, Hit};
 use crate::mfa::{Sent, Way};
 use crate::onetime::{Purpose, Terms};
 use crate::otp;
@@ -87,7 +87,7 @@ struct Pending {
 pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
-    core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::MfaEnable, Bucket::MfaEnableUser, &user.id, &known.handle).await?;
     let to = user.email_normalised.clone().ok_or_else(|| refuse(EMAIL_MISSING))?;
     core.may_add_way_in(&user)?;
     let seconds = core.config.auth.mfa.email_otp.seconds;
@@ -100,7 +100,7 @@ pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneIn
     core.require(&client, &known, &user, Need::Recent)?;
     let wrong = || Error::invalid(Problem::new("phone", "format", "must be a phone number such as +4930123456"));
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
-    core.limiter.take(&[Hit { bucket: Bucket::MfaEnable, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::MfaEnable, Bucket::MfaEnableUser, &user.id, &known.handle).await?;
     core.may_add_way_in(&user)?;
     core.count_message(&client, &user.id, &[&known.handle], Some(&number)).await?.succeeded().await;
     let kept = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);

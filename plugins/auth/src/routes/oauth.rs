@@ -22,7 +22,7 @@ use crate::error::{
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Marks, Return};
 use crate::guards::known;
-use crate::limit::{Bucket, Hit};
+use crate::limit::Bucket;
 use crate::oauth::Connection;
 use crate::oauth::preset::is_id;
 use crate::return_target::ReturnTarget;
@@ -176,7 +176,7 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
     core.require(&client, &known, &user, Need::Recent)?;
     core.may_add_way_in(&user)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle).await?;
     let link = Some(LinkFor { user: user.id, session: known.handle });
     let asked = asked(&call)?;
     depart(&core, &client, &call, connection, Ticket { link, ..Ticket::to(asked) }).await
@@ -195,7 +195,7 @@ pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkIn
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Link, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter.take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle).await?;
     let proof = core.prove(&client, &known, &user, &input.typed(), Need::WayIn).await?;
     core.unlink(&client, &user, &connection.provider, proof).await?;
     said("The provider was unlinked.")

@@ -21,6 +21,7 @@ cases!(
     a_passkey_of_a_session_that_has_ended,
     text_messages_are_counted_by_session,
     so_is_what_is_begun,
+    and_all_sessions_together,
 );
 
 const NEW: &str = "amber-walrus-17-dune";
@@ -189,4 +190,38 @@ async fn so_is_what_is_begun(store: Store) {
         let done = app.send(&owner, method, path, proved).await;
         assert!(matches!(done.status, 200 | 202), "{path}: {done:?}");
     }
+}
+
+/// Whoever signs in again and again mails no more strangers for it.
+async fn and_all_sessions_together(store: Store) {
+    let post = Post::default();
+    let few = |auth: linchpin_auth::Auth| {
+        auth.configure(|config| {
+            config.auth.email_verification.enabled = true;
+            for name in ["mfaEnableUser", "deleteAccountUser"] {
+                config.auth.rate_limit.buckets.insert(name.to_owned(), Limit { max: 12, window_seconds: 3600 });
+            }
+        })
+    };
+    let app = app_with(&store, &post, few).await;
+    app.register("ada@x.test").await;
+    done(&verify(&app, &post.token("verify_email", 1).await).await);
+    for (method, path, most) in [("POST", "/auth/change-email", 30), ("POST", "/auth/mfa/email-otp/enable", 12), ("DELETE", "/auth/me", 12)]
+    {
+        let mut passed = 0;
+        for session in 0..4 {
+            let who = app.login("ada@x.test").await;
+            for n in 0..10 {
+                let body = match path {
+                    "/auth/change-email" => json!({ "email": format!("victim-{session}-{n}@y.test"), "password": GOOD }),
+                    "/auth/me" => json!({ "password": "wrong-otter-91-lamp" }),
+                    _ => json!({}),
+                };
+                let asked = app.send(&who, method, path, body).await;
+                passed += usize::from(asked.status != 429);
+            }
+        }
+        assert_eq!(passed, most, "{path}");
+    }
+    post.only("verify_new_email", 30).await;
 }

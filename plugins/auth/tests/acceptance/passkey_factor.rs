@@ -199,11 +199,23 @@ async fn auth_71_all_that_there_is(store: Store) {
     let first = service.sign_in(&made.id).await.unwrap();
     let mut touch = Authenticator::p256();
     touch.flags = PRESENT;
-    let only = app.register_passkey(first.expose(), &mut touch).await;
+    let (options, registration) = app.register_options(first.expose()).await;
+    let body = json!({ "registrationToken": registration, "attestationResponse": touch.register(&options) });
+    let made = app.with(first.expose(), "POST", "/auth/mfa/webauthn/register", Some(body)).await;
+    let (only, codes) = (made.text("credentialId"), texts(&made.json()["recoveryCodes"]));
     let sign_in = async |touch: &mut Authenticator| {
         let (options, token) = app.login_options().await;
         app.passkey_login(&token, &touch.assert(&options)).await.signed_in()
     };
+    // Whoever has stolen it has no recovery code: while there is one, the owner proves by it.
+    let mut held = sign_in(&mut touch).await;
+    app.send(&held, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
+    app.with(&held.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
+    for code in &codes {
+        let proved = app.send(&held, "POST", "/auth/step-up", json!({ "method": "recovery", "code": code })).await;
+        assert_eq!(proved.status, 200, "{proved:?}");
+        held = proved.signed_in();
+    }
     let ada = sign_in(&mut touch).await;
     // It is one factor, and no step-up.
     app.get(&ada.token, "/__test/protected/mfa").await.refused(403, "mfa_required");

@@ -125,7 +125,7 @@ fn tables() -> Vec<(String, Json)> {
 }
 
 /// Of contract 8.4.
-const BUCKETS: [&str; 41] = [
+const BUCKETS: [&str; 45] = [
     "register",
     "login",
     "loginIp",
@@ -153,6 +153,7 @@ const BUCKETS: [&str; 41] = [
     "mfaResend",
     "mfaSetup",
     "mfaEnable",
+    "mfaEnableUser",
     "smsSend",
     "smsSendUser",
     "smsSendNumber",
@@ -163,10 +164,13 @@ const BUCKETS: [&str; 41] = [
     "oauthCallback",
     "oauthExchange",
     "changeEmail",
+    "changeEmailUser",
     "strangerMail",
     "unprovedMail",
     "link",
+    "linkUser",
     "deleteAccount",
+    "deleteAccountUser",
 ];
 
 /// The variable of a key.

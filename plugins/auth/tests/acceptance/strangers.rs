@@ -242,3 +242,20 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     changes(15, 27).await;
     post.only("password_changed", 23).await;
 }
+
+/// Nor does whoever has the password keep the way back from a deletion: the link of each is void with the next, so all are mailed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_back_from_a_deletion_is_always_mailed() {
+    let post = Post::default();
+    let with = |auth| post.on(auth).configure(|c| c.auth.account_deletion.link_base_url = Some("https://app.test/keep".into()));
+    let app = Store::memory().app_with(with).await;
+    let thief = app.register("ada@x.test").await;
+    let leave = || app.with(&thief.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD })));
+    for _ in 0..4 {
+        assert_eq!(leave().await.status, 202);
+        assert_eq!(app.with(&thief.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.status, 200);
+    }
+    assert_eq!(leave().await.status, 202);
+    let kept = app.post("/auth/cancel-deletion", json!({ "token": post.token("cancel_deletion", 5).await })).await;
+    assert_eq!(kept.status, 200, "{kept:?}");
+}
