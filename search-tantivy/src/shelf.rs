@@ -6,6 +6,7 @@ use std::fs::{File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linchpin::search::{Change, Document, Hit, Opened, SearchIndex};
@@ -33,6 +34,8 @@ pub(crate) struct Shelf {
     fields: Fields,
     state: Mutex<State>,
     writer: Mutex<Writer>,
+    /// Whether it has begun to be made anew since it was opened: what was there before goes on answering then.
+    begun: AtomicBool,
     /// Where it is; nowhere when it is in memory.
     place: Option<Place>,
 }
@@ -226,7 +229,7 @@ impl Shelf {
         let known = state(&index)?;
         let fresh = || State { layout: layout(of), copy: Uuid::new_v7().to_string(), generation: 0, complete: false };
         let state = Mutex::new(known.unwrap_or_else(fresh));
-        Ok(Self { index, reader, fields, state, writer: Mutex::default(), place })
+        Ok(Self { index, reader, fields, state, writer: Mutex::default(), begun: AtomicBool::new(false), place })
     }
 
     pub(crate) fn opened(&self) -> Opened {
@@ -244,7 +247,16 @@ impl Shelf {
     /// The index as this process keeps it from now on; `None` as long as another one does.
     pub(crate) fn take_over(&self, index: &SearchIndex) -> Result<Option<Self>> {
         match &self.place {
-            Some(place) if place.take()? => Self::keep(place.clone(), index).map(Some),
+            Some(place) if place.take()? => {
+                let taken = Self::keep(place.clone(), index)?;
+                let mut state = taken.state.lock();
+                if state.generation == 0 {
+                    // Made anew. This process is told of changes under the name of the one before it.
+                    state.copy.clone_from(&self.state.lock().copy);
+                }
+                drop(state);
+                Ok(Some(taken))
+            }
             _ => Ok(None),
         }
     }
@@ -268,7 +280,9 @@ impl Shelf {
 
     pub(crate) fn begin(&self) -> Result<()> {
         let state = self.state.lock().clone();
-        self.commit(State { generation: state.generation + 1, complete: false, ..state }, |_, _| Ok(()))
+        self.commit(State { generation: state.generation + 1, complete: false, ..state }, |_, _| Ok(()))?;
+        self.begun.store(true, Ordering::Release);
+        Ok(())
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
@@ -329,6 +343,9 @@ impl Shelf {
             if !state(&self.index).map_err(|error| internal(&error))?.is_some_and(|state| state.complete) {
                 return Err(Error::unavailable(format!("another process is still making the index in `{}`", place.folder.display())));
             }
+        } else if !self.state.lock().complete && !self.begun.load(Ordering::Acquire) {
+            // Taken over a moment ago from a process that had not finished it.
+            return Err(Error::unavailable("the index has not been made yet"));
         }
         self.reader.searcher().search(&query, &Best { limit, after }).map_err(|error| internal(&error))
     }

@@ -47,6 +47,18 @@ async fn a_command() {
         let found = articles.find(&cx, args[1].as_str(), PageArgs::default()).await?;
         Ok(format!("found {:?}", found.into_iter().map(|article| article.id).collect::<Vec<_>>()))
     });
+    // Goes on until it is told to end.
+    let waits = folder.to_owned();
+    let app = app.command("wait", "wait: waits for the file `end`", move |_, _| {
+        let folder = waits.clone();
+        async move {
+            std::fs::write(folder.join("waits"), "").unwrap();
+            while !folder.join("end").exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok("ended".to_owned())
+        }
+    });
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
     app.run_with(&words).await.unwrap();
     std::process::exit(0);
@@ -99,13 +111,71 @@ async fn commands_run_beside_a_server() {
     l.article("c", "lamp", "").await;
     eventually(async || l.find("lamp").await.len() == 3).await;
     l.stop().await;
-    // Alone, a command keeps the index for as long as it runs; what it has written is found after the next start.
+    // Alone, a command keeps the index for as long as it runs; what it has written is found by then, or after the next start.
     let output = run(folder.path(), "write d lamp").await;
-    assert!(output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\"]"), "{}", said(&output));
+    assert!(output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\""), "{}", said(&output));
     let output = run(folder.path(), "search rebuild Article").await;
     assert!(output.status.success() && said(&output).contains("Article: 4 records indexed"), "{}", said(&output));
     let l = start(folder.path()).await;
     eventually(async || l.find("lamp").await.len() == 4).await;
+    l.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
+    for command_first in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let before = if command_first { None } else { Some(start(folder.path()).await) };
+        let mut command = other("a_command", folder.path(), "wait").spawn().unwrap();
+        eventually(async || folder.path().join("waits").exists()).await;
+        if let Some(before) = before {
+            before.article("a", "lamp", "").await;
+            before.stop().await;
+            // It looks once a second whether it has to take over.
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        let l = start(folder.path()).await;
+        let refused = l.running.adapters().rebuild_search::<Article>().await.unwrap_err().to_string();
+        assert!(refused.contains("another process keeps"), "{refused}");
+        l.article("b", "lamp", "").await;
+        let expected = if command_first { vec!["b"] } else { vec!["a", "b"] };
+        eventually(async || l.find("lamp").await == expected).await;
+        std::fs::write(folder.path().join("end"), "").unwrap();
+        tokio::task::spawn_blocking(move || assert!(command.wait().unwrap().success())).await.unwrap();
+        // From here on the server keeps it.
+        l.article("c", "lamp", "").await;
+        eventually(async || l.find("lamp").await.len() == expected.len() + 1).await;
+        eventually(async || l.running.adapters().rebuild_search::<Article>().await.is_ok()).await;
+        l.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let first = tokio::task::spawn_blocking(move || Server::start(&path)).await.unwrap();
+    let l = start(folder.path()).await;
+    let (articles, cx) = (l.running.adapters().get::<Article>().unwrap(), Cx::system("a test"));
+    for n in 0..1_500 {
+        let (id, title) = (format!("n{n:04}"), if n == 1_499 { "last lamp" } else { "chair" });
+        articles.create(&cx, ArticleCreate { id, title: title.to_owned(), body: String::new() }).await.unwrap();
+    }
+    eventually(async || l.find("lamp").await == ["n1499"]).await;
+    drop(first);
+    std::fs::remove_dir_all(folder.path().join("search/articles.index")).unwrap();
+    let began = Instant::now();
+    // Until it is whole, an answer says so.
+    while l.running.adapters().rebuild_search::<Article>().await.is_err() {
+        let found = articles.find(&cx, "lamp", PageArgs::default()).await;
+        assert!(found.is_err() || found.is_ok_and(|found| found.len() == 1), "an answer without the last record");
+        assert!(began.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // Other processes find that it is of this database.
+    let third = try_start(folder.path(), "test.db").await.unwrap();
+    assert_eq!(l.find("lamp").await, ["n1499"]);
+    third.stop().await.unwrap();
     l.stop().await;
 }
 

@@ -70,8 +70,12 @@ impl App {
                         // No other process will see it, such as the one that serves.
                         eprintln!("linchpin: the database is this command's memory: what `{word}` does ends with it");
                     }
-                    let built = self.build().await?;
+                    let mut built = self.build().await?;
+                    let relay = built.events.start_in_command(&built.store);
                     let done = run(built.adapters.clone(), rest.to_vec()).await;
+                    if let Some(relay) = relay {
+                        relay.stop().await;
+                    }
                     built.undo().await;
                     say(done?)
                 }

@@ -21,7 +21,7 @@ impl Registrar {
     /// Adds a consumer of the events of every entity; see [`App::event_sink`](crate::App::event_sink). The name should begin
     /// with the plugin's.
     pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
-        self.consumers.push(Consumer { name: name.into(), sink: Arc::new(sink), entity: None });
+        self.consumers.push(Consumer::new(name.into(), Arc::new(sink), None));
     }
 
     /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).

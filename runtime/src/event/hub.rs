@@ -101,7 +101,7 @@ impl Default for Hub {
 impl Hub {
     /// Adds a consumer of every entity's events.
     pub(crate) fn sink(&mut self, name: String, sink: Arc<dyn EventSink>) {
-        self.consumers.push(Consumer { name, sink, entity: None });
+        self.consumers.push(Consumer::new(name, sink, None));
     }
 
     /// Adds a consumer of the events of `E`.
@@ -113,7 +113,7 @@ impl Hub {
     {
         let adapters = Arc::clone(&self.adapters);
         let sink = Handler(move |event| Event::of(event).map(|event| handle(event.reaching(adapters.get()))));
-        self.consumers.push(Consumer { name, sink: Arc::new(sink), entity: Some(E::DESC.storage_name) });
+        self.consumers.push(Consumer::new(name, Arc::new(sink), Some(E::DESC.storage_name)));
     }
 
     /// From now on listeners reach these. Only the first call does anything.
@@ -201,8 +201,14 @@ impl Hub {
         if !active {
             return None;
         }
-        consumers.push(Consumer { name: BUS.to_owned(), sink: Arc::new(ToBus(bus.clone())), entity: None });
+        consumers.push(Consumer::new(BUS.to_owned(), Arc::new(ToBus(bus.clone())), None));
         Some(relay::start(consumers, store, clock, keep, wake, bus))
+    }
+
+    /// Begins to deliver what a command delivers: changes to the search indexes that it keeps, if it keeps any.
+    pub(crate) fn start_in_command(&mut self, store: &Arc<dyn Store>) -> Option<Relay> {
+        let consumers: Vec<Consumer> = std::mem::take(&mut self.consumers).into_iter().filter(|consumer| consumer.in_commands).collect();
+        (self.active && !consumers.is_empty()).then(|| relay::feed(consumers, store, &self.wake, self.bus.clone()))
     }
 }
 

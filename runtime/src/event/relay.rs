@@ -42,6 +42,14 @@ pub(crate) struct Consumer {
     pub(crate) sink: Arc<dyn EventSink>,
     /// Storage name of the only entity it takes events of.
     pub(crate) entity: Option<&'static str>,
+    /// Whether a command delivers to it as well: one process keeps what it feeds, whatever that process does.
+    pub(crate) in_commands: bool,
+}
+
+impl Consumer {
+    pub(crate) fn new(name: String, sink: Arc<dyn EventSink>, entity: Option<&'static str>) -> Self {
+        Self { name, sink, entity, in_commands: false }
+    }
 }
 
 impl std::fmt::Debug for Consumer {
@@ -66,13 +74,20 @@ pub(super) fn start(
     wake: watch::Sender<()>,
     bus: EventBus,
 ) -> Relay {
+    let names: Vec<String> = consumers.iter().map(|consumer| consumer.name.clone()).collect();
+    let mut relay = feed(consumers, &store, &wake, bus);
+    relay.tasks.spawn(prune(names, store, clock, keep, relay.stop.subscribe()));
+    relay
+}
+
+/// Starts a task per consumer.
+pub(super) fn feed(consumers: Vec<Consumer>, store: &Arc<dyn Store>, wake: &watch::Sender<()>, bus: EventBus) -> Relay {
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let names: Vec<String> = consumers.iter().map(|consumer| consumer.name.clone()).collect();
     for consumer in consumers {
         let delivery = Delivery {
             consumer,
-            store: Arc::clone(&store),
+            store: Arc::clone(store),
             woken: wake.subscribe(),
             stopped: stopped.clone(),
             given: Vec::new(),
@@ -80,7 +95,6 @@ pub(super) fn start(
         };
         tasks.spawn(delivery.run());
     }
-    tasks.spawn(prune(names, store, clock, keep, stopped));
     Relay { stop, tasks, bus }
 }
 

@@ -126,7 +126,7 @@ impl EventSink for Listener {
 
 /// Delivers until the event is told; whoever writes meanwhile wakes the relay by what is returned.
 fn deliver(away: &Arc<Away>) -> (watch::Sender<()>, Relay) {
-    let consumer = Consumer { name: "c".to_owned(), sink: Arc::new(Listener(Arc::clone(away))), entity: None };
+    let consumer = Consumer::new("c".to_owned(), Arc::new(Listener(Arc::clone(away))), None);
     let (wake, _) = watch::channel(());
     let store: Arc<dyn Store> = Arc::new(Lone(Arc::clone(away)));
     let clock: Clock = Arc::new(|| Timestamp::from_millis(0));

@@ -82,6 +82,11 @@ impl Index {
         self.ready.store(true, Ordering::Release);
     }
 
+    /// It lacks records, and is searched again once it has been made.
+    pub(super) fn set_unready(&self) {
+        self.ready.store(false, Ordering::Release);
+    }
+
     /// Says whether this process keeps it.
     pub(super) fn set_kept_here(&self, here: bool) {
         self.here.store(here, Ordering::Release);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::feed::Feed;
 use super::index::{Index, cause, guarded};
 use super::{Opened, SearchProvider};
@@ -111,6 +113,9 @@ impl Searches {
             })?;
             let own = copy.as_ref().map_or_else(String::new, |copy| format!(".{copy}"));
             let name = format!("linchpin.search.{}{own}", table.desc.storage_name);
+            // What has no name of its own may be kept by several processes, each of which is told of every change by the same consumer:
+            // a command would take changes away from a server.
+            let in_commands = copy.is_some();
             // An index that is complete has to go on where it stopped. A store that does not know where that was, because it
             // is another one, has records that the index was never told of.
             let known = async || match store.outbox() {
@@ -142,7 +147,7 @@ impl Searches {
             }
             table.set_search(Arc::clone(&index));
             let sink = Arc::new(Feed { index, table: Arc::clone(table) });
-            consumers.push(Consumer { name, sink, entity: Some(table.desc.storage_name) });
+            consumers.push(Consumer { in_commands, ..Consumer::new(name, sink, Some(table.desc.storage_name)) });
         }
         Ok(consumers)
     }
@@ -170,7 +175,8 @@ impl Searches {
             return None;
         }
         Some(tokio::spawn(async move {
-            tokio::join!(finish(left), take_over(elsewhere));
+            let elsewhere = join_all(elsewhere.into_iter().map(|(index, table, known)| take_over(index, table, known)));
+            tokio::join!(finish(left), elsewhere);
         }))
     }
 
@@ -208,29 +214,27 @@ async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
     }
 }
 
-/// Waits for the ends of processes that keep indexes, and keeps these from then on.
-async fn take_over(mut elsewhere: Vec<(Arc<Index>, Arc<Table>, Option<String>)>) {
-    while !elsewhere.is_empty() {
+/// Waits for the end of the process that keeps an index, and keeps it from then on.
+async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) {
+    loop {
         tokio::time::sleep(LOOK).await;
-        let mut left = Vec::new();
-        for (index, table, known) in elsewhere {
-            match guarded(|| index.provider().take_over(index.spec())).await {
-                Ok(Some(Opened { complete, copy, .. })) => {
-                    index.set_kept_here(true);
-                    tracing::info!(entity = index.spec().entity, "the process that kept the search index has ended: this one keeps it now");
-                    // One that was made meanwhile has had other changes.
-                    if !complete || copy != known {
-                        finish(vec![(index, table)]).await;
-                    }
+        match guarded(|| index.provider().take_over(index.spec())).await {
+            Ok(Some(Opened { complete, copy, .. })) => {
+                // One that was made meanwhile has had other changes.
+                let whole = complete && copy == known;
+                if !whole {
+                    index.set_unready();
                 }
-                Ok(None) => left.push((index, table, known)),
-                Err(error) => {
-                    warn(&index, &error);
-                    left.push((index, table, known));
+                index.set_kept_here(true);
+                tracing::info!(entity = index.spec().entity, "the process that kept the search index has ended: this one keeps it now");
+                if !whole {
+                    finish(vec![(index, table)]).await;
                 }
+                return;
             }
+            Ok(None) => {}
+            Err(error) => warn(&index, &error),
         }
-        elsewhere = left;
     }
 }
 
