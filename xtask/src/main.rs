@@ -1,6 +1,7 @@
 //! Every chore of the workspace, in Rust: `cargo xtask <task>`.
 
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::time::Instant;
 
 mod bench;
@@ -85,6 +86,7 @@ fn test(fast: bool) -> Result<(), String> {
         note(bench::gate());
     }
     let took = started.elapsed().as_secs();
+    table(took);
     if failed.is_empty() {
         println!("xtask: all of it passed in {took} s");
         return Ok(());
@@ -107,11 +109,35 @@ fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// The steps that have run, and how many seconds each took.
+static STEPS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
+
+/// Prints where the time went, the longest first; steps of one name are one row.
+fn table(took: u64) {
+    let Ok(steps) = STEPS.lock() else { return };
+    let mut rows: Vec<(&str, u64)> = Vec::new();
+    for (name, seconds) in steps.iter() {
+        match rows.iter_mut().find(|(row, _)| row == name) {
+            Some(row) => row.1 += seconds,
+            None => rows.push((name, *seconds)),
+        }
+    }
+    rows.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
+    println!("{:<32} {:>7} {:>6}", "step", "seconds", "share");
+    for (name, seconds) in rows {
+        println!("{name:<32} {seconds:>7} {:>5}%", seconds * 100 / took.max(1));
+    }
+}
+
 fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<(), String> {
     let mut command = command;
     println!("xtask: {name}");
     let started = Instant::now();
-    match command.borrow_mut().status() {
+    let status = command.borrow_mut().status();
+    if let Ok(mut steps) = STEPS.lock() {
+        steps.push((name.to_owned(), started.elapsed().as_secs()));
+    }
+    match status {
         Ok(status) if status.success() => {
             println!("xtask: {name} passed in {} s", started.elapsed().as_secs());
             Ok(())
