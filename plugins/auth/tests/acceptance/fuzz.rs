@@ -6,24 +6,12 @@ use std::process::Command;
 use linchpin_auth::{Auth, Limit, PrimaryField, ProviderSection, Transport};
 use serde_json::{Value as Json, json};
 
+use crate::cases;
 use crate::factor::Phone;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
-/// On stores that refuse what they cannot hold, each in its own way. What nobody may do is refused before any store is asked.
-mod sqlite {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn schemathesis_as_an_administrator() {
-        super::schemathesis_as_an_administrator(crate::server::Store::sqlite()).await;
-    }
-}
-#[cfg(feature = "postgres")]
-mod postgres {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn schemathesis_as_an_administrator() {
-        super::schemathesis_as_an_administrator(crate::server::Store::postgres()).await;
-    }
-}
+cases!(schemathesis_as_nobody, schemathesis_as_an_administrator);
 
 /// Every route there is, but for messages to phones.
 pub fn everything(auth: Auth, post: &Post) -> Auth {
@@ -176,10 +164,8 @@ fn called(entry: &Json) -> Called {
     Called { method: entry["request"]["method"].as_str().unwrap().to_owned(), path, status: entry["response"]["status"].as_u64().unwrap() }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn schemathesis_as_nobody() {
+async fn schemathesis_as_nobody(store: Store) {
     let post = Post::default();
-    let store = Store::sqlite();
     let app = store.app_with(|auth| everything(auth, &post)).await;
     let calls = run(&app, None, &[]).await;
     have_answered(&calls, &TO_PROVIDER);
