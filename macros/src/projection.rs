@@ -12,7 +12,7 @@ use syn::{Field, Fields, ItemStruct, Path, Token};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, hidden};
-use crate::expr::position as place;
+use crate::expr::position_in;
 use crate::fragments::plain;
 use crate::repair;
 use crate::schema::{self, Handed};
@@ -119,7 +119,7 @@ fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model
         let (name, ty) = (&field.ident, &field.ty);
         let position = field.ident.as_ref().and_then(|ident| model.index_of(ident)).unwrap_or_default();
         // All of it at the type: rustc says there what the entity has.
-        let place = place(entity, position, &ty.to_token_stream());
+        let place = position_in(model, entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
         let mut held = name.clone();
         if let Some(ident) = &mut held {

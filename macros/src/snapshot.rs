@@ -1,8 +1,10 @@
-//! Snapshots of expansions, formatted as a person would read them, with the input stored beside the output.
+//! Snapshots of expansions in the top-level folder `snapshots/`: a declaration, and the code that it becomes.
 //!
-//! They land in the top-level folder `snapshots/`; `cargo insta review` or `INSTA_UPDATE=always cargo test` accepts changes.
+//! Accept changes with `cargo insta review`, or with `INSTA_UPDATE=always cargo test -p linchpin-macros`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
+
+use crate::entity::SUFFIX;
 
 /// Splits `#[name(args)] item` into the arguments of its first attribute and the item without it.
 pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
@@ -20,18 +22,68 @@ pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
     syn::parse::Parser::parse2(item, tokens).unwrap_or_else(|e| panic!("not a declaration: {e}"))
 }
 
-/// Formats an expansion and compares it with the stored one. It holds errors if its name says that the declaration is broken, and no
-/// others do.
+/// Compares the declaration and its formatted expansion with the stored snapshot.
+///
+/// The expansion holds `compile_error!` if and only if the name ends with `_broken`.
 pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
     let broken = expansion.to_string().contains("compile_error");
     assert_eq!(broken, name.ends_with("_broken"), "errors in `{name}`: {broken}\n{expansion}");
-    let file = syn::parse2::<syn::File>(expansion.clone()).unwrap_or_else(|e| panic!("not a file: {e}\n{expansion}"));
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../../snapshots");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.set_description(source.trim());
-    settings.bind(|| insta::assert_snapshot!(name, prettyplease::unparse(&file)));
+    let snapshot = format!("// Declaration\n\n{}\n\n// Expansion\n\n{}", source.trim(), printed(expansion));
+    settings.bind(|| insta::assert_snapshot!(name, snapshot));
+}
+
+/// Formats an expansion: documentation as `///` lines, and names beside the numbers of fields.
+fn printed(expansion: &TokenStream) -> String {
+    let file = syn::parse2::<syn::File>(docs_by_line(expansion.clone()));
+    let file = file.unwrap_or_else(|e| panic!("not a file: {e}\n{expansion}"));
+    numbered(&prettyplease::unparse(&file), "$1 /* $2 */")
+}
+
+/// Writes every field number another way: `$1` stands for the number, `$2` for the name.
+pub(crate) fn numbered(text: &str, form: &str) -> String {
+    let numbers = regex::Regex::new(&format!(r"\b(\d+){SUFFIX}(\w+)")).unwrap_or_else(|e| panic!("{e}"));
+    numbers.replace_all(text, form).into_owned()
+}
+
+/// Replaces a `#[doc]` attribute of several lines by one attribute per line: prettyplease would print a block comment.
+fn docs_by_line(tokens: TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    for tree in tokens {
+        match tree {
+            TokenTree::Group(group) => match doc_lines(&group) {
+                Some(lines) => out.extend(lines),
+                None => {
+                    let mut inside = Group::new(group.delimiter(), docs_by_line(group.stream()));
+                    inside.set_span(group.span());
+                    out.extend([TokenTree::Group(inside)]);
+                }
+            },
+            other => out.extend([other]),
+        }
+    }
+    out
+}
+
+/// `[doc = " a"] # [doc = " b"]` of `[doc = "a\nb"]`, whose `#` is already written.
+fn doc_lines(group: &Group) -> Option<TokenStream> {
+    let trees: Vec<TokenTree> = group.stream().into_iter().collect();
+    let [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Literal(text)] = &trees[..] else { return None };
+    if group.delimiter() != Delimiter::Bracket || name != "doc" {
+        return None;
+    }
+    let text = syn::parse2::<syn::LitStr>(TokenTree::Literal(text.clone()).into()).ok()?.value();
+    let line = |line: &str| {
+        let space = if line.is_empty() || line.starts_with(' ') { "" } else { " " };
+        let line = Literal::string(&format!("{space}{line}"));
+        quote::quote!([doc = #line])
+    };
+    // Each line but the first needs a `#` of its own.
+    let (first, rest) = (text.split('\n').take(1).map(line), text.split('\n').skip(1).map(line));
+    Some(quote::quote!(#(#first)* #(# #rest)*))
 }
 
 #[test]
@@ -64,4 +116,26 @@ fn a_broken_route() {
     let source = include_str!("../tests/snapshot/route_broken.rs");
     let (args, item) = declaration(source);
     assert("route_broken", source, &crate::route::run(args, item));
+}
+
+/// A printed expansion shows names of fields and documentation as a reader would write them.
+#[test]
+fn fields_have_names_and_documentation_has_lines() {
+    let due = crate::entity::field_number(7, "due_at");
+    let text = printed(&quote::quote! {
+        impl Note {
+            #[doc = "Closes a note.\n\nOver HTTP: `POST`."]
+            const DUE: usize = #due;
+        }
+    });
+    let lines = [
+        "impl Note {",
+        "    /// Closes a note.",
+        "    ///",
+        "    /// Over HTTP: `POST`.",
+        "    const DUE: usize = 7 /* due_at */;",
+        "}",
+        "",
+    ];
+    assert_eq!(text, lines.join("\n"));
 }

@@ -16,6 +16,7 @@ mod foreign_types;
 mod gates;
 mod model;
 mod mounts;
+mod numbers;
 mod parse;
 mod parse_field;
 mod relations;
@@ -41,6 +42,9 @@ pub(crate) use embedded::run as embedded;
 pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::{attrs_of_variants, run as field_enum};
 pub(crate) use model::EntityModel;
+#[cfg(test)]
+pub(crate) use numbers::SUFFIX;
+pub(crate) use numbers::field_number;
 #[cfg(test)]
 pub(crate) use parse::ENTITY_OPTIONS;
 pub(crate) use parse::{Member, ROUTES, by_number, member, members};

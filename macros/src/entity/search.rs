@@ -11,7 +11,6 @@ use super::field::{Field, Flag};
 use super::model::EntityModel;
 use super::rules::as_float;
 use crate::diagnostics::Diagnostics;
-use crate::expr::index;
 use crate::options::{self, Opt, OptValue, Rest};
 
 const EXAMPLE: &str = "search(provider = \"tantivy\", fields(title = 2, body = 1))";
@@ -134,7 +133,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     let Search { provider, fields, fallback } = model.search.as_ref()?;
     let fields = fields.iter().map(|Weighted { field, weight, .. }| {
-        let (field, weight) = (index(*field), Literal::f32_unsuffixed(*weight));
+        let (field, weight) = (model.number(*field), Literal::f32_unsuffixed(*weight));
         quote!((#field, #weight))
     });
     Some(quote!(search: __lp::Some(__lp::SearchDesc { provider: #provider, fields: &[#(#fields),*], fallback: #fallback }),))

@@ -2,8 +2,9 @@
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
+use syn::ext::IdentExt;
 
-use crate::entity::Field;
+use crate::entity::{EntityModel, Field, field_number};
 
 use super::scope::{Assign, Cond, Resolved, Scope, Value};
 use super::source::CtxPath;
@@ -35,13 +36,18 @@ fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
 
 /// The marker of a field, at the user's token.
 pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
-    let position = position(scope.entity, field, to);
+    let position = position(scope, field, to);
     at(quote!(__lp::F<#position>), to)
 }
 
 /// An entity and the position of a field of it: where an operation stands, the module of the markers may not be in scope.
-pub(crate) fn position(entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
-    let field = index(field);
+pub(crate) fn position(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
+    position_in(scope.model, scope.entity, field, to)
+}
+
+/// The same of an entity that no scope is open for.
+pub(crate) fn position_in(model: &EntityModel, entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
+    let field = model.number(field);
     at(quote!(#entity, #field), to)
 }
 
@@ -60,7 +66,7 @@ pub(crate) fn literal_of(field: &Field, marker: &TokenStream) -> TokenStream {
 
 /// `|| __lp::of::<Post, 3>(value)`.
 pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: &TokenStream) -> TokenStream {
-    let position = position(scope.entity, field, to);
+    let position = position(scope, field, to);
     let literal = if scope.at(field).optional { quote!(some_of) } else { quote!(of) };
     // The call stands there as well: rustc labels it beside a value that does not fit.
     let literal = at(quote!(__lp::#literal::<#position>), to);
@@ -69,8 +75,8 @@ pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: 
 
 /// `&[AssignSpec { .. }, ..]`.
 pub(crate) fn assigns(list: &[Assign]) -> TokenStream {
-    let list = list.iter().map(|Assign { field, value, .. }| {
-        let field = index(*field);
+    let list = list.iter().map(|Assign { key, field, value }| {
+        let field = field_number(*field, &key.unraw().to_string());
         quote!(__lp::assign(#field, #value))
     });
     quote!(&[#(#list),*])
@@ -128,7 +134,8 @@ impl ToTokens for Resolved {
 
 impl ToTokens for Cond {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let (field, op, values) = (index(self.field), format_ident!("{}", self.op.variant()), &self.values);
+        let field = field_number(self.field, &self.ident.unraw().to_string());
+        let (op, values) = (format_ident!("{}", self.op.variant()), &self.values);
         tokens.extend(if self.list {
             quote!(__lp::among(#field, __lp::Op::#op, &[#(#values),*]))
         } else {

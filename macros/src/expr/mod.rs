@@ -20,7 +20,7 @@ pub(crate) use cells::same;
 pub(crate) use contradiction::{Beside, TWO, check, check_stored, conditions, equalities, is_always, refuse_always};
 pub(crate) use filter::{Filter, Op, Operand};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
-pub(crate) use lower::{assigns, at, beside, index, literal_of, marker, position, unless_empty};
+pub(crate) use lower::{assigns, at, beside, index, literal_of, marker, position, position_in, unless_empty};
 pub(crate) use params::{Param, Via};
 pub(crate) use rules::type_of;
 pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};

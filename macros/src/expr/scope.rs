@@ -166,14 +166,14 @@ impl<'a> Scope<'a> {
     /// runtime's `checks`, which has the words for it.
     pub(crate) fn needs(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, what: &str) {
         let at = at.to_token_stream();
-        let (position, kinds, name) = (lower::position(self.entity, field, &at), quote::format_ident!("{kinds}"), &self.at(field).name);
+        let (position, kinds, name) = (lower::position(self, field, &at), quote::format_ident!("{kinds}"), &self.at(field).name);
         self.asserts.push(lower::at(quote!(const _: () = __lp::need::<#position>(__lp::#kinds, #what, #name);), &at));
     }
 
     /// The same in other words.
     pub(crate) fn require(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, message: &str) {
         let at = at.to_token_stream();
-        let position = lower::position(self.entity, field, &at);
+        let position = lower::position(self, field, &at);
         let kinds = quote::format_ident!("{kinds}");
         let message = format!("linchpin: {message}");
         let check = quote!(const _: () = __lp::expect_kind(__lp::kind::<#position>(), __lp::#kinds, #message););

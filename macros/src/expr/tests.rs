@@ -36,9 +36,12 @@ fn read(expr: &str) -> Result<String, Vec<String>> {
     let mut d = Diagnostics::new();
     let filter = Filter::parse(&expr, &mut d);
     let mut scope = Scope::new(&model, &entity, &[], &mut d);
-    let tokens = filter
-        .and_then(|f| scope.filter(&f, &[]))
-        .map(|f| quote!(#f).to_string().replace(' ', "").replace("__lp::", "").replace("::linchpin::__private::", ""));
+    let tokens = filter.and_then(|f| scope.filter(&f, &[])).map(|f| {
+        crate::snapshot::numbered(&quote!(#f).to_string(), "$1")
+            .replace(' ', "")
+            .replace("__lp::", "")
+            .replace("::linchpin::__private::", "")
+    });
     let problems = d.into_texts();
     tokens.filter(|_| problems.is_empty()).ok_or(problems)
 }

@@ -11,7 +11,7 @@ use super::methods;
 use super::model::Model;
 use super::path::{Segment, shown};
 use crate::entity::Kind;
-use crate::expr::{Param, Place, beside, index};
+use crate::expr::{Param, Place, beside};
 use crate::lints;
 use crate::names;
 use crate::policy::Policy;
@@ -99,7 +99,8 @@ pub(super) fn policy(policy: &Policy, entity: &TokenStream) -> Option<TokenStrea
 }
 
 fn param(param: &Param, model: &Model<'_>) -> TokenStream {
-    let (wire, field) = (&param.wire, index(param.field));
+    let owner = param.owner.and_then(|owner| model.siblings.get(owner));
+    let (wire, field) = (&param.wire, owner.map_or(model.entity, |sibling| &sibling.model).number(param.field));
     let place = match param.place {
         Place::Id => quote!(in_id),
         Place::Segment => quote!(in_segment),
@@ -111,7 +112,7 @@ fn param(param: &Param, model: &Model<'_>) -> TokenStream {
     let nullable = param.nullable.then(|| quote!(.nullable()));
     let list = param.list.then(|| quote!(.list()));
     let element = param.element.then(|| quote!(.element()));
-    let of = param.owner.and_then(|owner| model.siblings.get(owner)).map(|sibling| {
+    let of = owner.map(|sibling| {
         let path = &sibling.path;
         quote!(.of(<#path as __lp::Entity>::DESC))
     });

@@ -10,7 +10,7 @@ use super::item::Declared;
 use super::kinds::Part;
 use super::model::Model;
 use super::path::shown;
-use crate::expr::{at, beside, index, position};
+use crate::expr::{at, beside, index, position_in};
 use crate::lints;
 
 /// The statics of the methods, and what the const itself adds to name them.
@@ -71,7 +71,7 @@ fn full_name(model: &Model<'_>, part: &Part) -> String {
 
 /// The record, then the item, then the body.
 fn params(model: &Model<'_>, part: &Part) -> Vec<TokenStream> {
-    let (primary, field) = (index(model.entity.primary.unwrap_or(0)), index(model.plan.list));
+    let (primary, field) = (model.entity.number(model.entity.primary.unwrap_or(0)), model.entity.number(model.plan.list));
     let item = part.item.then(|| quote!(__lp::in_item(#field)));
     let whole = part.whole.map(|whole| {
         let whole = format_ident!("{whole}");
@@ -85,7 +85,7 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
     let Declared { vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
     let adapter = &model.entity.generated.adapter;
-    let position = |field: usize| position(entity, field, &entity.to_token_stream());
+    let position = |field: usize| position_in(model.entity, entity, field, &entity.to_token_stream());
     let (id, list) = (position(model.entity.primary.unwrap_or(0)), position(model.plan.list));
     let adapter = beside(entity, &quote!(#adapter));
     let (item, patch) = (quote!(#krate::entity::ItemAt<#list>), quote!(#krate::entity::ItemPatchAt<#list>));

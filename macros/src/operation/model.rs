@@ -107,7 +107,7 @@ impl<'a> Model<'a> {
         let params: Vec<crate::expr::Param> = scope.params.iter().cloned().collect();
         let position = |p: &crate::expr::Param| {
             let at = quote::ToTokens::to_token_stream(&p.ident);
-            scope.within(p.owner, |scope| crate::expr::position(scope.entity, p.field, &at))
+            scope.within(p.owner, |scope| crate::expr::position(scope, p.field, &at))
         };
         let positions = params.iter().map(position).collect();
         let scope = Parts { params, positions, asserts: scope.asserts, named: scope.named, context: scope.context };

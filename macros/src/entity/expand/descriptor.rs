@@ -1,6 +1,6 @@
 //! The one static descriptor of an entity.
 
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -12,7 +12,7 @@ use crate::expr::literal_of;
 pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
     let fields = (0..model.fields.len()).map(|i| field_desc(model, i)).chain(visibility::expiry(model));
-    let primary = Literal::usize_unsuffixed(model.primary.unwrap_or(0));
+    let primary = model.number(model.primary.unwrap_or(0));
     let doc = (!model.doc.is_empty()).then(|| {
         let doc = &model.doc;
         quote!(doc: #doc,)
@@ -20,27 +20,27 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let namespace = model.namespace.as_ref().map(|ns| quote!(namespace: __lp::Some(#ns),));
     let indexes = (!model.indexes.is_empty()).then(|| {
         let indexes = model.indexes.iter().filter(|i| !i.places.is_empty()).map(|index| {
-            let fields = index.places.iter().map(sort_desc);
+            let fields = index.places.iter().map(|place| sort_desc(model, place));
             quote!(__lp::index(&[#(#fields),*]))
         });
         quote!(indexes: &[#(#indexes),*],)
     });
     let uniques = (!model.uniques.is_empty()).then(|| {
         let uniques = model.uniques.iter().filter(|u| !u.places.is_empty()).map(|unique| {
-            let fields = unique.places.iter().map(|place| Literal::usize_unsuffixed(place.field));
+            let fields = unique.places.iter().map(|place| model.number(place.field));
             let global = unique.global;
             quote!(__lp::unique(&[#(#fields),*], #global))
         });
         quote!(uniques: &[#(#uniques),*],)
     });
     let sort = (!model.sort.is_empty()).then(|| {
-        let keys = model.sort.iter().map(sort_desc);
+        let keys = model.sort.iter().map(|place| sort_desc(model, place));
         quote!(sort: &[#(#keys),*],)
     });
     let pagination = pagination(model).map(|limits| quote!(pagination: #limits,));
     let paging = model.numbered.then(|| quote!(paging: __lp::Paging::NUMBER,));
     let version = model.version.as_ref().map(|version| {
-        let (field, required) = (Literal::usize_unsuffixed(version.field), version.required_on_write);
+        let (field, required) = (model.number(version.field), version.required_on_write);
         quote!(version: __lp::Some(__lp::VersionDesc { field: #field, required_on_write: #required }),)
     });
     let ident = &model.ident;
@@ -77,8 +77,8 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     }
 }
 
-fn sort_desc(place: &Place) -> TokenStream {
-    let field = Literal::usize_unsuffixed(place.field);
+fn sort_desc(model: &EntityModel, place: &Place) -> TokenStream {
+    let field = model.number(place.field);
     if place.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) }
 }
 
@@ -105,7 +105,7 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
 fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
     let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
-    let from = computed.from.iter().filter_map(|name| model.index_of(name)).map(Literal::usize_unsuffixed);
+    let from = computed.from.iter().filter_map(|name| model.index_of(name)).map(|field| model.number(field));
     let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
     Some(quote!(.computed(__lp::follows::<#module::#ident>(|row| #call, &[#(#from),*]))))
 }

@@ -7,7 +7,7 @@ use super::{Gate, condition};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check;
 use crate::entity::{EntityModel, Kind};
-use crate::expr::{Resolved, at, index};
+use crate::expr::{Resolved, at};
 
 /// `visible: .., gates: .., actions: ..`, as far as they are declared.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
@@ -19,7 +19,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         of.visible.as_ref().and_then(|expr| resolved(model, expr, "visible")).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
     let gates = (!of.all.is_empty()).then(|| {
         let gates = of.all.iter().map(|gate| {
-            let (field, target) = (index(gate.field), target(model, gate));
+            let (field, target) = (model.number(gate.field), target(model, gate));
             let action = gate.action.as_ref().map(|action| quote!(.action(#action)));
             let depth = gate.depth.as_ref().map(|depth| quote!(.depth(#depth)));
             quote!(__lp::Gate::new(#field, #target) #action #depth)

@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use super::{OnDelete, Relation, Side};
 use crate::entity::model::EntityModel;
 use crate::entity::{Kind, check};
-use crate::expr::{at, index};
+use crate::expr::at;
 use crate::names;
 
 /// `relations: &[..],`; nothing when there are none.
@@ -20,7 +20,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         let entity = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
         match relation.side {
             Side::BelongsTo => {
-                let key = index(relation.field.unwrap_or_default());
+                let key = model.number(relation.field.unwrap_or_default());
                 let on_delete = match relation.on_delete {
                     Some((_, OnDelete::Restrict)) => Some(quote!(.on_delete(__lp::OnDelete::Restrict))),
                     Some((_, OnDelete::SetNull)) => Some(quote!(.on_delete(__lp::OnDelete::SetNull))),

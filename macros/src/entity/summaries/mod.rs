@@ -12,7 +12,7 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 use super::field::{COMPUTED, Field};
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::expr::{self, Filter, Operand, Resolved, Scope, Source};
+use crate::expr::{Filter, Operand, Resolved, Scope, Source};
 use crate::options::{self, Opt, Rest};
 
 pub(crate) use check::check;
@@ -191,8 +191,4 @@ fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
             Operand::Bool(_) => {}
         },
     }
-}
-
-fn position(field: usize) -> proc_macro2::Literal {
-    expr::index(field)
 }

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 
-use super::{Summary, counted, position};
+use super::{Summary, counted};
 use crate::diagnostics::Diagnostics;
 use crate::entity::model::EntityModel;
 use crate::entity::{Kind, check};
@@ -16,7 +16,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         return None;
     }
     let summaries = model.summaries.iter().map(|summary| {
-        let (entity, field, by) = (entity(summary), summary.field.unraw().to_string(), position(summary.by));
+        let (entity, field, by) = (entity(summary), summary.field.unraw().to_string(), model.number(summary.by));
         let when = resolved(model, summary).map(|(when, _)| quote!(.when(#when)));
         let least = summary.min.as_ref().map(|min| {
             let code = summary.code.as_ref().map_or_else(|| quote!("conflict"), ToTokens::to_token_stream);

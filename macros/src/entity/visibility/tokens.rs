@@ -14,7 +14,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
     let visibility = &model.visibility;
     let soft_delete = visibility.soft_delete.as_ref().filter(|_| !model.inert).map(|SoftDelete { field, value, .. }| {
         let (of, module) = (&model.fields[*field], &model.generated.module);
-        let (ident, field) = (&of.ident, index(*field));
+        let (ident, field) = (&of.ident, model.number(*field));
         match value {
             None => quote!(soft_delete: __lp::Some(__lp::SoftDelete::At(#field)),),
             Some(value) => {
@@ -29,17 +29,17 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
             quote!(ttl: __lp::Some(__lp::Ttl { field: #field, after: __lp::Some(#millis) }),)
         }
         Ttl::At(field, _) => {
-            let field = index(*field);
+            let field = model.number(*field);
             quote!(ttl: __lp::Some(__lp::Ttl { field: #field, after: __lp::None }),)
         }
     });
     let tenant = visibility.tenant.as_ref().map(|tenant| {
-        let (field, optional, anonymous_read) = (index(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
+        let (field, optional, anonymous_read) = (model.number(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
         quote!(tenant: __lp::Some(__lp::Tenant { field: #field, optional: #optional, anonymous_read: #anonymous_read }),)
     });
     // A wrong declaration tells of its routes itself; `package!` must not judge them again.
     let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
-        let scopes = visibility.scopes.iter().map(scope);
+        let scopes = visibility.scopes.iter().map(|of| scope(model, of));
         quote!(scope: &[#(#scopes),*],)
     });
     let parent = parent_path(visibility).map(|path| quote!(parent_path: __lp::Some(#path),));
@@ -51,8 +51,8 @@ pub(crate) fn expiry(model: &EntityModel) -> Option<TokenStream> {
     matches!(model.visibility.ttl, Some(Ttl::After(_))).then(|| quote!(__lp::expiry_field()))
 }
 
-fn scope(scope: &Scope) -> TokenStream {
-    let field = index(scope.field);
+fn scope(model: &EntityModel, scope: &Scope) -> TokenStream {
+    let field = model.number(scope.field);
     let from = match &scope.from {
         From::Ctx(path, _) => quote!(__lp::ScopeFrom::Ctx(__lp::CtxPath::#path)),
         From::Path(name) => {

@@ -8,7 +8,7 @@ use syn::{Expr, Ident, Token, parenthesized};
 
 use super::{Kind, Numbers, Plan, Returns, Shape, record};
 use crate::diagnostics::list;
-use crate::entity::Kind as Type;
+use crate::entity::{Kind as Type, field_number};
 use crate::expr::{self, Filter, Resolved, Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
@@ -64,7 +64,7 @@ impl Kind for Aggregate {
         };
         let filter = filter.map(|filter| quote!(.filter(#filter)));
         let key = key.map(|Key { field, period, .. }| {
-            let field = expr::index(field);
+            let field = scope.model.number(field);
             match period.map(|period| Ident::new(&names::pascal(period), Span::call_site())) {
                 Some(period) => quote!(.per(__lp::Truncate::#period, #field)),
                 None => quote!(.by(#field)),
@@ -93,7 +93,7 @@ struct Key {
 impl Key {
     fn member(&self, scope: &Scope<'_>) -> (Ident, TokenStream, String) {
         let of = scope.at(self.field);
-        let position = expr::position(scope.entity, self.field, &self.at.to_token_stream());
+        let position = expr::position(scope, self.field, &self.at.to_token_stream());
         let krate = &scope.model.krate;
         let ty = match self.period {
             Some(_) => quote!(::std::string::String),
@@ -277,7 +277,7 @@ impl Output {
         let Measure { function, field, at, only } = &self.measure;
         let krate = &scope.model.krate;
         let value = || {
-            let position = expr::position(scope.entity, *field, &at.to_token_stream());
+            let position = expr::position(scope, *field, &at.to_token_stream());
             quote!(#krate::ValueAt<#position>)
         };
         let ty = match *function {
@@ -301,8 +301,8 @@ impl Output {
 }
 
 /// The descriptor of a measure under a name.
-pub(super) fn tokens(Measure { function, field, only, .. }: &Measure, wire: &str) -> TokenStream {
-    let field = expr::index(*field);
+pub(super) fn tokens(Measure { function, field, at, only }: &Measure, wire: &str) -> TokenStream {
+    let field = field_number(*field, &at.unraw().to_string());
     let only = only.as_ref().map(|only| quote!(.only(#only)));
     match *function {
         "count" => quote!(__lp::Output::count(#wire) #only),

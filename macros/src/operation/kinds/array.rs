@@ -50,7 +50,7 @@ impl Kind for Array {
             scope.d.error(&opt.key, text).help("leave `dedupe` out");
         }
         let matches = expr::assigns(&matches?);
-        let (index, value) = (expr::index(field.unwrap_or(0)), value.map_or_else(|| quote!(__lp::NULL), |v| v.to_token_stream()));
+        let (index, value) = (scope.model.number(field.unwrap_or(0)), value.map_or_else(|| quote!(__lp::NULL), |v| v.to_token_stream()));
         let repeats = repeats.then(|| quote!(.repeats()));
         let make = format_ident!("{}", &self.name()["array_".len()..]);
         let (method, errors) = match self {

@@ -100,7 +100,7 @@ fn claim(args: &Args, records: bool, delete: bool, name: &str, scope: &mut Scope
     args.refuse_route(&format!("batch `{name}` answers its records: it is for code and has no route"), scope.d);
     let limit = proc_macro2::Literal::u32_unsuffixed(limit?);
     let sort = sort.map(|(field, desc)| {
-        let (field, direction) = (expr::index(field), if desc { quote!(desc) } else { quote!(asc) });
+        let (field, direction) = (scope.model.number(field), if desc { quote!(desc) } else { quote!(asc) });
         quote!(.sort(__lp::#direction(#field)))
     });
     Some(quote!(.claim(#limit) #sort))

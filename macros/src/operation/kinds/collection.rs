@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 
 use super::{Kind, Part, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
-use crate::expr::{self, Scope, type_of};
+use crate::expr::{Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::{Method, Moved, RouteArgs};
@@ -55,7 +55,7 @@ impl Kind for Collection {
             let at = args.get("identify_by").map_or_else(|| option.key.clone(), |opt| opt.key.clone());
             scope.identified(field, &at, &wire, &key);
         }
-        let index = expr::index(field);
+        let index = scope.model.number(field);
         let part = |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
             let variant = format_ident!("{}", names::pascal(method));
             let own = routes.iter().find(|(of, _)| *of == method).map(|(_, route)| route);

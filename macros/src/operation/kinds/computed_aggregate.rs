@@ -72,7 +72,8 @@ impl Kind for ComputedAggregate {
         });
         let (filter, field) = (filter?, field?);
         let outputs = measures.1.iter().map(|(name, measure)| measure.tokens(&names::camel(name)));
-        let (matches, field) = (expr::assigns(&matches), expr::index(field));
+        let field = scope.within(of_target, |scope| scope.model.number(field));
+        let matches = expr::assigns(&matches);
         let object = measures.0.then(|| quote!(.object()));
         let elsewhere = of_target.and(target.as_ref()).map(|target| quote!(.target(<#target as __lp::Entity>::DESC)));
         Some(Plan {

@@ -4,7 +4,7 @@ use quote::quote;
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
-use crate::expr::{self, Scope, type_of};
+use crate::expr::{Scope, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
@@ -31,7 +31,7 @@ impl Kind for Consume {
         let filter = record::filter(args, &format!("consume `{name}`"), &[], scope);
         let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
         let expiry = expiry(args, scope).map(|field| {
-            let field = expr::index(field);
+            let field = scope.model.number(field);
             quote!(.expiry(#field))
         });
         let flag = boolean.then(|| quote!(.boolean()));

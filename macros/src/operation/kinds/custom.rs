@@ -9,8 +9,8 @@ use syn::{GenericArgument, Ident, Path, PathArguments, Token, Type};
 
 use super::{Kind, Plan, Returns, Shape};
 use crate::diagnostics::{Diagnostics, list};
-use crate::entity::EntityModel;
-use crate::expr::{Scope, index};
+use crate::entity::{EntityModel, field_number};
+use crate::expr::Scope;
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::{Method, RouteArgs, Segment};
@@ -347,10 +347,10 @@ fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut 
 fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec<TokenStream>) {
     let (mut fields, mut params) = (Vec::new(), Vec::new());
     for Parameter { wire, name, ty, place, ident } in parameters {
-        let at = index(fields.len());
+        let at = field_number(fields.len(), name);
         let place = match place {
             Place::Id => {
-                let primary = index(scope.model.primary.unwrap_or(0));
+                let primary = scope.model.number(scope.model.primary.unwrap_or(0));
                 params.push(quote!(__lp::in_id("id", #primary)));
                 continue;
             }

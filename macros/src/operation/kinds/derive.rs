@@ -2,12 +2,13 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, Path, Token, parenthesized};
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::diagnostics::Diagnostics;
-use crate::entity::Kind as Type;
+use crate::entity::{Kind as Type, field_number};
 use crate::expr::{self, Filter, Resolved, Scope};
 use crate::list::List;
 use crate::names;
@@ -169,7 +170,7 @@ impl Kind for Derive {
             Some(_) if flatten => Returns::Values(quote!(::std::string::String)),
             Some((field, ident)) => {
                 let krate = &scope.model.krate;
-                let position = scope.within(first.owner, |scope| expr::position(scope.entity, *field, &ident.to_token_stream()));
+                let position = scope.within(first.owner, |scope| expr::position(scope, *field, &ident.to_token_stream()));
                 Returns::Values(quote!(#krate::ValueAt<#position>))
             }
         };
@@ -214,7 +215,8 @@ fn part(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<
             Some(None) => return None,
             select => select.flatten(),
         };
-        let field = select.as_ref().map(|(field, _)| expr::index(*field)).map(|field| quote!(.select(#field)));
+        let field = select.as_ref().map(|(field, ident)| field_number(*field, &ident.unraw().to_string()));
+        let field = field.map(|field| quote!(.select(#field)));
         return Some((quote!(__lp::Part::of(#entity) #only #field), Item { path, owner, select }));
     };
     if let Some(Some((_, ident))) = select {
@@ -240,12 +242,13 @@ fn part(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<
         Some(None) => return None,
         select => select.flatten(),
     };
-    let (on, path) = (expr::index(on), through.path);
+    let on = scope.within(owner, |scope| scope.model.number(on));
+    let path = through.path;
     let other = quote!(<#path as __lp::Entity>::DESC);
     let further = match &select {
         None => quote!(.through(#on, #other)),
-        Some((field, _)) => {
-            let field = expr::index(*field);
+        Some((field, ident)) => {
+            let field = field_number(*field, &ident.unraw().to_string());
             quote!(.through_select(#on, #other, #field))
         }
     };

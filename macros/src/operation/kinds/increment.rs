@@ -37,7 +37,7 @@ impl Kind for Increment {
         let matches = record::matches(args, name, scope);
         let field = field(args, scope);
         let by = by(args, field, scope);
-        let (index, matches) = (expr::index(field.unwrap_or(0)), expr::assigns(&matches?));
+        let (index, matches) = (scope.model.number(field.unwrap_or(0)), expr::assigns(&matches?));
         Some(Plan {
             descriptor: quote!(__lp::Increment::new(#index, #by, #matches)),
             shape: Shape::ById,

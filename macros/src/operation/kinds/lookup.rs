@@ -85,7 +85,7 @@ impl Kind for Lookup {
         let assigns = expr::assigns(&fields);
         let filter = filter.map(|filter| quote!(.filter(#filter)));
         let sort = sort.map(|(field, desc)| {
-            let (field, direction) = (expr::index(field), if desc { quote!(desc) } else { quote!(asc) });
+            let (field, direction) = (scope.model.number(field), if desc { quote!(desc) } else { quote!(asc) });
             quote!(.sort(__lp::#direction(#field)))
         });
         let limit = limit.map(proc_macro2::Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
@@ -249,7 +249,7 @@ fn named_sorts(opt: &Opt, pinned: &[Pinned], scope: &mut Scope<'_>) -> Vec<Token
             }
         }
         let keys = keys.iter().map(|(field, desc)| {
-            let (field, direction) = (expr::index(*field), if *desc { quote!(desc) } else { quote!(asc) });
+            let (field, direction) = (scope.model.number(*field), if *desc { quote!(desc) } else { quote!(asc) });
             quote!(__lp::#direction(#field))
         });
         sorts.push(quote!(__lp::NamedSort::new(#name, &[#(#keys),*])));

@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 
 use super::{Kind, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
-use crate::expr::{self, Filter, Param, Resolved, Scope, Value, Via, type_of};
+use crate::expr::{Filter, Param, Resolved, Scope, Value, Via, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
@@ -48,7 +48,7 @@ impl Kind for Search {
         }
         optional.check(scope);
         let paginate = args.flag("paginate", scope.d);
-        let places = fields.iter().map(|(field, _)| expr::index(*field));
+        let places = fields.iter().map(|(field, _)| scope.model.number(*field));
         let filter = filter.map(|filter| quote!(.filter(#filter)));
         let paged = paginate.then(|| quote!(.paginate()));
         let in_store = in_store.then(|| quote!(.in_store()));

@@ -65,7 +65,7 @@ impl Kind for Transition {
             }
             _ => None,
         };
-        let index = expr::index(field.as_ref().map_or(0, |(index, _)| *index));
+        let index = scope.model.number(field.as_ref().map_or(0, |(index, _)| *index));
         let from = from.iter().map(|(value, _)| closure(value));
         let to = to.iter().map(|(value, _)| closure(value));
         let (matches, set) = (expr::assigns(&matches?), expr::unless_empty("set", &set));
