@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use linchpin::{Result, Timestamp};
 
@@ -10,6 +11,13 @@ use linchpin::{Result, Timestamp};
 pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
+
+    /// How long a background task sleeps before it looks for work again, when it should look every `interval`.
+    ///
+    /// A clock of tests returns a shorter time: its `now` changes while no real time passes.
+    fn pause(&self, interval: Duration) -> Duration {
+        interval
+    }
 }
 
 /// Makes bytes that nobody can guess.
@@ -90,6 +98,10 @@ impl Clock for Forward {
         }
         Timestamp::from_millis(latest)
     }
+
+    fn pause(&self, interval: Duration) -> Duration {
+        self.clock.pause(interval)
+    }
 }
 
 struct SystemRng;
@@ -106,6 +118,7 @@ pub use fake::{FakeClock, SeededRng};
 #[cfg(feature = "test-util")]
 mod fake {
     use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+    use std::time::Duration;
 
     use linchpin::{Result, Timestamp};
     use sha2::{Digest, Sha256};
@@ -123,7 +136,7 @@ mod fake {
         }
 
         /// Goes on.
-        pub fn advance(&self, by: std::time::Duration) {
+        pub fn advance(&self, by: Duration) {
             let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
             self.0.fetch_add(millis, Ordering::SeqCst);
         }
@@ -137,6 +150,11 @@ mod fake {
     impl Clock for FakeClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        }
+
+        /// At most 50 ms, so that a test that advances the clock does not wait for the real interval.
+        fn pause(&self, interval: Duration) -> Duration {
+            interval.min(Duration::from_millis(50))
         }
     }
 

@@ -279,7 +279,7 @@ impl Purge {
                     Ok(_) => {}
                     Err(error) => tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found"),
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(core.env.clock.pause(LOOK)).await;
             }
         }))
     }

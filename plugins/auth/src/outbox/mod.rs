@@ -237,7 +237,7 @@ impl OutboxQueue {
                 }
                 tokio::select! {
                     () = queue.wake.notified() => {}
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(queue.env.clock.pause(LOOK)) => {}
                     _ = stopped.changed() => {}
                 }
                 if *stopped.borrow() {

@@ -9,7 +9,11 @@ use crate::cases;
 use crate::server::{GOOD, Reply, Store};
 use crate::testbed::NOTES;
 
-cases!(auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86, what_no_caller_could_pass, transports);
+cases! {
+    one_store:
+        auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86,
+        what_no_caller_could_pass, transports;
+}
 
 async fn auth_75(store: Store) {
     let app = store.app().await;

@@ -11,13 +11,12 @@ use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Store};
 
-cases!(
-    a_passkey_goes_after_a_sign_in,
-    a_passkey_of_an_account_with_factors_does_not,
-    a_password_beside_a_factor,
-    what_a_sign_in_does_not_do,
-    parameters_of_providers_are_passed_over,
-);
+cases! {
+    every_store:
+        a_passkey_goes_after_a_sign_in, a_passkey_of_an_account_with_factors_does_not,
+        a_password_beside_a_factor, what_a_sign_in_does_not_do;
+    one_store: parameters_of_providers_are_passed_over;
+}
 
 async fn a_passkey_goes_after_a_sign_in(store: Store) {
     let app = store.app_with(with_passkeys).await;

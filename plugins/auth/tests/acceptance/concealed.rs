@@ -14,18 +14,15 @@ use crate::oauth;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
-cases!(
-    auth_43,
-    auth_43_two_passwords_are_none,
-    auth_43_a_provider_of_who_came_first_is_none,
-    auth_43_a_sign_up_that_is_done_late,
-    auth_43_a_sign_up_that_is_done_after_a_change_of_address,
-    auth_43_an_account_of_before_its_proof_was_noted,
-    auth_43_refusals_are_alike,
-    auth_43_an_unproved_account_is_no_oracle,
-    auth_43_suspended,
-    auth_43_settings
-);
+cases! {
+    every_store:
+        auth_43, auth_43_two_passwords_are_none, auth_43_a_provider_of_who_came_first_is_none,
+        auth_43_a_sign_up_that_is_done_late,
+        auth_43_a_sign_up_that_is_done_after_a_change_of_address,
+        auth_43_an_account_of_before_its_proof_was_noted, auth_43_refusals_are_alike,
+        auth_43_an_unproved_account_is_no_oracle, auth_43_suspended;
+    one_store: auth_43_settings;
+}
 
 pub fn concealed(auth: Auth, post: &Post) -> Auth {
     post.on(auth).configure(|config| {

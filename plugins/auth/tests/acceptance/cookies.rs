@@ -9,7 +9,9 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store, claims};
 use crate::visitor::Visitor;
 
-cases!(of_a_domain, below_a_path, a_planted_session_is_nobodys);
+cases! {
+    one_store: of_a_domain, below_a_path, a_planted_session_is_nobodys;
+}
 
 /// What a browser keeps of a cookie beside its value, in order.
 fn attributes(reply: &Reply, name: &str) -> Vec<String> {

@@ -15,18 +15,12 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-cases!(
-    auth_77_deletion,
-    auth_79,
-    auth_80_grace,
-    auth_80_at_once,
-    auth_80_by_the_job,
-    auth_80_what_is_kept,
-    auth_80_what_is_kept_of_an_administrator,
-    auth_80_while_nothing_runs,
-    a_deletion_without_a_page,
-    deletion_is_a_setting
-);
+cases! {
+    every_store:
+        auth_77_deletion, auth_79, auth_80_grace, auth_80_at_once, auth_80_by_the_job,
+        auth_80_what_is_kept, auth_80_what_is_kept_of_an_administrator, auth_80_while_nothing_runs;
+    one_store: a_deletion_without_a_page, deletion_is_a_setting;
+}
 
 const WEEK: i64 = 7 * 86_400;
 

@@ -7,15 +7,13 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
-cases!(
-    a_device_is_recognised,
-    a_device_is_of_one_user,
-    a_device_has_a_bucket_of_its_own,
-    guesses_lock_the_password_and_not_its_owner,
-    a_siege_ends_by_itself,
-    a_new_device_is_told_of,
-    by_transport
-);
+cases! {
+    every_store:
+        a_device_is_recognised, a_device_is_of_one_user, a_device_has_a_bucket_of_its_own,
+        guesses_lock_the_password_and_not_its_owner, a_siege_ends_by_itself,
+        a_new_device_is_told_of;
+    one_store: by_transport;
+}
 
 async fn login(app: &Server, password: &str, device: &str) -> Reply {
     let body = json!({ "email": "ada@x.test", "password": password }).to_string();

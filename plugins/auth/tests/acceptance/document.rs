@@ -13,7 +13,9 @@ use crate::post::Post;
 use crate::server::{Reply, Store};
 use linchpin_auth::{Auth, Transport};
 
-cases!(what_sign_ins_answer, what_proves_who_calls);
+cases! {
+    one_store: what_sign_ins_answer, what_proves_who_calls;
+}
 
 /// What hooks of cases refuse with beside `hook_rejected`: the app knows these codes and statuses, the plugin does not.
 const OF_HOOKS: [&str; 3] = ["banned", "blocked", "unpaid"];

@@ -1,5 +1,7 @@
 //! What another program makes of `/openapi.json`: Schemathesis calls every route, the app's own among them, with what fits its description
 //! and what does not, as nobody and as somebody. No answer may be a failure of the server, and each must be one that the document names.
+//!
+//! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and `LINCHPIN_FUZZ_CALLS` set other numbers.
 
 use std::process::Command;
 
@@ -113,7 +115,9 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     let mut command = Command::new("python3");
     command.args(["-m", "schemathesis.cli", "run", &format!("http://{host}/openapi.json"), "--exclude-path-regex", "^/__test"]);
     command.args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"]);
-    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--generation-deterministic"]);
+    let number = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
+    let (calls, seed) = (number("LINCHPIN_FUZZ_CALLS", "12"), number("LINCHPIN_FUZZ_SEED", "7"));
+    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &calls, "--seed", &seed, "--generation-deterministic"]);
     command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
     // What leads to a provider leads away from here: the answer is looked at, and nobody follows it.
     command.args(["--max-redirects", "0"]);

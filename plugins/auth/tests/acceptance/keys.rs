@@ -11,7 +11,12 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(data_is_written_anew, a_key_that_is_needed_is_missed, recovery_codes_end_with_their_key, data_keys_are_judged, imported_hashes);
+cases! {
+    every_store:
+        data_is_written_anew, a_key_that_is_needed_is_missed, recovery_codes_end_with_their_key,
+        imported_hashes;
+    one_store: data_keys_are_judged;
+}
 
 fn keys(auth: Auth, names: &[&str]) -> Auth {
     let key = |name: &&str| DataKey { kid: (*name).to_owned(), key: SecretText::new(STANDARD.encode([name.as_bytes()[0]; 32])) };

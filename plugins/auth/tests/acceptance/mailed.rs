@@ -6,17 +6,13 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(
-    sign_ups_are_counted_once,
-    auth_41_required,
-    auth_42_resend,
-    auth_44_magic_link,
-    auth_44_first_proof_of_a_mailbox,
-    auth_44_a_link_makes_an_account,
-    mail_routes_are_mounted_when_asked_for,
-    the_language_of_a_mail,
-    what_to_do_about_a_notice
-);
+cases! {
+    every_store:
+        sign_ups_are_counted_once, auth_41_required, auth_42_resend, auth_44_magic_link,
+        auth_44_first_proof_of_a_mailbox, auth_44_a_link_makes_an_account;
+    one_store:
+        mail_routes_are_mounted_when_asked_for, the_language_of_a_mail, what_to_do_about_a_notice;
+}
 
 async fn verifying(store: &Store, post: &Post, required: bool) -> Server {
     let asked = |auth| {

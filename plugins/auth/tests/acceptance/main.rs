@@ -87,28 +87,40 @@ mod around;
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
 
-/// Declares each case once and runs it on each store.
+/// Declares each case once, and on which stores it runs.
+///
+/// - `every_store`: memory, SQLite and, where it is built in, Postgres. This is the rule: choose it for whatever is stored, found,
+///   counted, claimed once or raced for. A list without a heading means it, too.
+/// - `one_store`: SQLite, which an app has unless it names another. Choose it only if the request, the settings, the page or another
+///   program alone decide the outcome (a refused header, the markup of a page, the signature of a token), and another case stores the
+///   same records on every store.
 macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::server::Store::memory()).await;
-            })*
-        }
+    ($($every:ident),* $(,)?) => {
+        $crate::cases! { every_store: $($every),*; }
+    };
+    ($(every_store: $($every:ident),+ $(,)?;)? $(one_store: $($one:ident),+ $(,)?;)?) => {
         mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::server::Store::sqlite()).await;
-            })*
+            $($($crate::case!($every, sqlite);)+)?
+            $($($crate::case!($one, sqlite);)+)?
+        }
+        $(mod memory {
+            $($crate::case!($every, memory);)+
         }
         #[cfg(feature = "postgres")]
         mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                super::$name(crate::server::Store::postgres()).await;
-            })*
-        }
+            $($crate::case!($every, postgres);)+
+        })?
     };
 }
 pub(crate) use cases;
+
+/// One case on one store.
+macro_rules! case {
+    ($name:ident, $store:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            super::$name(crate::server::Store::$store()).await;
+        }
+    };
+}
+pub(crate) use case;

@@ -7,25 +7,16 @@ use crate::factor::{Enrolled, app, app_with, code_at, enrol, enrolled, texts, wr
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store, claims};
 
-cases!(
-    auth_46_set_up,
-    auth_46_a_set_up_bears_five_wrong_codes_and_ten_minutes,
-    auth_46_an_unproved_address_enrols_nothing,
-    auth_47_challenge,
-    auth_48_tries,
-    auth_49_replay,
-    auth_49_replay_in_every_order,
-    auth_50_window,
-    auth_51_second_set_up,
-    auth_52_recovery,
-    auth_53_removal,
-    guesses_of_many_challenges_are_counted_together,
-    a_challenge_dies_with_what_it_was_made_for,
-    nothing_stands_in_for_another_purpose,
-    an_administrator_takes_factors_away,
-    without_the_setting_there_is_nothing,
-    hostile_answers_are_answered,
-);
+cases! {
+    every_store:
+        auth_46_set_up, auth_46_a_set_up_bears_five_wrong_codes_and_ten_minutes,
+        auth_46_an_unproved_address_enrols_nothing, auth_47_challenge, auth_48_tries,
+        auth_49_replay, auth_49_replay_in_every_order, auth_50_window, auth_51_second_set_up,
+        auth_52_recovery, auth_53_removal, guesses_of_many_challenges_are_counted_together,
+        a_challenge_dies_with_what_it_was_made_for, nothing_stands_in_for_another_purpose,
+        an_administrator_takes_factors_away, hostile_answers_are_answered;
+    one_store: without_the_setting_there_is_nothing;
+}
 
 const VERIFY_SETUP: &str = "/auth/mfa/verify-setup";
 

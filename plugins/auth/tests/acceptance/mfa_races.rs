@@ -144,7 +144,7 @@ async fn one_code_steps_up_once(store: Store) {
 
 // Whichever is first: no session of before the change is left, and no session comes of what was asked before it.
 async fn a_change_of_password_and_an_answer_at_once(store: Store) {
-    let post = Post::default();
+    let (store, post) = (store.hashing_slowly(), Post::default());
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     let mut password = GOOD;

@@ -11,14 +11,14 @@ use crate::factor::{app, app_with, code_at, enrolled};
 use crate::post::Post;
 use crate::server::{GOOD, Store, claims};
 
-cases!(
-    a_page_of_another_origin_completes_nothing,
-    a_browser_steps_up_with_its_token,
-    hooks_are_asked_once,
-    cookies_alone_carry_the_session,
-    what_is_removed_by_a_step_up_with_mail,
-    nothing_secret_is_stored_in_clear,
-);
+cases! {
+    every_store:
+        hooks_are_asked_once, what_is_removed_by_a_step_up_with_mail,
+        nothing_secret_is_stored_in_clear;
+    one_store:
+        a_browser_steps_up_with_its_token, a_page_of_another_origin_completes_nothing,
+        cookies_alone_carry_the_session;
+}
 
 async fn a_page_of_another_origin_completes_nothing(store: Store) {
     let post = Post::default();

@@ -13,24 +13,15 @@ use crate::cases;
 use crate::issuer::{APP, Away, Browser, MARK, Peer, decode, enter, landed, parameter};
 use crate::server::{Reply, Server, Store};
 
-cases!(
-    auth_61_start,
-    auth_62_full_flow,
-    auth_62_native_client,
-    auth_62_code_ages,
-    auth_63_state,
-    auth_64_existing_account,
-    auth_64_linking_verified,
-    auth_65_link,
-    auth_65_unlink,
-    auth_66_return_target,
-    auth_67_first_password,
-    auth_67_second_factor,
-    deleted_accounts,
-    auth_68_key_rotation,
-    every_algorithm_and_way_to_prove_the_client,
-    form_post,
-);
+cases! {
+    every_store:
+        auth_61_start, auth_62_full_flow, auth_62_native_client, auth_62_code_ages, auth_63_state,
+        auth_64_existing_account, auth_64_linking_verified, auth_65_link, auth_65_unlink,
+        auth_67_first_password, auth_67_second_factor, deleted_accounts;
+    one_store:
+        auth_66_return_target, auth_68_key_rotation, every_algorithm_and_way_to_prove_the_client,
+        form_post;
+}
 
 /// An app with the shared peer, at the instant that the peer's clock shows.
 pub async fn app(store: &Store) -> Server {

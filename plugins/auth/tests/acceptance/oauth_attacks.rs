@@ -20,24 +20,16 @@ use crate::issuer::{APP, Away, Browser, landed};
 use crate::server::{Reply, Server, Store};
 use crate::standin::{Bad, CLIENT, Manner, SECRET, StandIn};
 
-cases!(
-    tokens_that_prove_nothing,
-    answers_that_are_none,
-    mix_up,
-    somebody_else_in_userinfo,
-    parallel_callbacks_and_exchanges,
-    back_at_another_host,
-    links_that_a_hook_refuses,
-    links_that_a_page_elsewhere_asks_for,
-    links_whose_session_has_ended_meanwhile,
-    links_begun_before_a_second_factor,
-    starts_for_somebody_elses_verifier,
-    hooks_are_asked,
-    suspended_and_unverified,
-    limits,
-    nothing_secret_is_kept_or_told,
-    settings_are_told_by_key,
-);
+cases! {
+    every_store:
+        parallel_callbacks_and_exchanges, links_whose_session_has_ended_meanwhile,
+        links_begun_before_a_second_factor, suspended_and_unverified, limits,
+        nothing_secret_is_kept_or_told;
+    one_store:
+        answers_that_are_none, back_at_another_host, hooks_are_asked, links_that_a_hook_refuses,
+        links_that_a_page_elsewhere_asks_for, mix_up, settings_are_told_by_key,
+        somebody_else_in_userinfo, starts_for_somebody_elses_verifier, tokens_that_prove_nothing;
+}
 
 /// An app whose provider `stand` is the server, at the present.
 async fn app(store: &Store, standin: &StandIn) -> Server {

@@ -8,7 +8,11 @@ use crate::issuer::{APP, Away, Browser, landed};
 use crate::server::{Reply, Server, Store};
 use crate::standin::{CLIENT, Manner, SECRET, StandIn, key, other_key, public};
 
-cases!(presets_without_openid, addresses_that_are_not_vouched_for, openid_presets, apple, microsoft, gitlab, real_addresses);
+cases! {
+    one_store:
+        presets_without_openid, addresses_that_are_not_vouched_for, openid_presets, apple,
+        microsoft, gitlab, real_addresses;
+}
 
 /// An app with a preset at the server.
 async fn app(store: &Store, standin: &StandIn, id: &str, change: impl FnOnce(&mut ProviderSection)) -> Server {

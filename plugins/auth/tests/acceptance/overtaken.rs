@@ -14,18 +14,15 @@ use crate::passkeys::with_passkeys;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
-cases!(
-    a_sign_in_overtaken_by_a_reset,
-    a_sign_in_overtaken_by_a_suspension,
-    a_sign_in_overtaken_by_a_second_factor,
-    what_a_session_asked_for_ends_with_it,
-    a_new_address_overtaken_by_a_reset,
-    a_new_address_asked_for_before_a_reset,
-    a_reset_that_proves_the_mailbox_begins_anew,
-    guesses_from_a_known_device_are_bounded,
-    pages_of_others_clear_no_cookies,
-    forged_refresh_tokens_count_for_nobody
-);
+cases! {
+    every_store:
+        a_sign_in_overtaken_by_a_reset, a_sign_in_overtaken_by_a_suspension,
+        a_sign_in_overtaken_by_a_second_factor, what_a_session_asked_for_ends_with_it,
+        a_new_address_overtaken_by_a_reset, a_new_address_asked_for_before_a_reset,
+        a_reset_that_proves_the_mailbox_begins_anew, guesses_from_a_known_device_are_bounded,
+        forged_refresh_tokens_count_for_nobody;
+    one_store: pages_of_others_clear_no_cookies;
+}
 
 const NEW: &str = "amber-walrus-17-dune";
 

@@ -12,16 +12,12 @@ use crate::post::Post;
 use crate::server::{GOOD, Store};
 use crate::visitor::{Visitor, hidden, text};
 
-cases!(
-    signing_up_in_and_out,
-    where_one_goes_back_to,
-    mails_and_their_codes,
-    sessions_and_passwords,
-    passkeys_by_forms,
-    limits_are_told,
-    leaving_and_staying,
-    where_there_are_pages,
-);
+cases! {
+    every_store: signing_up_in_and_out, mails_and_their_codes, sessions_and_passwords;
+    one_store:
+        leaving_and_staying, limits_are_told, passkeys_by_forms, where_there_are_pages,
+        where_one_goes_back_to;
+}
 
 async fn signing_up_in_and_out(store: Store) {
     let app = store.app().await;

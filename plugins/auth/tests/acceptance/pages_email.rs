@@ -8,7 +8,11 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 use crate::visitor::{Visitor, hidden, text};
 
-cases!(another_address, an_address_in_use, what_is_mailed_proves_nothing_here, the_mail_once_more, kept_by_mail);
+cases! {
+    every_store: an_address_in_use;
+    one_store:
+        another_address, kept_by_mail, the_mail_once_more, what_is_mailed_proves_nothing_here;
+}
 
 fn verifying(auth: Auth) -> Auth {
     auth.configure(|config| {

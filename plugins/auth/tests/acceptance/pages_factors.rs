@@ -11,15 +11,12 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 use crate::visitor::{Visitor, hidden, text};
 
-cases!(
-    an_app_by_forms,
-    mailed_codes_by_forms,
-    an_app_beside_mailed_codes,
-    passkeys_by_forms,
-    nothing_without_a_fresh_proof,
-    nothing_for_who_is_leaving,
-    what_is_switched_off_is_set_up_nowhere
-);
+cases! {
+    one_store:
+        an_app_by_forms, mailed_codes_by_forms, an_app_beside_mailed_codes, passkeys_by_forms,
+        nothing_without_a_fresh_proof, nothing_for_who_is_leaving,
+        what_is_switched_off_is_set_up_nowhere;
+}
 
 async fn app(store: &Store, post: &Post) -> Server {
     app_with(store, post, with_passkeys).await

@@ -11,7 +11,9 @@ use crate::post::Post;
 use crate::server::{GOOD, Store};
 use crate::visitor::{UI, Visitor, form, hidden, text};
 
-cases!(no_form_without_its_token, a_form_of_another_origin, texts_are_never_markup);
+cases! {
+    one_store: no_form_without_its_token, a_form_of_another_origin, texts_are_never_markup;
+}
 
 /// Every form there is, and whether somebody has signed in who sends it.
 const FORMS: [(&str, bool); 34] = [

@@ -11,16 +11,12 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 use crate::visitor::{Visitor, text};
 
-cases!(
-    in_and_back,
-    what_goes_wrong_is_told,
-    a_second_factor_is_asked_for,
-    linking_and_unlinking,
-    nobody_links_for_somebody_else,
-    the_only_way_in_stays,
-    strict_cookies,
-    where_no_account_is_made,
-);
+cases! {
+    every_store: linking_and_unlinking, the_only_way_in_stays;
+    one_store:
+        a_second_factor_is_asked_for, in_and_back, nobody_links_for_somebody_else, strict_cookies,
+        what_goes_wrong_is_told, where_no_account_is_made;
+}
 
 /// A name that no other case has: the peer is shared.
 fn fresh(name: &str) -> String {

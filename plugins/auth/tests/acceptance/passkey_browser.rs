@@ -7,7 +7,10 @@ use crate::cases;
 use crate::chromium::Browser;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
-cases!(auth_69, auth_70, auth_71_required, auth_72, auth_73, a_copied_authenticator);
+cases! {
+    every_store: a_copied_authenticator;
+    one_store: auth_69, auth_70, auth_71_required, auth_72, auth_73;
+}
 
 /// An app that a browser calls by `localhost`, which it takes for a secure site.
 struct Site {

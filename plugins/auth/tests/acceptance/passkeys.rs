@@ -11,21 +11,15 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{Reply, Server, SignedIn, Store};
 
-cases!(
-    every_algorithm,
-    a_registration_keeps_every_rule,
-    an_assertion_keeps_every_rule,
-    tokens_are_for_one_purpose,
-    a_counter_gives_copies_away,
-    no_more_than_there_may_be,
-    what_is_asked_for,
-    only_ones_own,
-    recent_and_verified,
-    states_of_accounts,
-    hooks_and_limits,
-    of_twenty_at_once_one_signs_in,
-    any_json_is_answered,
-);
+cases! {
+    every_store:
+        tokens_are_for_one_purpose, a_counter_gives_copies_away, no_more_than_there_may_be,
+        only_ones_own, recent_and_verified, states_of_accounts, hooks_and_limits,
+        of_twenty_at_once_one_signs_in, any_json_is_answered;
+    one_store:
+        a_registration_keeps_every_rule, an_assertion_keeps_every_rule, every_algorithm,
+        what_is_asked_for;
+}
 
 pub fn with_passkeys(auth: Auth) -> Auth {
     auth.configure(|config| {

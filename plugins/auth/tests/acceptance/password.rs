@@ -10,18 +10,13 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
-cases!(
-    auth_34_change,
-    auth_34_wrong_ones_are_limited,
-    auth_35_reissue,
-    auth_36_history,
-    auth_37_breaches,
-    auth_38_forgot,
-    auth_38_limits_of_an_address_and_silently_of_an_identifier,
-    auth_39_reset,
-    auth_39_reset_fifty_at_once,
-    auth_40_refused_and_newer,
-);
+cases! {
+    every_store:
+        auth_34_change, auth_34_wrong_ones_are_limited, auth_35_reissue, auth_36_history,
+        auth_38_forgot, auth_38_limits_of_an_address_and_silently_of_an_identifier, auth_39_reset,
+        auth_39_reset_fifty_at_once, auth_40_refused_and_newer;
+    one_store: auth_37_breaches;
+}
 
 const NEW: &str = "amber-walrus-17-dune";
 
@@ -185,6 +180,14 @@ async fn auth_38_limits_of_an_address_and_silently_of_an_identifier(store: Store
         app.advance(1).await;
     }
     app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.refused(429, "rate_limited");
+    // All ten have been looked up once two more mails, one after the other, have come: they are in later rounds of the queue. A lookup
+    // after the reset would find no mail that is good, and send another.
+    for n in 1..=2 {
+        let other = app.register(&format!("other{n}@x.test")).await;
+        let change = json!({ "password": NEW, "currentPassword": GOOD });
+        assert_eq!(app.with(&other.token, "POST", "/auth/set-password", Some(change)).await.status, 200);
+        post.all("password_changed", n).await;
+    }
     // The last one that was mailed is still good.
     let token = post.token("password_reset", 3).await;
     assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
@@ -221,7 +224,7 @@ async fn auth_39_reset(store: Store) {
 }
 
 async fn auth_39_reset_fifty_at_once(store: Store) {
-    let post = Post::default();
+    let (store, post) = (store.hashing_slowly(), Post::default());
     let limits = |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
     let app = Arc::new(store.app_with(|auth| limits(post.on(auth))).await);
     app.register("a@x.test").await;

@@ -7,13 +7,12 @@ use crate::cases;
 use crate::server::{Server, Store};
 use crate::visitor::{UI, Visitor, text};
 
-cases!(
-    a_token_for_the_json_route,
-    leaving_with_two_tokens,
-    leaving_while_renewals_are_refused,
-    a_page_that_nobody_waited_for,
-    strict_cookies_and_a_link,
-);
+cases! {
+    every_store: leaving_with_two_tokens;
+    one_store:
+        a_page_that_nobody_waited_for, a_token_for_the_json_route,
+        leaving_while_renewals_are_refused, strict_cookies_and_a_link;
+}
 
 const TOKEN: &str = "__Host-token";
 const REFRESH: &str = "__Secure-refresh_token";

@@ -27,6 +27,8 @@ pub struct Store {
     clock: Arc<FakeClock>,
     /// 0: whichever is free.
     port: u16,
+    /// What hashing a password costs.
+    argon2: Argon2Cost,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -47,13 +49,18 @@ impl Store {
 
     fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
         let now = Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
-        Self { url, clock: Arc::new(FakeClock::at(now)), port: 0, _folder: folder }
+        Self { url, clock: Arc::new(FakeClock::at(now)), port: 0, argon2: Argon2Cost::OF_TESTS, _folder: folder }
     }
 
     /// Its apps listen on one port, known before they start.
     pub fn at_a_free_port(self) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self { port, ..self }
+    }
+
+    /// Its apps hash passwords at the cheapest cost that a server accepts, as a case needs in which calls race with a hash.
+    pub fn hashing_slowly(self) -> Self {
+        Self { argon2: Argon2Cost { m: 19_456, t: 2, p: 1 }, ..self }
     }
 
     pub fn port(&self) -> u16 {
@@ -129,7 +136,7 @@ impl Store {
         more: impl FnOnce(App) -> App,
     ) -> linchpin::Result<Server> {
         let auth = Auth::new().roles(["admin", "member"]).default_role("member").configure(|config| {
-            config.auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+            config.auth.password.argon2 = self.argon2;
         });
         let env = Env { clock: self.clock.clone(), ..Env::system() };
         let reading = Arc::clone(&self.clock);

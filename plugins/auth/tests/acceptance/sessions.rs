@@ -10,7 +10,11 @@ use tower_service::Service;
 use crate::cases;
 use crate::server::{GOOD, Store, claims};
 
-cases!(auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once, cookies_of_others);
+cases! {
+    every_store:
+        auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once;
+    one_store: cookies_of_others;
+}
 
 async fn auth_21(store: Store) {
     let app = store.app().await;

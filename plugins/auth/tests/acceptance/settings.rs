@@ -7,7 +7,10 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{GOOD, Store};
 
-cases!(auth_20, auth_77, described, second_factors_are_judged, second_factors_are_read);
+cases! {
+    every_store: auth_20, auth_77;
+    one_store: described, second_factors_are_judged, second_factors_are_read;
+}
 
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";

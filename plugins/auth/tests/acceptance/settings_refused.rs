@@ -8,7 +8,9 @@ use crate::cases;
 use crate::server::{GOOD, Store};
 use crate::settings::file;
 
-cases!(production, production_without_a_mailer);
+cases! {
+    one_store: production, production_without_a_mailer;
+}
 
 async fn production(store: Store) {
     let refused = async |change: fn(&mut AuthConfig)| {

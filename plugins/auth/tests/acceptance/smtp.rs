@@ -9,7 +9,10 @@ use crate::cases;
 use crate::server::{GOOD, Server, Store};
 use crate::sink::Sink;
 
-cases!(auth_83, auth_83_while_the_server_is_down);
+cases! {
+    every_store: auth_83_while_the_server_is_down;
+    one_store: auth_83;
+}
 
 async fn mailing(store: &Store, server: &str) -> Server {
     let mailer = Arc::new(SmtpMailer::new(server, "Accounts <accounts@example.test>").unwrap());

@@ -7,15 +7,13 @@ use crate::factor::{app, code_at, enrolled, texts, wrong};
 use crate::post::Post;
 use crate::server::{GOOD, Store, claims};
 
-cases!(
-    auth_58_password,
-    auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens,
-    auth_59_second_factor,
-    auth_59_a_code_proves_once,
-    auth_60_mailed_code,
-    proofs_are_counted_together,
-    what_a_step_up_lacks_is_told,
-);
+cases! {
+    every_store:
+        auth_58_password, auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens,
+        auth_59_second_factor, auth_59_a_code_proves_once, auth_60_mailed_code,
+        proofs_are_counted_together;
+    one_store: what_a_step_up_lacks_is_told;
+}
 
 const STEP_UP: &str = "/auth/step-up";
 const GUARDED: &str = "/__test/protected/step-up";

@@ -11,15 +11,11 @@ use crate::cases;
 use crate::issuer::PEER;
 use crate::server::{SECRET, Server, Store, claims, header};
 
-cases!(
-    auth_17,
-    auth_18,
-    auth_19,
-    auth_19_keys_that_only_verify,
-    auth_19_keys_are_judged,
-    auth_19_a_public_key_is_no_secret,
-    no_token_is_refused_for_its_length
-);
+cases! {
+    one_store:
+        auth_17, auth_18, auth_19, auth_19_keys_that_only_verify, auth_19_keys_are_judged,
+        auth_19_a_public_key_is_no_secret, no_token_is_refused_for_its_length;
+}
 
 /// `PyJWT`: `{"token", "secret" | "jwks", "algorithm", "audience"?, "issuer"?}` in, claims out.
 const VERIFY: &str = r"

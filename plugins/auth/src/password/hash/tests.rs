@@ -181,6 +181,15 @@ fn cost_has_a_floor_and_a_ceiling() {
     }
 }
 
+/// The one cost below the floor is for tests alone.
+#[test]
+fn the_cost_of_tests_takes_the_feature() {
+    assert_eq!(Argon2Cost { m: 8, t: 1, p: 1 }.params().is_ok(), cfg!(feature = "test-util"));
+    for (m, t, p) in [(9, 1, 1), (8, 2, 1), (16, 1, 2), (7, 1, 1)] {
+        assert!(Argon2Cost { m, t, p }.params().is_err(), "{m} {t} {p}");
+    }
+}
+
 /// A gate that work waits behind, which counts who came.
 #[derive(Default)]
 struct Gate {
