@@ -1,13 +1,11 @@
 //! The rules on an entity as a whole. Numbers are those of contract §10; all problems are reported.
 
-use std::collections::HashSet;
-
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_computed, check_field, check_names, gates, mounts, parse, relations, search, summaries, visibility};
+use super::{check_computed, check_field, check_names, gates, grants, mounts, parse, relations, search, summaries, visibility};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -30,7 +28,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     summaries::check(model, d);
     search::check(model, d);
     pagination(&model.pagination, d);
-    stores(model, d);
+    grants::check(model, d);
     mounts::check(model, d);
     crate::policy::narrow::check(model, d);
     crate::policy::permission::check(model, d);
@@ -216,28 +214,6 @@ fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     {
         d.error(at, format!("default_limit {default} exceeds max_limit {max}"))
             .help(format!("`pagination(default = {max}, max = {default})`"));
-    }
-}
-
-fn stores(model: &EntityModel, d: &mut Diagnostics) {
-    const STORES: [&str; 5] = ["memory", "sqlite", "postgres", "mongo", "redis"];
-    let mut seen = HashSet::new();
-    for store in &model.stores {
-        let name = store.to_string();
-        if !STORES.contains(&name.as_str()) {
-            d.error(store, format!("unknown store `{name}`")).suggest(&name, STORES);
-        } else if !seen.insert(name.clone()) {
-            d.error(store, format!("store `{name}` repeated")).help("name each store once");
-        }
-    }
-    if seen.contains("redis") {
-        let elsewhere = "take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo provide it";
-        for unique in &model.uniques {
-            d.error(&unique.key, "a unique needs `unique.reservation`, which `redis` does not provide").help(elsewhere);
-        }
-        if let Some(version) = &model.version {
-            d.error(&version.key, "`version` needs `atomic.version`, which `redis` does not provide").help(elsewhere);
-        }
     }
 }
 

@@ -14,6 +14,7 @@ mod field_enum;
 mod field_tokens;
 mod foreign_types;
 mod gates;
+pub(crate) mod grants;
 mod model;
 mod mounts;
 mod numbers;

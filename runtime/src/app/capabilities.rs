@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
+use linchpin_vocabulary::store::{self, FACTORY};
+
 use crate::package::EntityEntry;
 use crate::store::{STORES, granted};
 use crate::{Error, Result};
-
-/// A function of the program for the store in use.
-const FACTORY: &str = "custom.factory";
 
 /// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,12 +107,11 @@ fn fits(entry: &EntityEntry, missing: &[Gap], store: &str) -> bool {
 }
 
 fn reason(capability: &str, store: &str) -> String {
-    match (store, capability) {
-        (_, FACTORY) => format!("its `handler(..)` names no function for {store}"),
-        ("redis", "unique.reservation") => "key-value wiring cannot reserve a value atomically".to_owned(),
-        ("redis", _) => "standard key-value wiring reads, changes and writes in separate steps".to_owned(),
-        _ => format!("the store `{store}` does not grant it"),
+    if capability == FACTORY {
+        return format!("its `handler(..)` names no function for {store}");
     }
+    let known = store::named(store).and_then(|facts| facts.reason(capability));
+    known.map_or_else(|| format!("the store `{store}` does not grant it"), str::to_owned)
 }
 
 /// The start-up error, for all entities at once.

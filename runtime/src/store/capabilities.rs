@@ -1,25 +1,7 @@
-//! What each store can do: the one table behind [`Store::supports`](super::Store::supports) and the gate before start-up.
+//! The stores of this build and what they grant: the gate before start-up asks it for stores of the shared table.
 
-/// Capabilities that are a matter of the store's atomicity, and whether memory, sqlite and postgres have them.
-const GRANTED: [&str; 15] = [
-    "collection.list",
-    "atomic.collection",
-    "unique.reservation",
-    "atomic.version",
-    "atomic.transition",
-    "atomic.field-update",
-    "atomic.array",
-    "atomic.increment",
-    "atomic.upsert",
-    "atomic.consume",
-    "batch.write",
-    "batch.atomic",
-    "computed.write",
-    "computed.atomic",
-    "transaction",
-];
-/// Kinds that only read.
-const READS: [&str; 5] = ["lookup", "exists", "aggregate", "search", "derive"];
+use linchpin_vocabulary::store;
+
 /// The stores of this build.
 #[cfg(not(feature = "postgres"))]
 pub const STORES: [&str; 2] = ["memory", "sqlite"];
@@ -27,17 +9,12 @@ pub const STORES: [&str; 2] = ["memory", "sqlite"];
 #[cfg(feature = "postgres")]
 pub const STORES: [&str; 3] = ["memory", "sqlite", "postgres"];
 
-/// Whether a store of this version grants a capability of the matrix (contract 8.1). A name that the matrix lacks is granted by
-/// none: a kind that asks for it cannot start unnoticed.
+/// Whether a store of this build grants a capability of the shared table. No store grants a name that the table lacks: a kind
+/// that asks for it cannot start unnoticed.
 ///
 /// `custom.factory` is no matter of the store: a program has to bring the factory.
 pub fn granted(store: &str, capability: &str) -> bool {
-    let known = match capability.split_once('.') {
-        Some(("core", _)) => true,
-        Some(("operation", kind)) => READS.contains(&kind),
-        _ => GRANTED.contains(&capability),
-    };
-    known && STORES.contains(&store)
+    STORES.contains(&store) && store::named(store).is_some_and(|facts| facts.grants(capability))
 }
 
 #[cfg(test)]
@@ -45,9 +22,9 @@ mod tests {
     use super::granted;
 
     #[test]
-    fn every_store_grants_what_the_matrix_says() {
+    fn every_store_grants_what_the_table_says() {
         for store in super::STORES {
-            for capability in super::GRANTED.into_iter().chain(["core.crud", "operation.lookup", "operation.derive"]) {
+            for (capability, _) in linchpin_vocabulary::store::GRANTS {
                 assert!(granted(store, capability), "{store} {capability}");
             }
             assert!(!granted(store, "custom.factory") && !granted(store, "atomic.everything") && !granted(store, "operation.bump"));

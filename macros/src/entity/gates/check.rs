@@ -3,6 +3,7 @@
 use super::{Gate, LINKS, condition};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::{kind_text, type_text};
+use crate::entity::grants::{TRANSACTION, without};
 use crate::entity::{EntityModel, Kind};
 use crate::options;
 
@@ -22,9 +23,9 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         if gates.all[..i].iter().any(|other| other.field == gate.field) {
             d.error(&gate.key, format!("field `{}` is in two gates", model.fields[gate.field].name)).help("keep one of them");
         }
-        if model.stores.iter().any(|store| store == "redis") {
-            d.error(&gate.word, "a gate looks at a second record in one statement, which `redis` does not")
-                .help("take `redis` out of `stores(..)`: memory, sqlite, postgres and mongo do");
+        for store in model.lacking(TRANSACTION) {
+            d.error(&gate.word, format!("a gate looks at a second record in one statement, which `{}` does not", store.name))
+                .help(without(store, TRANSACTION, "do"));
         }
     }
     if let Some(expr) = &gates.visible {

@@ -7,14 +7,12 @@ use syn::ext::IdentExt;
 use super::{OnDelete, Relation, Side};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::{kind_text, type_text};
+use crate::entity::grants::{TRANSACTION, without};
 use crate::entity::{EntityModel, Field, Flag, Kind};
 use crate::{names, options};
 
 /// Most records that an include may show of one relation.
 const MOST: i64 = 1000;
-
-/// Stores that hold several changes together.
-pub(crate) const TRANSACTIONAL: [&str; 4] = ["memory", "sqlite", "postgres", "mongo"];
 
 /// Checks the relations of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
@@ -78,12 +76,12 @@ fn on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
             d.error(at, format!("`{}` says whose the record is: it cannot become null", field.name)).help("`on_delete = \"cascade\"`");
         }
     }
-    for store in &model.stores {
-        let name = store.to_string();
-        if !TRANSACTIONAL.contains(&name.as_str()) {
-            d.error(at, format!("on_delete needs a transactional store, which `{name}` is not"))
-                .help(format!("take `{name}` out of `stores(..)`: memory, sqlite, postgres and mongo are"));
-        }
+    for store in model.lacking(TRANSACTION) {
+        d.error(at, format!("on_delete needs a transactional store, which `{}` is not", store.name)).help(without(
+            store,
+            TRANSACTION,
+            "are",
+        ));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::diagnostics::Diagnostics;
 use crate::list::List;
 use crate::options::{self, Opt, Rest};
 
-pub(crate) use check::{TRANSACTIONAL, check};
+pub(crate) use check::check;
 pub(crate) use tokens::{assertions, consts, descriptor};
 
 /// A relation as written.

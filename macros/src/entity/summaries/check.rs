@@ -6,7 +6,8 @@ use syn::ext::IdentExt;
 use super::{Summary, counted};
 use crate::diagnostics::Diagnostics;
 use crate::entity::check::kind_text;
-use crate::entity::{EntityModel, Kind, relations};
+use crate::entity::grants::{TRANSACTION, without};
+use crate::entity::{EntityModel, Kind};
 use crate::expr::MAX_INTEGER;
 use crate::options;
 
@@ -50,12 +51,12 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             counted(model, when, d);
         }
         least(summary, d);
-        for store in &model.stores {
-            let name = store.to_string();
-            if !relations::TRANSACTIONAL.contains(&name.as_str()) {
-                d.error(&summary.word, format!("{} needs a transactional store, which `{name}` is not", summary.word))
-                    .help(format!("take `{name}` out of `stores(..)`: memory, sqlite, postgres and mongo are"));
-            }
+        for store in model.lacking(TRANSACTION) {
+            d.error(&summary.word, format!("{} needs a transactional store, which `{}` is not", summary.word, store.name)).help(without(
+                store,
+                TRANSACTION,
+                "are",
+            ));
         }
     }
 }

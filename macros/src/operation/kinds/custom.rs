@@ -1,5 +1,6 @@
 //! `custom`: a function of the user's for each store.
 
+use linchpin_vocabulary::store;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -15,11 +16,6 @@ use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::{Method, RouteArgs, Segment};
 use crate::options;
-
-/// Stores that can have a function.
-const STORES: &[&str] = &["memory", "sqlite", "postgres"];
-/// Stores that come later.
-const LATER: &[&str] = &["mongo", "redis"];
 
 pub(super) struct Custom;
 
@@ -159,7 +155,7 @@ pub(super) fn check_stores(args: &Args, at: &Ident, name: &str, entity: &EntityM
     ignored.ignore();
     for store in entity.stores.iter().map(ToString::to_string).filter(|store| !named.contains(store)) {
         let problem = d.error(at, format!("`{name}` has no function for {store}"));
-        if STORES.contains(&store.as_str()) {
+        if store::named(&store).is_some_and(|facts| facts.available) {
             problem.help(format!("`handler({store} = {name}_{store})`"));
         } else {
             problem.help(format!("take `{store}` out of `stores(..)`: it has no custom operations yet"));
@@ -286,12 +282,13 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
     if list.is_empty() {
         d.error(&opt.key, "`handler` names no store").help(format!("`{EXAMPLE}`"));
     }
+    let known = |available: bool| store::STORES.iter().filter(move |store| store.available == available).map(|store| store.name);
     let options = options::parse(list, d);
     options::repeated(&options, &[], d);
     let mut handlers = Vec::new();
     for opt in &options {
-        if !STORES.contains(&opt.name().as_str()) {
-            options::unknown(opt, "handler", STORES, LATER, d);
+        if !known(true).any(|name| name == opt.name()) {
+            options::unknown(opt, "handler", &known(true).collect::<Vec<_>>(), &known(false).collect::<Vec<_>>(), d);
         } else if let Some(path) = opt.path(&format!("{} = preview", opt.name()), d) {
             handlers.push((opt.name(), path));
         }

@@ -1,0 +1,131 @@
+//! The kinds of operations, and the facts of each.
+//!
+//! ```
+//! use linchpin_vocabulary::kind::{self, Records};
+//!
+//! let batch = kind::named("batch").expect("a kind");
+//! assert_eq!((batch.capability, batch.records), ("batch.write", Records::Many));
+//! assert!(kind::named("bulk").is_none());
+//! ```
+
+/// The facts of a kind that do not depend on a declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindFacts {
+    /// The kind as a declaration names it: `transition`.
+    pub name: &'static str,
+    /// The capability that a store must grant: a name of [`crate::store::GRANTS`], or
+    /// [`crate::store::FACTORY`].
+    pub capability: &'static str,
+    /// The capability that suffices for a declaration that only reads.
+    pub read_capability: &'static str,
+    /// The records that a call works on.
+    pub records: Records,
+    /// Whether an event may be made for each record that a call changes: `expose = "records"`.
+    pub exposes_records: bool,
+    /// Members that an answer has beside the fields of the entity.
+    pub answer_members: &'static [&'static str],
+    /// Whether a declaration is several methods, each with a route of its own.
+    pub has_methods: bool,
+}
+
+/// The records that a call works on, as far as a permission is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// One record of its entity.
+    One,
+    /// Any number of records of its entity.
+    Many,
+    /// Records of other entities.
+    Foreign,
+    /// The record that its path names; without one, none that a permission could look at.
+    OfPath,
+}
+
+impl KindFacts {
+    const fn new(name: &'static str, capability: &'static str, records: Records) -> Self {
+        Self { name, capability, read_capability: capability, records, exposes_records: false, answer_members: &[], has_methods: false }
+    }
+}
+
+/// Finds records by the values of fields.
+pub const LOOKUP: KindFacts = KindFacts::new("lookup", "operation.lookup", Records::Many);
+/// Tells whether a record exists.
+pub const EXISTS: KindFacts = KindFacts::new("exists", "operation.exists", Records::Many);
+/// Moves an enum field from one value to another.
+pub const TRANSITION: KindFacts = KindFacts::new("transition", "atomic.transition", Records::One);
+/// Takes a deleted record back.
+pub const RESTORE: KindFacts = KindFacts::new("restore", "atomic.transition", Records::One);
+/// Adds to a number.
+pub const INCREMENT: KindFacts = KindFacts::new("increment", "atomic.increment", Records::One);
+/// Writes some fields.
+pub const FIELD_UPDATE: KindFacts = KindFacts::new("field_update", "atomic.field-update", Records::One);
+/// Appends to a list of texts.
+pub const ARRAY_PUSH: KindFacts = KindFacts::new("array_push", "atomic.array", Records::One);
+/// Removes from a list of texts.
+pub const ARRAY_PULL: KindFacts = KindFacts::new("array_pull", "atomic.array", Records::One);
+/// Replaces a list of texts.
+pub const ARRAY_SET: KindFacts = KindFacts::new("array_set", "atomic.array", Records::One);
+/// Updates or deletes the records that a filter matches.
+pub const BATCH: KindFacts = KindFacts { exposes_records: true, ..KindFacts::new("batch", "batch.write", Records::Many) };
+/// Creates a record, or updates the one that matches.
+pub const UPSERT: KindFacts =
+    KindFacts { answer_members: &["entity", "created"], ..KindFacts::new("upsert", "atomic.upsert", Records::One) };
+/// Takes one record out of those that a filter matches.
+pub const CONSUME: KindFacts = KindFacts::new("consume", "atomic.consume", Records::Many);
+/// Works on the items of a list inside a record.
+pub const COLLECTION: KindFacts =
+    KindFacts { read_capability: "collection.list", has_methods: true, ..KindFacts::new("collection", "atomic.collection", Records::One) };
+/// Finds records by words.
+pub const SEARCH: KindFacts = KindFacts::new("search", "operation.search", Records::Many);
+/// Counts, sums and compares records.
+pub const AGGREGATE: KindFacts = KindFacts::new("aggregate", "operation.aggregate", Records::Many);
+/// Computes a value from records of one entity and writes it to a record of another.
+pub const COMPUTED_AGGREGATE: KindFacts = KindFacts::new("computed_aggregate", "computed.write", Records::Foreign);
+/// Joins records of several entities.
+pub const DERIVE: KindFacts = KindFacts::new("derive", "operation.derive", Records::Foreign);
+/// Runs a function of the app.
+pub const CUSTOM: KindFacts = KindFacts::new("custom", crate::store::FACTORY, Records::OfPath);
+
+/// Every kind.
+pub const KINDS: [&KindFacts; 18] = [
+    &LOOKUP,
+    &EXISTS,
+    &TRANSITION,
+    &RESTORE,
+    &INCREMENT,
+    &FIELD_UPDATE,
+    &ARRAY_PUSH,
+    &ARRAY_PULL,
+    &ARRAY_SET,
+    &BATCH,
+    &UPSERT,
+    &CONSUME,
+    &COLLECTION,
+    &SEARCH,
+    &AGGREGATE,
+    &COMPUTED_AGGREGATE,
+    &DERIVE,
+    &CUSTOM,
+];
+
+/// The kind of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static KindFacts> {
+    KINDS.into_iter().find(|kind| kind.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{FACTORY, is_known};
+
+    #[test]
+    fn kinds_have_names_of_their_own_and_known_capabilities() {
+        for (at, kind) in KINDS.iter().enumerate() {
+            assert!(KINDS[..at].iter().all(|other| other.name != kind.name), "{} twice", kind.name);
+            for capability in [kind.capability, kind.read_capability] {
+                assert!(capability == FACTORY || is_known(capability), "{}: {capability}", kind.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! A store that Linchpin does not know is taken by its name; what it grants is checked when the app starts.
+use linchpin::prelude::*;
+
+#[entity(routes(auth = none), stores(toy, sqlite), unique(name), version)]
+pub struct Counter {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub name: String,
+    #[field(default = 0)]
+    pub value: i64,
+}
+
+#[operation(kind = "increment", field = value)]
+pub const BUMP: Operation<Counter>;
+
+pub static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [BUMP])]);
+
+fn main() {
+    assert_eq!(<Counter as Entity>::DESC.stores, ["toy", "sqlite"]);
+}
