@@ -133,9 +133,11 @@ fn is_of_a_manifest(line: &str) -> bool {
 #[test]
 fn lines_can_be_read() {
     for document in documents() {
+        // Its generated lines are written by `cargo xtask bench`.
+        let width = if document == "benches/README.md" { 140 } else { 100 };
         for (line, text) in prose(&read(&document)) {
             let table = text.starts_with('|');
-            assert!(table || text.chars().count() <= 140, "{document}:{line}: {} characters", text.chars().count());
+            assert!(table || text.chars().count() <= width, "{document}:{line}: {} characters", text.chars().count());
         }
     }
 }
