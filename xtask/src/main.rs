@@ -16,6 +16,12 @@ const FEATURES: [&str; 2] = [
     "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
+/// Lints compile dependencies as tests do, so that what runs while compiling (macros, C libraries) is built once for both.
+const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
+
+/// What `linchpin-auth` has beside the default features switched off: nothing, or one of them.
+const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
+
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out lints of tests and examples, the ui tests, the instruction counts and search
 cargo xtask services        installs what tests talk to and is missing: Postgres, Chromium, Node with an issuer, a mail server, and so on
@@ -24,6 +30,7 @@ cargo xtask bench           the generated server beside hand-written ones: --rou
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
+cargo xtask bench --cold           the first build of the quickstart beside that of a plain app, from empty target folders: --write
 cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account
 cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL; --postgres too
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
@@ -63,12 +70,16 @@ fn test(fast: bool) -> Result<(), String> {
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     if !fast {
         let workspace = ["clippy", "--workspace", "--exclude", SEARCH, "--all-targets"];
-        note(step("lints", cargo(&workspace).args(FEATURES).args(["--", "-D", "warnings"])));
+        note(step("lints", cargo(&workspace).args(FEATURES).args(AS_TESTS).args(["--", "-D", "warnings"])));
     }
     // Declarations alone, the server without a store, and with one store alone: what others may build.
     for features in ["", "server", "sqlite", "postgres"] {
         let bare = ["clippy", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
-        note(step("fewer features", cargo(&bare).args(["--", "-D", "warnings"])));
+        note(step("fewer features", cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"])));
+    }
+    for features in AUTH_FEATURES {
+        let bare = ["clippy", "-p", "linchpin-auth", "--lib", "--no-default-features", "--features", features];
+        note(step("fewer features of linchpin-auth", cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"])));
     }
     // A snapshot that changed is a failure to review, never an update.
     note(postgres::install());
@@ -98,7 +109,8 @@ fn test(fast: bool) -> Result<(), String> {
 const SEARCH: &str = "linchpin-search-tantivy";
 
 fn search() -> Result<(), String> {
-    step("lints of the search provider", &mut cargo(&["clippy", "-p", SEARCH, "--all-targets", "--", "-D", "warnings"]))?;
+    let mut lints = cargo(&["clippy", "-p", SEARCH, "--all-targets"]);
+    step("lints of the search provider", lints.args(AS_TESTS).args(["--", "-D", "warnings"]))?;
     step("tests of the search provider", &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]))
 }
 

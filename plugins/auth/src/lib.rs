@@ -2,6 +2,17 @@
 //!
 //! Each rule has one place: what a password must be in `password`, what two spellings of one address have in common in
 //! `identity`, how a login ends in a session in `flow`, what a session is worth in `session`, who may call what in `guards`.
+//!
+//! # Features
+//!
+//! All of these are on by default. An app that needs none of them compiles faster with `default-features = false`.
+//!
+//! - `providers`: sign-in by OAuth 2 and OpenID Connect. Without it, settings below `auth.oauth` that name a provider keep the app
+//!   from starting.
+//! - `smtp`: `SmtpMailer`.
+//! - `breach-check`: `RangeChecker`, which asks Have I Been Pwned about new passwords.
+// What is used with a feature alone stays in place without it. With all features, nothing may be unused.
+#![cfg_attr(not(all(feature = "breach-check", feature = "providers", feature = "smtp")), allow(dead_code))]
 
 mod commands;
 mod config;
@@ -52,8 +63,12 @@ pub use hooks::{AccountDeletion, AuthHooks, HookCx, HookError, HookResult, Passw
 pub use identity::{PrimaryField, TrustProxy};
 pub use keys::signing::{Algorithm, SigningKey};
 pub use limit::table::Limit;
-pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, SmtpMailer, Template, Templates};
-pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier, RangeChecker};
+#[cfg(feature = "smtp")]
+pub use mail::SmtpMailer;
+pub use mail::{ConsoleMailer, FileMailer, Mail, MailKind, Mailer, Template, Templates};
+#[cfg(feature = "breach-check")]
+pub use password::RangeChecker;
+pub use password::{Argon2Cost, BreachChecker, BreachOnError, LegacyVerifier};
 pub use plugin::Auth;
 pub use secret::SecretText;
 pub use service::{Account, AccountQuery, AuditEntry, AuditQuery, AuthService, NewUser, SessionInfo};

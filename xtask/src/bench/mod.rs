@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the generated server beside two hand-written ones, in one run; what it costs in instructions and in
 //! compile time.
 
+mod cold;
 mod compile;
 mod database;
 mod instructions;
@@ -25,6 +26,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         instructions::run(asked("--write"))
     } else if asked("--compile") {
         compile::run(asked("--write"))
+    } else if asked("--cold") {
+        cold::run(asked("--write"))
     } else if asked("--auth") {
         measured("authentication", &["--features", "auth", "--bin", "bench-auth"], asked("--write"))
     } else if asked("--large") && asked("--postgres") {

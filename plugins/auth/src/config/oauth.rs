@@ -6,7 +6,9 @@ use linchpin::Environment;
 
 use super::AuthConfig;
 use super::reader::Written;
-use crate::oauth::{Provider, preset};
+use crate::oauth::Provider;
+#[cfg(feature = "providers")]
+use crate::oauth::preset;
 use crate::return_target::ReturnTarget;
 use crate::secret::SecretText;
 
@@ -182,8 +184,15 @@ pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: im
     if ReturnTarget::parse(&oauth.post_redirect, &oauth.allowed_redirect_origins).is_err() {
         wrong("auth.oauth.postRedirect", "must be a path, or an address of one of auth.oauth.allowedRedirectOrigins");
     }
+    providers(config, production, wrong)
+}
+
+/// What is worked with of each provider.
+#[cfg(feature = "providers")]
+fn providers(config: &AuthConfig, production: bool, mut wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
+    let auth = &config.auth;
     let mut out = Vec::new();
-    for (id, section) in &oauth.providers {
+    for (id, section) in &auth.oauth.providers {
         let callback = auth.public_url.as_deref().map(|base| format!("{}{}/{id}/callback", base.trim_end_matches('/'), auth.mount));
         let told = |key: &str, what: &str| wrong(&format!("auth.oauth.{id}{}{key}", if key.is_empty() { "" } else { "." }), what);
         out.extend(preset::resolve(id, section, callback, production, told));
@@ -191,9 +200,39 @@ pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: im
     out
 }
 
+/// What is worked with of each provider: there are none without the feature.
+#[cfg(not(feature = "providers"))]
+fn providers(config: &AuthConfig, _: bool, wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
+    refuse_providers(config, wrong);
+    Vec::new()
+}
+
+/// Refuses each provider that is set up in an app that is built without them.
+#[cfg(any(test, not(feature = "providers")))]
+fn refuse_providers(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
+    for id in config.auth.oauth.providers.keys() {
+        wrong(&format!("auth.oauth.{id}"), "needs the feature `providers` of linchpin-auth, which this app is built without");
+    }
+}
+
 /// `https://app.example.com` or `https://example.com/app`.
 fn is_base(text: &str, production: bool) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
         crate::oauth::is_safe(&url, !production) && url.query().is_none() && url.fragment().is_none() && url.username().is_empty()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_without_its_feature_names_the_feature() {
+        let file = serde_json::json!({ "auth": { "oauth": { "google": { "clientId": "x" }, "linking": "never" } } });
+        let config = AuthConfig::from_json(&file);
+        let mut out = Vec::new();
+        refuse_providers(&config, |key, what| out.push(format!("{key}: {what}")));
+        assert_eq!(out.len(), 1);
+        assert!(out[0].starts_with("auth.oauth.google: ") && out[0].contains("feature `providers`"), "{out:?}");
+    }
 }

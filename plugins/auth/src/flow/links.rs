@@ -1,54 +1,19 @@
-//! The links of accounts to providers: written down, listed, ended.
+//! The links of accounts to providers: stored, listed, removed with what they belong to.
 
 use std::collections::HashMap;
 
 use linchpin::prelude::{Field, ListQuery};
-use linchpin::{Code, Cx, Error, PageArgs, Result, Timestamp};
+use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
 
-use super::oauth::LinkFor;
-use super::proof::Proof;
-use super::ways_in::Without;
 use crate::core::{Client, Core, Happened};
 use crate::entities::User;
-use crate::error::{INVALID_STATE, overtaken, refuse};
 use crate::mail::MailKind;
+use crate::oauth::Identity;
 use crate::oauth::entity::{ProviderLink, ProviderLinkCreate, provider_link};
-use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
 
 impl Core {
-    /// Links an account that is as it was when it was judged, in whose session `asked` that was asked for, if in one: since then, the
-    /// provider has been asked who somebody is, which takes its time. Its owner is told.
-    ///
-    /// # Errors
-    /// As [`Core::store_link`]; `precondition_failed` when the account was changed since; `invalid_state` when that session is over.
-    pub(crate) async fn add_link(
-        &self,
-        client: &Client,
-        provider: &Provider,
-        identity: &Identity,
-        user: &User,
-        asked: Option<&LinkFor>,
-    ) -> Result<User> {
-        let added = client
-            .cx()
-            .transaction(async |cx| {
-                let linked = self.hold_now(cx, user).await?;
-                if let Some(asked) = asked
-                    && !self.may_ask(cx, client, asked).await?
-                {
-                    return Err(refuse(INVALID_STATE));
-                }
-                self.store_link(cx, client, &provider.id, identity, &user.id).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await?;
-                Ok(linked)
-            })
-            .await;
-        self.checks.forget(&user.id);
-        added
-    }
-
     /// Writes down that a provider knows the owner of an account.
     ///
     /// # Errors
@@ -111,30 +76,6 @@ impl Core {
         Ok(found)
     }
 
-    /// Ends the link of an account to a provider, unless nothing else signs its owner in.
-    ///
-    /// # Errors
-    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed since it was read.
-    pub(crate) async fn unlink(&self, client: &Client, user: &User, provider: &Provider, proof: Proof) -> Result<()> {
-        let cx = client.cx();
-        let links = self.links_of(&cx, &user.id).await?;
-        let link = links.iter().find(|link| link.provider == provider.id).ok_or_else(Error::not_found)?;
-        self.keeps_a_way_in(&cx, user, Without::Link(link)).await?;
-        let unlinked = cx
-            .transaction(async |cx| {
-                proof.spend(self, cx, client, user).await?;
-                // Under the account's version: of two ways in that are removed at once, one is looked at again.
-                self.hold(cx, user).await.map_err(overtaken)?;
-                self.remove_link(cx, link).await?;
-                self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await?;
-                self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": provider.id }))).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", provider.name.as_str())]).await
-            })
-            .await;
-        self.checks.forget(&user.id);
-        unlinked
-    }
-
     /// Ends every link of an account that is removed, and what they have been good for.
     ///
     /// # Errors
@@ -153,7 +94,7 @@ impl Core {
     pub(crate) async fn remove_links_since(&self, cx: &Cx, client: &Client, user: &User, since: Timestamp) -> Result<()> {
         for link in self.links_of(cx, &user.id).await?.iter().filter(|link| link.created_at >= since) {
             self.remove_link(cx, link).await?;
-            let name = self.oauth.get(&link.provider).map_or(link.provider.as_str(), |connection| connection.provider.name.as_str());
+            let name = self.oauth.name_of(&link.provider).unwrap_or(&link.provider);
             self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": link.provider }))).await?;
             self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", name)]).await?;
         }

@@ -13,8 +13,11 @@ mod enrol;
 mod factors;
 mod forged;
 mod hold;
+#[cfg(feature = "providers")]
+mod linking;
 mod links;
 mod login;
+#[cfg(feature = "providers")]
 pub(crate) mod oauth;
 mod parts;
 pub(crate) mod passkeys;

@@ -85,7 +85,7 @@ impl Core {
         if self.oauth.is_empty() {
             return Ok(false);
         }
-        let counts = |link: &ProviderLink| gone.is_none_or(|gone| link.id != gone.id) && self.oauth.get(&link.provider).is_some();
+        let counts = |link: &ProviderLink| gone.is_none_or(|gone| link.id != gone.id) && self.oauth.name_of(&link.provider).is_some();
         Ok(self.links_of(cx, user).await?.iter().any(counts))
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The form as typed is kept beside it for display. Providers' own rules are nobody's business: dots and `+tag` are significant.
 
+use std::net::IpAddr;
+
+use email_address::EmailAddress;
 use linchpin::Problem;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -82,15 +85,21 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
         return Err(EMAIL);
     }
     let domain = idna::domain_to_ascii_strict(domain).map_err(|_| EMAIL)?;
-    let normalised = format!("{}@{domain}", lower(local));
+    let local = lower(local);
+    let normalised = format!("{local}@{domain}");
     if normalised.chars().count() > MOST {
         return Err(LONG);
     }
     // What nobody could send mail to is no address; and what is one line here stays one line in a header.
-    if domain.is_empty() || normalised.parse::<lettre::Address>().is_err() {
+    if !EmailAddress::is_valid_local_part(&local) || !is_mail_domain(&domain) {
         return Err(EMAIL);
     }
     Ok(Identifier { normalised, display })
+}
+
+/// Whether mail can be addressed to a domain: a name, or an address of a machine.
+fn is_mail_domain(domain: &str) -> bool {
+    !domain.is_empty() && (EmailAddress::is_valid_domain(domain) || domain.parse::<IpAddr>().is_ok())
 }
 
 /// A user name. One script only, and none that looks like another, because it is ASCII.

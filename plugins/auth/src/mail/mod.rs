@@ -2,6 +2,7 @@
 
 mod kinds;
 mod local;
+#[cfg(feature = "smtp")]
 mod smtp;
 mod template;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 pub use kinds::MailKind;
 pub use local::{ConsoleMailer, FileMailer};
+#[cfg(feature = "smtp")]
 pub use smtp::SmtpMailer;
 pub use template::{Template, Templates};
 

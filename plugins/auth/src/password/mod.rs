@@ -6,12 +6,16 @@ mod common;
 mod hash;
 mod policy;
 mod predictable;
+#[cfg(feature = "breach-check")]
+mod range;
 
 pub(crate) use breach::Breaches;
-pub use breach::{BreachChecker, BreachOnError, RangeChecker};
+pub use breach::{BreachChecker, BreachOnError};
 pub use hash::Argon2Cost;
 pub(crate) use hash::{Hasher, SALT};
 pub(crate) use policy::{Password, Policy};
+#[cfg(feature = "breach-check")]
+pub use range::RangeChecker;
 
 /// Checks hashes that another program made. They are replaced at the first right password.
 pub trait LegacyVerifier: Send + Sync + 'static {

@@ -10,6 +10,7 @@ mod mfa;
 mod mfa_login;
 mod mfa_sent;
 pub(crate) mod mfa_shapes;
+#[cfg(feature = "providers")]
 mod oauth;
 pub(crate) mod pages;
 mod passkey_login;
@@ -304,6 +305,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out.extend(mfa::routes(config, place));
     out.extend(deletion::routes(config, place));
     out.extend(email::routes(config, place));
+    #[cfg(feature = "providers")]
     out.extend(oauth::routes(config, place));
     out.extend(admin::routes(config, place));
     out.extend(passkeys::routes(config, place));
@@ -315,7 +317,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 
 /// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the browser says it is.
 pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
-    [
+    let fixed = [
         "register",
         "login",
         "logout",
@@ -330,12 +332,11 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
         "passkey/login",
         "mfa/verify",
         "mfa/resend",
-    ]
-    .into_iter()
-    .map(str::to_owned)
-    .chain(oauth::judging_themselves(config))
-    .map(|path| format!("{}/{path}", config.auth.mount))
-    .collect()
+    ];
+    let paths = fixed.into_iter().map(str::to_owned);
+    #[cfg(feature = "providers")]
+    let paths = paths.chain(oauth::judging_themselves(config));
+    paths.map(|path| format!("{}/{path}", config.auth.mount)).collect()
 }
 
 fn jwks(core: &Core) -> Result<Reply> {

@@ -13,6 +13,10 @@ mod html;
 mod layout;
 mod mailed;
 mod passkeys;
+#[cfg(feature = "providers")]
+mod providers;
+#[cfg(not(feature = "providers"))]
+#[path = "providers_absent.rs"]
 mod providers;
 mod renewal;
 mod second;
@@ -86,6 +90,7 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             .route("/verify/resend", post(shown(core, mailed::resending)))
             .route(email::PATH, get(shown(core, email::email)).post(shown(core, email::asking)));
     }
+    #[cfg(feature = "providers")]
     if !core.oauth.is_empty() {
         out = out
             .route(providers::START, get(shown(core, providers::start)))

@@ -1,10 +1,12 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use linchpin::Code;
 use linchpin::axum;
 use linchpin::axum::extract::Path;
 use linchpin::axum::http::{HeaderMap, StatusCode};
 
+use super::super::breach::{BreachOnError, Breaches};
+use super::super::policy::Password;
 use super::*;
 use crate::secret::SecretText;
 

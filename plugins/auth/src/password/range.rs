@@ -1,0 +1,73 @@
+//! The range protocol of Have I Been Pwned, over HTTPS.
+
+use linchpin::{BoxFuture, Error, Result};
+
+use super::breach::{BreachChecker, LIMIT};
+
+/// Most bytes of an answer that are read: a real one has about 40 KiB.
+const MOST: usize = 1 << 20;
+
+/// Asks a server that speaks the range protocol of Have I Been Pwned.
+#[derive(Clone, Debug)]
+pub struct RangeChecker {
+    client: reqwest::Client,
+    base: String,
+}
+
+impl RangeChecker {
+    /// Asks the public server.
+    ///
+    /// # Errors
+    /// When no TLS can be had.
+    pub fn public() -> Result<Self> {
+        Self::at("https://api.pwnedpasswords.com/range/")
+    }
+
+    /// Asks a server of one's own; the prefix is put behind this address.
+    ///
+    /// # Errors
+    /// When no TLS can be had.
+    pub fn at(base: impl Into<String>) -> Result<Self> {
+        let client = reqwest::Client::builder().timeout(LIMIT).redirect(reqwest::redirect::Policy::none()).build();
+        Ok(Self { client: client.map_err(Error::internal)?, base: base.into() })
+    }
+
+    async fn ask(&self, prefix: &str, suffix: &str) -> Result<bool> {
+        let url = format!("{}{prefix}", self.base);
+        // With padding, the size of the answer does not tell the prefix to who watches the line.
+        let request = self.client.get(url).header("Add-Padding", "true").header("User-Agent", "linchpin-auth");
+        let mut answer = request.send().await.map_err(Error::unavailable)?;
+        if answer.status() != reqwest::StatusCode::OK {
+            return Err(Error::unavailable(format!("the breach check answered {}", answer.status())));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(Error::unavailable)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MOST {
+                return Err(Error::unavailable("the answer of the breach check is too long"));
+            }
+        }
+        let body = std::str::from_utf8(&body).map_err(Error::unavailable)?;
+        listed(body, suffix).ok_or_else(|| Error::unavailable("the answer of the breach check cannot be read"))
+    }
+}
+
+impl BreachChecker for RangeChecker {
+    fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.ask(prefix, suffix))
+    }
+}
+
+/// Whether an answer lists a suffix as seen; nothing when it is no answer. Lines are `SUFFIX:COUNT`; those with count 0 are padding.
+fn listed(body: &str, suffix: &str) -> Option<bool> {
+    let mut seen = false;
+    for line in body.lines().filter(|line| !line.trim().is_empty()) {
+        let (known, count) = line.split_once(':')?;
+        let count: u64 = count.trim().parse().ok()?;
+        seen |= count > 0 && known.trim().eq_ignore_ascii_case(suffix);
+    }
+    Some(seen)
+}
+
+#[cfg(test)]
+mod tests;
