@@ -19,31 +19,100 @@ use syn::{Ident, LitStr};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-/// What is declared for one route; `None` inherits.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Policy {
-    pub(crate) auth: Option<Auth>,
-    roles: Option<roles::Roles>,
-    guards: Option<Vec<guards::Guard>>,
-    pub(crate) permission: Option<permission::Permission>,
-    middleware: Option<Vec<middleware::Middleware>>,
-    pub(crate) disabled: bool,
-    /// The word, and how many bytes.
-    max_body: Option<(Ident, u64)>,
-    /// In milliseconds.
-    pub(crate) timeout: Option<u64>,
-    pub(crate) event: Option<event::Event>,
-    pub(crate) rate_limit: Option<rate::RateLimit>,
-    pub(crate) audit: Option<audit::Audit>,
-    pub(crate) idempotent: Option<idempotent::Idempotent>,
-    pub(crate) input: Option<narrow::Fields>,
-    pub(crate) output: Option<narrow::Fields>,
-    pub(crate) once: Option<once::Once>,
-    pub(crate) summary: Option<LitStr>,
-    /// Of a route that has no doc comment of its own, and the word.
-    pub(crate) description: Option<(Ident, LitStr)>,
-    pub(crate) tags: Option<Vec<LitStr>>,
-    pub(crate) deprecated: bool,
+/// The keys that a policy has: for each its member, its type, its reader, and the call on the runtime's `PolicyDesc`.
+///
+/// A new key is one row here, and a row in `PolicyDesc`. A key with a syntax of its own gets a file in this folder.
+macro_rules! keys {
+    (
+        every { $($(#[doc = $doc:literal])* $key:literal $vis:vis $member:ident: $ty:ty, $read:expr, $call:expr;)* }
+        one { $($(#[doc = $one_doc:literal])* $one_key:literal $one_vis:vis $one:ident: $one_ty:ty, $one_read:expr, $one_call:expr;)* }
+    ) => {
+        /// What is declared for one route; `None` inherits.
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct Policy {
+            $($(#[doc = $doc])* $vis $member: $ty,)*
+            $($(#[doc = $one_doc])* $one_vis $one: $one_ty,)*
+        }
+
+        /// The keys of every route.
+        pub(crate) const KEYS: &[&str] = &[$($key),*];
+
+        /// The keys of a single route that has no doc comment of its own; the first two are none of the policy.
+        pub(crate) const OF_ONE: &[&str] = &["method", "path", $($one_key),*];
+
+        impl Policy {
+            /// Reads one key; `false` if it has no row.
+            fn read(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
+                match opt.name().as_str() {
+                    $($key => { let read: fn(&Opt, &mut Diagnostics) -> $ty = $read; self.$member = read(opt, d); })*
+                    $($one_key => { let read: fn(&Opt, &mut Diagnostics) -> $one_ty = $one_read; self.$one = read(opt, d); })*
+                    _ => return false,
+                }
+                true
+            }
+
+            /// What is declared, as calls on the empty descriptor.
+            fn calls(&self, entity: &TokenStream) -> TokenStream {
+                let mut calls = TokenStream::new();
+                $({ let call: fn(&$ty, &TokenStream) -> Option<TokenStream> = $call; calls.extend(call(&self.$member, entity)); })*
+                $({ let call: fn(&$one_ty, &TokenStream) -> Option<TokenStream> = $one_call; calls.extend(call(&self.$one, entity)); })*
+                calls
+            }
+        }
+    };
+}
+
+keys! {
+    every {
+        /// Who is asked for the caller.
+        "auth" pub(crate) auth: Option<Auth>, auth, |auth, _| auth.as_ref().map(Auth::tokens);
+        /// Roles of which the caller has one.
+        "roles" roles: Option<roles::Roles>, roles::read, |roles, _| roles.as_ref().map(roles::Roles::tokens);
+        /// What all must let the call pass.
+        "guards" guards: Option<Vec<guards::Guard>>, guards::read, |guards, _| guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
+        /// What the caller must be permitted to do with the record.
+        "permission" pub(crate) permission: Option<permission::Permission>, permission::read,
+            |permission, _| permission.as_ref().map(permission::Permission::tokens);
+        /// What runs around the route.
+        "middleware" middleware: Option<Vec<middleware::Middleware>>, middleware::read,
+            |list, _| list.as_ref().and_then(|list| middleware::tokens(list));
+        /// The route is not mounted.
+        "disabled" pub(crate) disabled: bool, |opt, d| opt.flag(d), |disabled, _| disabled.then(|| quote!(.disable()));
+        /// The word, and the most bytes of a body.
+        "max_body" max_body: Option<(Ident, u64)>, |opt, d| quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
+            |most, _| most.as_ref().map(|(_, bytes)| Literal::u64_unsuffixed(*bytes)).map(|bytes| quote!(.max_body(#bytes)));
+        /// In milliseconds.
+        "timeout" pub(crate) timeout: Option<u64>, quantity::timeout, |ms, _| ms.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
+        /// The name and the payload of its events.
+        "event" pub(crate) event: Option<event::Event>, event::read, |event, _| event.as_ref().map(event::Event::tokens);
+        /// How often one caller may call.
+        "rate_limit" pub(crate) rate_limit: Option<rate::RateLimit>, rate::read, |rate, _| rate.as_ref().map(rate::RateLimit::tokens);
+        /// Whether a repeated call has one effect.
+        "idempotent" pub(crate) idempotent: Option<idempotent::Idempotent>, idempotent::read,
+            |idempotent, _| idempotent.as_ref().map(idempotent::Idempotent::tokens);
+        /// The name of its entries in the audit log.
+        "audit" pub(crate) audit: Option<audit::Audit>, audit::read, |audit, _| audit.as_ref().map(audit::Audit::tokens);
+        /// The members of bodies.
+        "input" pub(crate) input: Option<narrow::Fields>, |opt, d| narrow::read(opt, "input(title, body)", d),
+            |input, _| input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
+        /// The members of records in answers.
+        "output" pub(crate) output: Option<narrow::Fields>, narrow::read_output, |output, entity| output.as_ref().map(|output| output.shown(entity));
+        /// Members that only the answer of the call has.
+        "output_once" pub(crate) once: Option<once::Once>, once::read, |once, _| once.as_ref().map(once::Once::tokens);
+        /// For the API document.
+        "summary" pub(crate) summary: Option<LitStr>, |opt, d| opt.text("summary = \"Publishes a post\"", d),
+            |summary, _| summary.as_ref().map(|text| quote!(.summary(#text)));
+        /// For the API document.
+        "tags" pub(crate) tags: Option<Vec<LitStr>>, tags, |tags, _| tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
+        /// Answers say so in a header.
+        "deprecated" pub(crate) deprecated: bool, |opt, d| opt.flag(d), |deprecated, _| deprecated.then(|| quote!(.deprecated()));
+    }
+    one {
+        /// The word, and the text for the API document.
+        "description" pub(crate) description: Option<(Ident, LitStr)>,
+            |opt, d| opt.text("description = \"What it does, at length.\"", d).map(|text| (opt.key.clone(), text)),
+            |description, _| description.as_ref().map(|(_, text)| quote!(.description(#text)));
+    }
 }
 
 /// Who may call.
@@ -55,67 +124,19 @@ pub(crate) enum Auth {
     Named(LitStr),
 }
 
-/// The keys that [`Policy::option`] reads.
-pub(crate) const KEYS: &[&str] = &[
-    "auth",
-    "roles",
-    "guards",
-    "permission",
-    "middleware",
-    "disabled",
-    "max_body",
-    "timeout",
-    "event",
-    "rate_limit",
-    "idempotent",
-    "audit",
-    "input",
-    "output",
-    "output_once",
-    "summary",
-    "tags",
-    "deprecated",
-];
-
-/// What belongs to one route, if that has no doc comment of its own; the first two are none of the policy.
-pub(crate) const OF_ONE: &[&str] = &["method", "path", "description"];
-
 /// Keys of the policy that come later.
 pub(crate) const LATER: &[&str] = &["base"];
 
 impl Policy {
-    /// Reads one option into the policy; `false` when its key is not one of [`KEYS`].
+    /// Reads one option into the policy; `false` when its key is none of a policy.
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
-        match opt.name().as_str() {
-            "auth" => self.auth = auth(opt, d),
-            "roles" => self.roles = roles::read(opt, d),
-            "guards" => self.guards = guards::read(opt, d),
-            "permission" => self.permission = permission::read(opt, d),
-            "middleware" => self.middleware = middleware::read(opt, d),
-            "disabled" => self.disabled = opt.flag(d),
-            "max_body" => self.max_body = quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
-            "timeout" => self.timeout = quantity::timeout(opt, d),
-            "event" => self.event = event::read(opt, d),
-            "rate_limit" => self.rate_limit = rate::read(opt, d),
-            "idempotent" => self.idempotent = idempotent::read(opt, d),
-            "audit" => self.audit = audit::read(opt, d),
-            "input" => self.input = narrow::read(opt, "input(title, body)", d),
-            "output" => self.output = narrow::read_output(opt, d),
-            "output_once" => self.once = once::read(opt, d),
-            "summary" => self.summary = opt.text("summary = \"Publishes a post\"", d),
-            "description" => {
-                self.description = opt.text("description = \"What it does, at length.\"", d).map(|text| (opt.key.clone(), text));
-            }
-            "tags" => self.tags = tags(opt, d),
-            "deprecated" => self.deprecated = opt.flag(d),
+        if opt.key == "paging" {
             // A list takes it before it comes here.
-            "paging" => {
-                d.error(&opt.key, "pages by number are those of a list or a lookup")
-                    .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
-            }
-            _ => return false,
+            d.error(&opt.key, "pages by number are those of a list or a lookup")
+                .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
+            return true;
         }
-        true
+        self.read(opt, d)
     }
 
     /// The fields of the entity that it names, as written.
@@ -146,32 +167,15 @@ impl Policy {
         let calls = self.calls(entity);
         quote!(__lp::PolicyDesc::INHERIT #calls)
     }
+}
 
-    /// What is declared, as calls on the empty descriptor.
-    fn calls(&self, entity: &TokenStream) -> TokenStream {
-        let auth = self.auth.as_ref().map(|auth| match auth {
-            Auth::None(_) => quote!(.auth(__lp::AuthDesc::None)),
-            Auth::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
-        });
-        let roles = self.roles.as_ref().map(roles::Roles::tokens);
-        let guards = self.guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
-        let permission = self.permission.as_ref().map(permission::Permission::tokens);
-        let middleware = self.middleware.as_ref().and_then(|list| middleware::tokens(list));
-        let disabled = self.disabled.then(|| quote!(.disable()));
-        let max_body = self.max_body.as_ref().map(|(_, bytes)| Literal::u64_unsuffixed(*bytes)).map(|bytes| quote!(.max_body(#bytes)));
-        let timeout = self.timeout.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
-        let event = self.event.as_ref().map(event::Event::tokens);
-        let rate_limit = self.rate_limit.as_ref().map(rate::RateLimit::tokens);
-        let idempotent = self.idempotent.as_ref().map(idempotent::Idempotent::tokens);
-        let audit = self.audit.as_ref().map(audit::Audit::tokens);
-        let input = self.input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
-        let output = self.output.as_ref().map(|output| output.shown(entity));
-        let once = self.once.as_ref().map(once::Once::tokens);
-        let summary = self.summary.as_ref().map(|text| quote!(.summary(#text)));
-        let description = self.description.as_ref().map(|(_, text)| quote!(.description(#text)));
-        let tags = self.tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
-        let deprecated = self.deprecated.then(|| quote!(.deprecated()));
-        quote!(#auth #roles #guards #permission #middleware #disabled #max_body #timeout #event #rate_limit #idempotent #audit #input #output #once #summary #description #tags #deprecated)
+impl Auth {
+    /// A call on the descriptor.
+    fn tokens(&self) -> TokenStream {
+        match self {
+            Self::None(_) => quote!(.auth(__lp::AuthDesc::None)),
+            Self::Named(name) => quote!(.auth(__lp::AuthDesc::Named(#name))),
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use proc_macro2::TokenStream;
 use syn::{Expr, Ident, LitStr};
 
+use super::kinds;
 use super::path::RouteArgs;
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::{self, Name, Pair};
+use crate::names;
 use crate::options::{self, Opt, OptValue};
 
 /// Options that every kind has.
@@ -45,8 +47,8 @@ impl Args {
         }
         let written = options.iter().find(|opt| opt.name() == "kind");
         let (has_kind, kind) = (written.is_some(), written.and_then(|opt| kind(opt, d)));
-        let derives = kind.as_ref().is_some_and(|kind| kind.value() == "derive");
-        options::repeated(&options, if derives { &["source"] } else { &[] }, d);
+        let of = kind.as_ref().and_then(|kind| kinds::named(&names::snake(&kind.value())));
+        options::repeated(&options, of.map_or(&[], |kind| kind.repeated), d);
         let route_key = options.iter().find(|opt| opt.name() == "route").map(|opt| opt.key.clone());
         let route = match options.iter().find(|opt| opt.name() == "route") {
             Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),

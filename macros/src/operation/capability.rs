@@ -2,15 +2,15 @@
 
 use syn::LitStr;
 
-use super::args::Args;
-use super::kinds::Kind;
+use super::kinds::{Input, Kind};
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::entity::grants::{TRANSACTION, without};
 
-/// Reports a kind that a named store cannot honour.
-pub(super) fn check(kind: &dyn Kind, args: &Args, name: &str, entity: &EntityModel, at: &LitStr, d: &mut Diagnostics) {
-    let capability = kind.capability(args);
+/// Reports a kind that a named store cannot honour; `reads` tells whether the declaration only reads.
+pub(super) fn check(kind: &Kind, input: &Input<'_>, reads: bool, entity: &EntityModel, at: &LitStr, d: &mut Diagnostics) {
+    let (args, name) = (input.args, input.name);
+    let capability = if reads { kind.facts.read_capability } else { kind.facts.capability };
     for store in entity.lacking(capability) {
         d.error(at, format!("operation `{name}` needs `{capability}`, which `{}` does not provide", store.name)).help(without(
             store,
@@ -19,7 +19,7 @@ pub(super) fn check(kind: &dyn Kind, args: &Args, name: &str, entity: &EntityMod
         ));
     }
     // All or nothing needs more than the store can do, whatever the kind.
-    if let Some(atomic) = args.get("atomic").filter(|_| kind.options().contains(&"atomic")) {
+    if let Some(atomic) = args.get("atomic").filter(|_| kind.options.contains(&"atomic")) {
         for store in entity.lacking(TRANSACTION) {
             d.error(&atomic.key, format!("`atomic` needs a transactional store; `{}` is not", store.name))
                 .help(format!("take `{}` out of `stores(..)`", store.name));

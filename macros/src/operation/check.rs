@@ -1,10 +1,68 @@
-//! Rules of names.
+//! The rules that operations of all kinds share; the rules of a kind stand in its own file.
 
+use linchpin_vocabulary::kind::Records;
 use syn::Ident;
 use syn::ext::IdentExt;
 
+use super::kinds::Plan;
+use super::model::Model;
+use super::path::{Method, Segment};
+use super::{capability, reach};
 use crate::diagnostics::Diagnostics;
+use crate::expr::Scope;
 use crate::names;
+use crate::policy::{audit, event, idempotent, narrow, once, permission};
+
+/// Checks an operation, all rules of it.
+pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
+    let (parsed, input) = (&model.parsed, model.parsed.input());
+    let (args, entity) = (&parsed.args, scope.model);
+    let reads = model.plan.as_ref().is_some_and(Plan::only_reads);
+    capability::check(parsed.kind, &input, reads, entity, &parsed.at, scope.d);
+    model.body.check(&input, scope);
+    if !parsed.kind.facts.has_methods {
+        args.route.refuse_others(scope.d);
+    }
+    args.route.moved.not_below_itself(&entity.path, scope.d);
+    let Some(plan) = &model.plan else { return };
+    for part in &plan.parts {
+        part.moved.not_below_itself(&entity.path, scope.d);
+    }
+    if let Some((key, _)) = &args.route.policy.description {
+        scope.d.error(key, "the description of an operation is its doc comment").help("`/// ..` above the const");
+    }
+    reach::check(args, plan, &parsed.name, parsed.declared, entity, scope.d);
+    policies(model, plan, scope);
+}
+
+/// Checks the policies of its routes.
+fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
+    let (entity, facts) = (scope.model, model.parsed.kind.facts);
+    let whole = plan.parts.is_empty();
+    let common = &model.parsed.args.route.policy;
+    let answers = whole && plan.returns.is_record();
+    let by_id = || model.routes.iter().any(|(_, segments)| segments.contains(&Segment::Param("id".to_owned())));
+    let records = match facts.records {
+        Records::One | Records::Many => true,
+        Records::OfPath => by_id(),
+        Records::Foreign => false,
+    };
+    let one = whole && !plan.reads() && plan.returns.is_one_record();
+    for policy in std::iter::once(common).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref())) {
+        narrow::check_operation(policy, answers, entity, scope.d);
+        once::check_operation(policy, one, facts.answer_members, entity, scope.d);
+        permission::check_operation(policy, records, facts.records != Records::Many, entity, scope.d);
+        event::check_operation(policy, facts, entity, scope.d);
+    }
+    if !model.routes.is_empty() && model.routes.iter().all(|(method, _)| *method == Method::Get) {
+        common.refuse_max_body("a GET route", scope.d);
+    }
+    let reading = plan.parts.iter().filter(|part| part.reads()).filter_map(|part| part.policy.as_ref());
+    for policy in reading.chain((whole && plan.reads()).then_some(common)) {
+        idempotent::refuse(policy, "an operation that only reads", scope.d);
+        audit::refuse(policy, "an operation that only reads", scope.d);
+    }
+}
 
 /// Methods that every adapter has, and `purge`, which retention will add.
 const TAKEN: &[&str] = &["create", "get", "list", "update", "delete", "purge"];

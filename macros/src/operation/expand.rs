@@ -2,19 +2,54 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::Ident;
+use syn::{Ident, LitStr};
 
+use super::gather::Entities;
 use super::item::{Declared, kept};
 use super::kinds::custom::Output;
-use super::kinds::{Numbers, Returns};
+use super::kinds::{KindModel, Numbers, Plan, Returns};
 use super::methods;
-use super::model::Model;
-use super::path::{Segment, shown};
-use crate::entity::Kind;
-use crate::expr::{Param, Place, beside};
+use super::model::{Model, Parts};
+use super::path::{Route, RouteArgs, Segment, shown};
+use crate::entity::{EntityModel, Kind};
+use crate::expr::{Param, Place, Sibling, beside};
 use crate::lints;
 use crate::names;
 use crate::policy::Policy;
+
+/// What an operation expands from.
+pub(super) struct Expansion<'a> {
+    pub(super) declared: &'a Declared,
+    pub(super) entity: &'a EntityModel,
+    pub(super) siblings: &'a [Sibling],
+    /// `by_slug`.
+    pub(super) name: &'a str,
+    pub(super) route: &'a RouteArgs,
+    pub(super) body: &'a dyn KindModel,
+    pub(super) plan: &'a Plan,
+    pub(super) routes: &'a [Route],
+    pub(super) scope: &'a Parts,
+    pub(super) unscoped: Option<&'a LitStr>,
+}
+
+impl<'a> Expansion<'a> {
+    /// `None` of an operation of which too little could be resolved; that has been reported.
+    pub(super) fn of(model: &'a Model<'a>, entities: &'a Entities, scope: &'a Parts) -> Option<Self> {
+        let (parsed, plan) = (&model.parsed, model.plan.as_ref()?);
+        Some(Self {
+            declared: parsed.declared,
+            entity: &entities.own,
+            siblings: &entities.siblings,
+            name: &parsed.name,
+            route: &parsed.args.route,
+            body: &*model.body,
+            plan,
+            routes: &model.routes,
+            scope,
+            unscoped: parsed.args.unscoped.as_ref().map(|(_, reason)| reason),
+        })
+    }
+}
 
 /// A const that does nothing: the declaration is wrong and says so itself, its users must not fail as well.
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
@@ -24,10 +59,10 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
 }
 
 /// The same, where so much could be read that rustc can judge it: what is wrong with values and types is told beside the rest.
-fn inert(model: &Model<'_>) -> TokenStream {
+fn inert(model: &Expansion<'_>) -> TokenStream {
     let Declared { attrs, vis, ident, ty, .. } = model.declared;
     let (krate, attrs, asserts) = (&model.entity.krate, kept(attrs), &model.scope.asserts);
-    let kind = model.plan.parts.is_empty().then_some(&model.plan.descriptor);
+    let kind = model.plan.parts.is_empty().then(|| model.body.expand());
     let statics = match &model.plan.returns {
         Returns::Custom(made) => Some(&made.statics),
         _ => None,
@@ -47,16 +82,16 @@ fn inert(model: &Model<'_>) -> TokenStream {
 
 /// The const and the adapter method. When the declaration is not `sound`, the method is there for its callers, and the const
 /// is inert.
-pub(super) fn expand(model: &Model<'_>, sound: bool) -> TokenStream {
+pub(super) fn expand(model: &Expansion<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { inert(model) };
     let method = crate::SERVER.then(|| if model.plan.parts.is_empty() { method(model) } else { methods::methods(model) });
     quote!(#constant #method)
 }
 
-fn constant(model: &Model<'_>) -> TokenStream {
+fn constant(model: &Expansion<'_>) -> TokenStream {
     let Declared { attrs, vis, ends: (first, last), ident, ty, entity, .. } = model.declared;
     let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
-    let (asserts, kind, policy) = (&model.scope.asserts, &model.plan.descriptor, &model.route.policy);
+    let (asserts, kind, policy) = (&model.scope.asserts, model.body.expand(), &model.route.policy);
     let (statics, params) = match &model.plan.returns {
         Returns::Custom(made) => (Some(&made.statics), made.params.clone()),
         _ => (None, model.scope.params.iter().map(|p| param(p, model)).collect()),
@@ -66,7 +101,7 @@ fn constant(model: &Model<'_>) -> TokenStream {
     let routes = (!model.routes.is_empty()).then(|| quote!(.routes(&[#(#routes),*])));
     let policy = self::policy(policy, &entity.to_token_stream());
     let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
-    let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
+    let unscoped = model.unscoped.map(|reason| quote!(.unscoped(#reason)));
     let context = &model.scope.context;
     let context = (!context.is_empty()).then(|| quote!(.context(&[#(<#context as __lp::ContextValue>::DESC),*])));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
@@ -98,7 +133,7 @@ pub(super) fn policy(policy: &Policy, entity: &TokenStream) -> Option<TokenStrea
     })
 }
 
-fn param(param: &Param, model: &Model<'_>) -> TokenStream {
+fn param(param: &Param, model: &Expansion<'_>) -> TokenStream {
     let owner = param.owner.and_then(|owner| model.siblings.get(owner));
     let (wire, field) = (&param.wire, owner.map_or(model.entity, |sibling| &sibling.model).number(param.field));
     let place = match param.place {
@@ -120,17 +155,17 @@ fn param(param: &Param, model: &Model<'_>) -> TokenStream {
 }
 
 /// The attributes of an impl of methods: it is there if the const is, and is judged as leniently.
-pub(super) fn around(model: &Model<'_>) -> TokenStream {
+pub(super) fn around(model: &Expansion<'_>) -> TokenStream {
     let (own, entity) = (&model.declared.attrs, &model.entity.item);
     let lints = lints::allowed(own, entity.attrs.iter().chain(entity.fields.iter().flat_map(|field| &field.attrs)));
     let conditions = lints::conditions(own);
     quote!(#conditions #lints)
 }
 
-fn method(model: &Model<'_>) -> TokenStream {
+fn method(model: &Expansion<'_>) -> TokenStream {
     let Declared { attrs, vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
-    let name = names::ident(&model.name, ident.span());
+    let name = names::ident(model.name, ident.span());
     let adapter = &model.entity.generated.adapter;
     let adapter = beside(entity, &quote!(#adapter));
     let (names, types, args) = match &model.plan.returns {
@@ -189,7 +224,7 @@ fn method(model: &Model<'_>) -> TokenStream {
 }
 
 /// The struct of what an aggregate computes.
-fn row(model: &Model<'_>, numbers: &Numbers) -> TokenStream {
+fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
     let Declared { vis, ident, .. } = model.declared;
     let (krate, name) = (&model.entity.krate, &numbers.name);
     let (around, conditions) = (around(model), lints::conditions(&model.declared.attrs));
@@ -215,7 +250,7 @@ fn split(list: &[(Ident, TokenStream, TokenStream)]) -> (Vec<Ident>, Vec<TokenSt
 }
 
 /// Names, types and values of the parameters.
-fn arguments(model: &Model<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
+fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
     let krate = &model.entity.krate;
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
     for (param, position) in model.scope.params.iter().zip(&model.scope.positions) {
@@ -275,7 +310,7 @@ pub(super) fn here(ident: &Ident) -> Span {
 }
 
 /// The user's docs, then the routes and errors.
-fn docs(model: &Model<'_>) -> String {
+fn docs(model: &Expansion<'_>) -> String {
     let mut doc = model.declared.doc();
     if doc.is_empty() {
         doc = format!("The operation `{}`.", model.name);

@@ -5,19 +5,18 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::Visibility;
 use syn::ext::IdentExt;
 
-use super::expand::{around, here, policy};
+use super::expand::{Expansion, around, here, policy};
 use super::item::Declared;
 use super::kinds::Part;
-use super::model::Model;
 use super::path::shown;
 use crate::expr::{at, beside, index, position_in};
 use crate::lints;
 
 /// The statics of the methods, and what the const itself adds to name them.
-pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
+pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     let doc = model.declared.doc();
     let entity = model.declared.entity.to_token_stream();
-    let statics = model.plan.parts.iter().zip(&model.routes).map(|(part, (method, segments))| {
+    let statics = model.plan.parts.iter().zip(model.routes).map(|(part, (method, segments))| {
         let (ident, name, kind) = (constant(part), full_name(model, part), &part.descriptor);
         let params = params(model, part);
         let policy = match &part.policy {
@@ -29,7 +28,7 @@ pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
             None => policy(&model.route.policy, &entity),
         };
         let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
-        let unscoped = model.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
+        let unscoped = model.unscoped.map(|reason| quote!(.unscoped(#reason)));
         quote! {
             static #ident: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
                 .params(&[#(#params),*])
@@ -45,7 +44,7 @@ pub(super) fn parts(model: &Model<'_>) -> (TokenStream, TokenStream) {
 
 /// A name that `package!` uses when it lists the operation. rustc says when nothing does, and the name says what that means. What has no
 /// route needs no package.
-pub(super) fn listed(model: &Model<'_>) -> Option<TokenStream> {
+pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
     let Declared { vis: Visibility::Public(_), ident, .. } = model.declared else { return None };
     if model.routes.is_empty() || model.route.policy.disabled {
         return None;
@@ -65,12 +64,12 @@ fn constant(part: &Part) -> syn::Ident {
     format_ident!("{}", part.name.to_uppercase())
 }
 
-fn full_name(model: &Model<'_>, part: &Part) -> String {
+fn full_name(model: &Expansion<'_>, part: &Part) -> String {
     format!("{}_{}", model.name, part.name)
 }
 
 /// The record, then the item, then the body.
-fn params(model: &Model<'_>, part: &Part) -> Vec<TokenStream> {
+fn params(model: &Expansion<'_>, part: &Part) -> Vec<TokenStream> {
     let (primary, field) = (model.entity.number(model.entity.primary.unwrap_or(0)), model.entity.number(model.plan.list));
     let item = part.item.then(|| quote!(__lp::in_item(#field)));
     let whole = part.whole.map(|whole| {
@@ -81,7 +80,7 @@ fn params(model: &Model<'_>, part: &Part) -> Vec<TokenStream> {
 }
 
 /// The adapter methods.
-pub(super) fn methods(model: &Model<'_>) -> TokenStream {
+pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
     let Declared { vis, ident, entity, .. } = model.declared;
     let krate = &model.entity.krate;
     let adapter = &model.entity.generated.adapter;
@@ -91,7 +90,7 @@ pub(super) fn methods(model: &Model<'_>) -> TokenStream {
     let (item, patch) = (quote!(#krate::entity::ItemAt<#list>), quote!(#krate::entity::ItemPatchAt<#list>));
     let base = &model.entity.base_path();
     let (around, deprecated) = (around(model), lints::deprecated(&model.declared.attrs));
-    let methods = model.plan.parts.iter().zip(&model.routes).enumerate().map(|(at, (part, (http, segments)))| {
+    let methods = model.plan.parts.iter().zip(model.routes).enumerate().map(|(at, (part, (http, segments)))| {
         let name = format_ident!("{}", full_name(model, part), span = ident.span());
         let at = index(at);
         let (what, run, answer) = match part.name {

@@ -21,11 +21,12 @@ mod tests;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use self::expand::argument_ident;
+use self::expand::{Expansion, argument_ident};
 use self::item::Declared;
-use self::model::Model;
+use self::model::{Model, Parsed, Parts};
 use crate::diagnostics::Diagnostics;
 use crate::editor::Hints;
+use crate::expr::Scope;
 use crate::fragments::plain;
 use crate::schema::Handed;
 
@@ -51,7 +52,7 @@ pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
     }
 }
 
-/// The second step.
+/// The second step, in four phases: parse, model, check, expand.
 pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();
     let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else { return d.finish() };
@@ -69,13 +70,20 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
         None => return d.finish(),
     };
     let hints = Hints::operation(&entities.args);
-    let model = Model::parse(&declared, entities.args, &entities.own, &entities.siblings, &mut d);
+    let Some(parsed) = Parsed::read(&declared, entities.args.clone(), &mut d) else {
+        let (errors, item) = (d.finish(), expand::poisoned(&declared));
+        let hints = hints.call(&entities.own.krate, &declared.entity, []);
+        return quote!(#errors #item #hints);
+    };
+    let mut scope = Scope::new(&entities.own, &declared.entity, &entities.siblings, &mut d);
+    let model = Model::resolve(parsed, &mut scope);
+    check::check(&model, &mut scope);
+    let parts = Parts::of(scope);
     let sound = d.is_empty();
     let errors = d.finish();
-    let named = model.iter().flat_map(|model| &model.scope.named);
-    let hints = hints.call(&entities.own.krate, &declared.entity, named);
-    let item = match &model {
-        Some(model) => expand::expand(model, sound),
+    let hints = hints.call(&entities.own.krate, &declared.entity, &parts.named);
+    let item = match Expansion::of(&model, &entities, &parts) {
+        Some(expansion) => expand::expand(&expansion, sound),
         None => expand::poisoned(&declared),
     };
     quote!(#errors #item #hints)

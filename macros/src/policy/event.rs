@@ -1,6 +1,7 @@
 //! `event`: what the events of a route are called, and what they hold.
 
 use darling::FromMeta;
+use linchpin_vocabulary::kind::KindFacts;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::LitStr;
@@ -121,11 +122,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 }
 
 /// Checks the option on an operation of a kind.
-pub(crate) fn check_operation(policy: &Policy, kind: &str, model: &EntityModel, d: &mut Diagnostics) {
+pub(crate) fn check_operation(policy: &Policy, kind: &KindFacts, model: &EntityModel, d: &mut Diagnostics) {
     if let Some(event) = &policy.event {
         event.check(model, d);
-        if kind != "batch" {
-            event.refuse_records(&format!("an operation of kind `{kind}`"), d);
+        if !kind.exposes_records {
+            event.refuse_records(&format!("an operation of kind `{}`", kind.name), d);
         }
     }
 }

@@ -106,10 +106,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Checks the option on the route of an operation; `one` tells whether it changes something and answers one record.
-pub(crate) fn check_operation(policy: &Policy, one: bool, kind: &str, model: &EntityModel, d: &mut Diagnostics) {
+/// Checks the option on the route of an operation; `one` tells whether it changes something and answers one record, `taken` are
+/// the members that its answer has beside those of the record.
+pub(crate) fn check_operation(policy: &Policy, one: bool, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
     match &policy.once {
-        Some(once) if one => once.check(if kind == "upsert" { &["entity", "created"] } else { &[] }, model, d),
+        Some(once) if one => once.check(taken, model, d),
         Some(once) => {
             d.error(&once.key, "`output_once` needs an operation that changes something and answers one record")
                 .help("leave it out, or override a route that does");

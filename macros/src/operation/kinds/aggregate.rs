@@ -1,12 +1,14 @@
 //! `aggregate`: numbers over records, of all of them or of each group.
 
-use proc_macro2::{Span, TokenStream};
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, Token, parenthesized};
 
-use super::{Kind, Numbers, Plan, Returns, Shape, record};
+use super::record::{self, Optional};
+use super::{Input, Kind, KindModel, Numbers, Plan, Returns, Shape};
 use crate::diagnostics::list;
 use crate::entity::{Kind as Type, field_number};
 use crate::expr::{self, Filter, Resolved, Scope, type_of};
@@ -18,68 +20,68 @@ use crate::options;
 const FUNCTIONS: &[&str] = &["count", "sum", "avg", "min", "max", "count_by"];
 const PERIODS: &[&str] = &["year", "month", "week", "day", "hour"];
 
-pub(super) struct Aggregate;
+pub(super) const KIND: Kind = Kind::new(&kind::AGGREGATE, &["compute", "group_by", "filter", "optional_params"], &["compute"], model);
 
-impl Kind for Aggregate {
-    fn name(&self) -> &'static str {
-        "aggregate"
-    }
+struct Aggregate {
+    /// Of the struct that a call answers: `StatsRow`.
+    row: Ident,
+    optional: Optional,
+    filter: Option<Resolved>,
+    key: Option<Key>,
+    outputs: Vec<Output>,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "operation.aggregate"
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let optional = record::optional(args, scope);
+    let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
+        let filter = Filter::parse(expr, scope.d)?;
+        scope.filter(&filter, &optional.names)
+    });
+    let key = args.expr("group_by", "group_by = status", scope.d).and_then(|expr| key(expr, scope));
+    let outputs = outputs(args, &optional.names, scope);
+    let row = Ident::new(&format!("{}Row", names::pascal(input.name)), Span::call_site());
+    Box::new(Aggregate { row, optional, filter, key, outputs })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["compute", "group_by", "filter", "optional_params"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["compute"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let optional = record::optional(args, scope);
-        let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
-            let filter = Filter::parse(expr, scope.d)?;
-            scope.filter(&filter, &optional.names)
-        });
-        let key = args.expr("group_by", "group_by = status", scope.d).and_then(|expr| key(expr, scope));
-        let mut outputs = outputs(args, &optional.names, scope);
-        optional.check(scope);
-        if let Some(key) = &key {
-            let wire = names::camel(&scope.at(key.field).name);
-            outputs.retain(|output| {
-                let name = output.name.unraw();
-                let collides = names::camel(&name.to_string()) == wire;
-                if collides {
-                    scope.d.error(&output.name, format!("output `{name}` collides with group_by")).help("another name");
-                }
-                !collides
-            });
+impl KindModel for Aggregate {
+    fn check(&self, _: &Input<'_>, scope: &mut Scope<'_>) {
+        self.optional.check(scope);
+        for output in &self.outputs {
+            let name = output.name.unraw();
+            if self.collides(output, scope) {
+                scope.d.error(&output.name, format!("output `{name}` collides with group_by")).help("another name");
+            }
         }
-        let row = Numbers {
-            name: Ident::new(&format!("{}Row", names::pascal(name)), Span::call_site()),
-            grouped: key.is_some(),
-            members: key.iter().map(|key| key.member(scope)).chain(outputs.iter().map(|output| output.member(scope))).collect(),
-        };
-        let filter = filter.map(|filter| quote!(.filter(#filter)));
-        let key = key.map(|Key { field, period, .. }| {
-            let field = scope.model.number(field);
+    }
+
+    fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
+        // A member of each name, also if two have the same.
+        let outputs = self.outputs.iter().filter(|output| !self.collides(output, scope));
+        let members = self.key.iter().map(|key| key.member(scope)).chain(outputs.map(|output| output.member(scope)));
+        let row = Numbers { name: self.row.clone(), grouped: self.key.is_some(), members: members.collect() };
+        let errors = "`validation_failed` for a sum that its type cannot hold, or too many groups.";
+        Some(Plan::new(Shape::COLLECTION, Method::Get, Returns::Numbers(row), errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let filter = self.filter.as_ref().map(|filter| quote!(.filter(#filter)));
+        let key = self.key.as_ref().map(|Key { number, period, .. }| {
             match period.map(|period| Ident::new(&names::pascal(period), Span::call_site())) {
-                Some(period) => quote!(.per(__lp::Truncate::#period, #field)),
-                None => quote!(.by(#field)),
+                Some(period) => quote!(.per(__lp::Truncate::#period, #number)),
+                None => quote!(.by(#number)),
             }
         });
-        let outputs = outputs.iter().map(Output::tokens);
-        Some(Plan {
-            descriptor: quote!(__lp::Aggregate::new(&[#(#outputs),*]) #filter #key),
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Get,
-            returns: Returns::Numbers(row),
-            errors: "`validation_failed` for a sum that its type cannot hold, or too many groups.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        let outputs = self.outputs.iter().map(Output::tokens);
+        quote!(__lp::Aggregate::new(&[#(#outputs),*]) #filter #key)
+    }
+}
+
+impl Aggregate {
+    /// Whether a computed value has the name of the key.
+    fn collides(&self, output: &Output, scope: &Scope<'_>) -> bool {
+        let key = self.key.as_ref().map(|key| names::camel(&scope.at(key.field).name));
+        key.is_some_and(|key| key == names::camel(&output.name.unraw().to_string()))
     }
 }
 
@@ -87,6 +89,7 @@ impl Kind for Aggregate {
 struct Key {
     at: Ident,
     field: usize,
+    number: Literal,
     period: Option<&'static str>,
 }
 
@@ -146,7 +149,7 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
     } else if of.kind == Type::Other {
         scope.needs(field, at, "SCALARS", "`group_by`");
     }
-    Some(Key { at: at.clone(), field, period: period.map(|(period, _)| period) })
+    Some(Key { at: at.clone(), field, number: scope.model.number(field), period: period.map(|(period, _)| period) })
 }
 
 /// One member of `compute(..)` as written.

@@ -1,77 +1,105 @@
 //! `array_push`, `array_pull`, `array_set`: change a list of strings.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
+use quote::{ToTokens, quote};
+use syn::Ident;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Matches};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::{Kind as Type, check_written};
-use crate::expr::{self, Role, Scope, Source, Value, type_of};
+use crate::expr::{Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-/// The three of them.
+const OPTIONS: &[&str] = &["field", "value", "match", "dedupe"];
+const REQUIRED: &[&str] = &["field", "value"];
+
+pub(super) const PUSH: Kind = Kind::new(&kind::ARRAY_PUSH, OPTIONS, REQUIRED, |input, scope| model(Action::Push, input, scope));
+pub(super) const PULL: Kind =
+    Kind::new(&kind::ARRAY_PULL, &["field", "value", "match"], REQUIRED, |input, scope| model(Action::Pull, input, scope));
+pub(super) const SET: Kind = Kind::new(&kind::ARRAY_SET, OPTIONS, REQUIRED, |input, scope| model(Action::Set, input, scope));
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Array {
+enum Action {
     Push,
     Pull,
     Set,
 }
 
-impl Kind for Array {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Push => "array_push",
-            Self::Pull => "array_pull",
-            Self::Set => "array_set",
+struct Array {
+    action: Action,
+    matches: Matches,
+    /// As written, and its position.
+    field: Option<(Ident, usize)>,
+    number: Literal,
+    value: Option<Value>,
+    /// Whether the value comes from the call.
+    given: bool,
+    /// Whether elements may repeat.
+    repeats: bool,
+}
+
+fn model(action: Action, input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let matches = Matches::resolve(args, scope);
+    let field = action.field(args, scope);
+    let read = field.as_ref().and_then(|(ident, field)| action.value(args, ident, *field, scope));
+    let repeats = args.get("dedupe").and_then(|opt| opt.boolean(scope.d)) == Some(false);
+    let number = scope.model.number(field.as_ref().map_or(0, |(_, field)| *field));
+    let (value, given) = read.map_or((None, false), |(value, given)| (value, given));
+    Box::new(Array { action, matches, field, number, value, given, repeats })
+}
+
+impl KindModel for Array {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        self.matches.check(input, scope);
+        let Some((ident, field)) = &self.field else { return };
+        let of = scope.at(*field);
+        record::mutable(*field, ident, scope);
+        if self.value.is_some() && self.given && of.server_owned() {
+            scope.d.error(ident, format!("`{}` is read-only: no client may supply it", of.name));
         }
-    }
-
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.array"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        if *self == Self::Pull { &["field", "value", "match"] } else { &["field", "value", "match", "dedupe"] }
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["field", "value"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let matches = record::matches(args, name, scope);
-        let field = self.field(args, scope);
-        let value = field.and_then(|field| self.value(args, field, scope));
-        let repeats = args.get("dedupe").and_then(|opt| opt.boolean(scope.d)) == Some(false);
-        if let (true, Some(field), Some(opt)) = (repeats, field, args.get("dedupe"))
-            && scope.at(field).options.rules.unique_items.is_some()
+        if let (true, Some(opt)) = (self.repeats, input.args.get("dedupe"))
+            && of.options.rules.unique_items.is_some()
         {
-            let text = format!("`{}` has `unique_items`: its elements never repeat", scope.at(field).name);
+            let text = format!("`{}` has `unique_items`: its elements never repeat", of.name);
             scope.d.error(&opt.key, text).help("leave `dedupe` out");
         }
-        let matches = expr::assigns(&matches?);
-        let (index, value) = (scope.model.number(field.unwrap_or(0)), value.map_or_else(|| quote!(__lp::NULL), |v| v.to_token_stream()));
-        let repeats = repeats.then(|| quote!(.repeats()));
-        let make = format_ident!("{}", &self.name()["array_".len()..]);
-        let (method, errors) = match self {
-            Self::Push => (Method::Post, "`not_found`; `validation_failed` for an element that breaks a rule or a list that is full."),
-            Self::Pull => (Method::Delete, "`not_found`; `validation_failed` when too few elements would be left."),
-            Self::Set => (Method::Put, "`not_found`; `validation_failed` for a list that breaks a rule."),
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let (method, errors) = match self.action {
+            Action::Push => (Method::Post, "`not_found`; `validation_failed` for an element that breaks a rule or a list that is full."),
+            Action::Pull => (Method::Delete, "`not_found`; `validation_failed` when too few elements would be left."),
+            Action::Set => (Method::Put, "`not_found`; `validation_failed` for a list that breaks a rule."),
         };
-        Some(Plan {
-            descriptor: quote!(__lp::ArrayWrite::#make(#index, #value, #matches) #repeats),
-            shape: Shape::ById,
-            method,
-            returns: Returns::Record,
-            errors,
-            parts: Vec::new(),
-            list: 0,
-        })
+        self.matches.is_complete().then(|| Plan::new(Shape::ById, method, Returns::Record, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (field, matches) = (&self.number, self.matches.tokens());
+        let value = self.value.as_ref().map_or_else(|| quote!(__lp::NULL), ToTokens::to_token_stream);
+        let repeats = self.repeats.then(|| quote!(.repeats()));
+        let make = match self.action {
+            Action::Push => quote!(push),
+            Action::Pull => quote!(pull),
+            Action::Set => quote!(set),
+        };
+        quote!(__lp::ArrayWrite::#make(#field, #value, #matches) #repeats)
     }
 }
 
-impl Array {
-    fn field(self, args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
+impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Push => kind::ARRAY_PUSH.name,
+            Self::Pull => kind::ARRAY_PULL.name,
+            Self::Set => kind::ARRAY_SET.name,
+        }
+    }
+
+    fn field(self, args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
         let ident = args.ident("field", "field = tags", scope.d)?;
         let field = scope.field(&ident)?;
         let of = scope.at(field);
@@ -86,12 +114,11 @@ impl Array {
                 return None;
             }
         }
-        record::mutable(field, &ident, scope);
-        Some(field)
+        Some((ident, field))
     }
 
-    fn value(self, args: &Args, field: usize, scope: &mut Scope<'_>) -> Option<Value> {
-        let ident = args.ident("field", "field = tags", scope.d)?;
+    /// The value, and whether it comes from the call.
+    fn value(self, args: &Args, ident: &Ident, field: usize, scope: &mut Scope<'_>) -> Option<(Option<Value>, bool)> {
         let example = if self == Self::Set { "value = input(tags)" } else { "value = input(tag)" };
         let expr = args.expr("value", example, scope.d)?;
         let source = Source::parse(expr, scope.d)?;
@@ -104,17 +131,10 @@ impl Array {
             scope.d.error(&at, "array_set takes a list from the call").help(format!("`{example}`"));
             return None;
         }
-        let of = scope.at(field);
         // What is to go may be anything that has ever been there.
         if let (Self::Push, Source::Literal(expr)) = (self, &source) {
-            check_written(of, expr, true, scope.d);
+            check_written(scope.at(field), expr, true, scope.d);
         }
-        if let (Some(value), true) = (scope.value(&source, field, &ident, role), source.is_given()) {
-            if of.server_owned() {
-                scope.d.error(&ident, format!("`{}` is read-only: no client may supply it", of.name));
-            }
-            return Some(value);
-        }
-        scope.value(&source, field, &ident, role)
+        Some((scope.value(&source, field, ident, role), source.is_given()))
     }
 }

@@ -1,18 +1,22 @@
 //! `collection`: the items of a list inside a record, one by one.
 
-use quote::{ToTokens, format_ident, quote};
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use syn::Ident;
 use syn::ext::IdentExt;
 
-use super::{Kind, Part, Plan, Returns, Shape, record};
+use super::{Input, Kind, KindModel, Part, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
 use crate::expr::{Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::{Method, Moved, RouteArgs};
-use crate::options::{self, OptValue};
+use crate::options;
 use crate::policy;
 
-pub(super) struct Collection;
+pub(super) const KIND: Kind =
+    Kind::new(&kind::COLLECTION, &["field", "operations", "identify_by", "max_items"], &["field", "operations"], model);
 
 /// Name, HTTP method, whether the path names an item, what the body is.
 const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
@@ -23,45 +27,51 @@ const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
     ("set", Method::Put, false, Some("Items")),
 ];
 
-impl Kind for Collection {
-    fn name(&self) -> &'static str {
-        "collection"
-    }
+struct Collection {
+    /// The list, and its name as written.
+    field: Option<(usize, Ident)>,
+    number: Literal,
+    /// The member that tells items apart.
+    key: String,
+    max: Option<Literal>,
+    chosen: Vec<&'static str>,
+    routes: Vec<(&'static str, RouteArgs)>,
+}
 
-    fn capability(&self, args: &Args) -> &'static str {
-        let methods = args.get("operations").map(|opt| &opt.value);
-        let reads =
-            matches!(methods, Some(OptValue::List(list)) if list.to_token_stream().to_string().trim_end_matches(',').trim() == "list");
-        if reads { "collection.list" } else { "atomic.collection" }
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let field = field(args, scope);
+    let key = args.ident("identify_by", "identify_by = id", scope.d);
+    let key = key.map_or_else(|| "id".to_owned(), |ident| ident.unraw().to_string());
+    let max = max_items(args, scope);
+    let chosen = methods(args, scope);
+    let routes = routes(args, input.name, &chosen, scope);
+    let number = scope.model.number(field.as_ref().map_or(0, |(field, _)| *field));
+    Box::new(Collection { field, number, key, max, chosen, routes })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["field", "operations", "identify_by", "max_items"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["field", "operations"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let field = field(args, scope);
-        let key = args.ident("identify_by", "identify_by = id", scope.d);
-        let key = key.map_or_else(|| "id".to_owned(), |ident| ident.unraw().to_string());
-        let max = max_items(args, scope).map(|max| quote!(.max(#max)));
-        let chosen = methods(args, scope);
-        let routes = routes(args, name, &chosen, scope);
-        let (field, wire) = (field?, names::camel(&key));
-        if let Some(option) = args.get("field") {
-            let at = args.get("identify_by").map_or_else(|| option.key.clone(), |opt| opt.key.clone());
-            scope.identified(field, &at, &wire, &key);
+impl KindModel for Collection {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let Some((field, ident)) = &self.field else { return };
+        let of = scope.at(*field);
+        if !of.readable() {
+            scope.d.error(ident, format!("`{}` is hidden, and a collection answers its items", of.name));
         }
-        let index = scope.model.number(field);
+        if record::mutable(*field, ident, scope)
+            && let Some(option) = input.args.get("field")
+        {
+            let at = input.args.get("identify_by").map_or_else(|| option.key.clone(), |opt| opt.key.clone());
+            scope.identified(*field, &at, &names::camel(&self.key), &self.key);
+        }
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let (list, _) = self.field.as_ref()?;
         let part = |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
-            let variant = format_ident!("{}", names::pascal(method));
-            let own = routes.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
+            let own = self.routes.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
             Part {
                 name: method,
-                descriptor: quote!(__lp::Collection::new(__lp::CollectionMethod::#variant, #index, #wire) #max),
+                descriptor: self.descriptor(method),
                 method: http,
                 item,
                 whole,
@@ -69,20 +79,27 @@ impl Kind for Collection {
                 moved: own.map(|route| route.moved.clone()).unwrap_or_default(),
             }
         };
-        let parts: Vec<Part> = METHODS.into_iter().filter(|(method, ..)| chosen.contains(method)).map(part).collect();
-        Some(Plan {
-            descriptor: parts.first().map(|part| part.descriptor.clone())?,
-            shape: Shape::ById,
-            method: Method::Get,
-            returns: Returns::Nothing,
-            errors: "`not_found`; `validation_failed`; `conflict` for an item that is there; `collection_full`.",
-            parts,
-            list: field,
-        })
+        let parts: Vec<Part> = METHODS.into_iter().filter(|(method, ..)| self.chosen.contains(method)).map(part).collect();
+        parts.first()?;
+        let errors = "`not_found`; `validation_failed`; `conflict` for an item that is there; `collection_full`.";
+        Some(Plan { parts, list: *list, ..Plan::new(Shape::ById, Method::Get, Returns::Nothing, errors) })
+    }
+
+    fn expand(&self) -> TokenStream {
+        METHODS.iter().find(|(method, ..)| self.chosen.contains(method)).map(|(method, ..)| self.descriptor(method)).unwrap_or_default()
     }
 }
 
-fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
+impl Collection {
+    /// The descriptor of one method.
+    fn descriptor(&self, method: &str) -> TokenStream {
+        let (variant, field, wire) = (format_ident!("{}", names::pascal(method)), &self.number, names::camel(&self.key));
+        let max = self.max.as_ref().map(|max| quote!(.max(#max)));
+        quote!(__lp::Collection::new(__lp::CollectionMethod::#variant, #field, #wire) #max)
+    }
+}
+
+fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let ident = args.ident("field", "field = revisions", scope.d)?;
     let field = scope.field(&ident)?;
     let of = scope.at(field);
@@ -91,19 +108,16 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
         scope.d.error(&ident, format!("`{}` is not a list of items: it is {}", of.name, type_of(of))).help("`Vec<Item>`");
         return None;
     }
-    if !of.readable() {
-        scope.d.error(&ident, format!("`{}` is hidden, and a collection answers its items", of.name));
-    }
-    record::mutable(field, &ident, scope).then_some(field)
+    Some((field, ident))
 }
 
-fn max_items(args: &Args, scope: &mut Scope<'_>) -> Option<proc_macro2::Literal> {
+fn max_items(args: &Args, scope: &mut Scope<'_>) -> Option<Literal> {
     let expr = args.expr("max_items", "max_items = 50", scope.d)?;
     let max = options::as_int(expr).and_then(Result::ok).and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= 1);
     if max.is_none() {
         scope.d.error(expr, "`max_items` is a whole number from 1 on").help("`max_items = 50`");
     }
-    max.map(proc_macro2::Literal::u32_unsuffixed)
+    max.map(Literal::u32_unsuffixed)
 }
 
 fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {

@@ -1,24 +1,33 @@
 //! `computed_aggregate`: writes a number over the records of one entity into a record of another.
 
-use proc_macro2::TokenStream;
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Ident, Path};
 
 use super::aggregate::{self, Measure, Written};
-use super::{Kind, Plan, Returns, Shape, record};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape, record};
 use crate::diagnostics::Diagnostics;
 use crate::entity::Kind as Type;
-use crate::expr::{self, Assign, Filter, Role, Scope, type_of};
+use crate::expr::{self, Assign, Filter, Resolved, Role, Scope, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
-pub(super) struct ComputedAggregate;
+pub(super) const KIND: Kind = Kind {
+    entities,
+    ..Kind::new(
+        &kind::COMPUTED_AGGREGATE,
+        &["source", "target", "source_filter", "compute", "target_match", "materialize_to", "atomic"],
+        &["source", "source_filter", "compute", "target_match", "materialize_to"],
+        model,
+    )
+};
 
 /// The entities that a declaration names.
-pub(super) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
+fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
     ["source", "target"].into_iter().filter_map(|name| path(args, name, d)).collect()
 }
 
@@ -26,68 +35,117 @@ fn path(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Path> {
     args.get(name).and_then(|opt| opt.path(&format!("{name} = Comment"), d))
 }
 
-impl Kind for ComputedAggregate {
-    fn name(&self) -> &'static str {
-        "computed_aggregate"
-    }
+struct ComputedAggregate {
+    /// `None` if it could not be read; then nothing else is.
+    source: Option<Path>,
+    target: Option<Path>,
+    /// In the scope's siblings.
+    of_source: Option<usize>,
+    of_target: Option<usize>,
+    filter: Option<Resolved>,
+    /// Whether it is an object of named members, and the members.
+    measures: (bool, Vec<(String, Measure)>),
+    matches: Vec<Assign>,
+    /// How many members of `target_match` are written.
+    written: usize,
+    /// The field of the target, and its name as written.
+    field: Option<(usize, Ident)>,
+    number: Literal,
+    atomic: bool,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "computed.write"
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let source = path(args, "source", scope.d);
+    let target = path(args, "target", scope.d).filter(|_| source.is_some());
+    let of_source = source.as_ref().and_then(|source| scope.named(source));
+    let of_target = target.as_ref().and_then(|target| scope.named(target));
+    let mut made = ComputedAggregate {
+        source,
+        target,
+        of_source,
+        of_target,
+        filter: None,
+        measures: (false, Vec::new()),
+        matches: Vec::new(),
+        written: 0,
+        field: None,
+        number: scope.model.number(0),
+        atomic: args.flag("atomic", scope.d),
+    };
+    if made.source.is_none() {
+        return Box::new(made);
     }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["source", "target", "source_filter", "compute", "target_match", "materialize_to", "atomic"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["source", "source_filter", "compute", "target_match", "materialize_to"]
-    }
-
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let source = path(args, "source", scope.d)?;
-        let target = path(args, "target", scope.d);
-        let of_source = scope.named(&source);
-        let of_target = target.as_ref().and_then(|target| scope.named(target));
-        let atomic = args.flag("atomic", scope.d).then(|| quote!(.atomic()));
-        stores(args, of_source, of_target, scope);
-        let (filter, measures) = scope.within(of_source, |scope| {
-            let filter = args.expr("source_filter", "source_filter = (post_id == param(post_id))", scope.d).and_then(|expr| {
-                let filter = Filter::parse(expr, scope.d)?;
-                scope.filter(&filter, &[])
-            });
-            (filter, measures(args, scope))
+    scope.within(of_source, |scope| {
+        made.filter = args.expr("source_filter", "source_filter = (post_id == param(post_id))", scope.d).and_then(|expr| {
+            let filter = Filter::parse(expr, scope.d)?;
+            scope.filter(&filter, &[])
         });
-        let kinds: Vec<_> = scope
-            .within(of_source, |scope| measures.1.iter().map(|(_, measure)| (measure.function, scope.at(measure.field).kind)).collect());
-        let (matches, field) = scope.within(of_target, |scope| {
-            let matches = matches(args, scope);
-            let at = args.ident("materialize_to", "materialize_to = comment_count", scope.d);
-            let field = at.and_then(|at| {
-                let field = scope.field(&at)?;
-                record::mutable(field, &at, scope).then_some(())?;
-                fits(field, &at, measures.0, &kinds, scope);
-                Some(field)
-            });
-            (matches, field)
+        made.measures = measures(args, scope);
+    });
+    scope.within(of_target, |scope| {
+        let pairs = args.pairs("target_match", scope.d);
+        made.matches = scope.assigns(&pairs, |_| Role::Match);
+        made.written = pairs.len();
+        let at = args.ident("materialize_to", "materialize_to = comment_count", scope.d);
+        made.field = at.and_then(|at| Some((scope.field(&at)?, at)));
+        made.number = scope.model.number(made.field.as_ref().map_or(0, |(field, _)| *field));
+    });
+    Box::new(made)
+}
+
+impl KindModel for ComputedAggregate {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        if self.source.is_none() {
+            return;
+        }
+        stores(input.args, self.of_source, self.of_target, scope);
+        let kind = |scope: &mut Scope<'_>, measure: &Measure| (measure.function, scope.at(measure.field).kind);
+        let kinds: Vec<_> = scope.within(self.of_source, |scope| self.measures.1.iter().map(|(_, of)| kind(scope, of)).collect());
+        scope.within(self.of_target, |scope| {
+            self.check_match(input, scope);
+            if let Some((field, at)) = &self.field
+                && record::mutable(*field, at, scope)
+            {
+                fits(*field, at, self.measures.0, &kinds, scope);
+            }
         });
-        let (filter, field) = (filter?, field?);
-        let outputs = measures.1.iter().map(|(name, measure)| measure.tokens(&names::camel(name)));
-        let field = scope.within(of_target, |scope| scope.model.number(field));
-        let matches = expr::assigns(&matches);
-        let object = measures.0.then(|| quote!(.object()));
-        let elsewhere = of_target.and(target.as_ref()).map(|target| quote!(.target(<#target as __lp::Entity>::DESC)));
-        Some(Plan {
-            descriptor: quote! {
-                __lp::ComputedAggregate::new(<#source as __lp::Entity>::DESC, #filter, &[#(#outputs),*])
-                    .into(#field, #matches) #elsewhere #object #atomic
-            },
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Post,
-            returns: of_target.and(target).map_or(Returns::Record, Returns::Other),
-            errors: "`not_found`; `validation_failed` for a value that the field cannot hold.",
-            parts: Vec::new(),
-            list: 0,
-        })
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        if self.filter.is_none() || self.field.is_none() {
+            return None;
+        }
+        let returns = self.of_target.and(self.target.clone()).map_or(Returns::Record, Returns::Other);
+        let errors = "`not_found`; `validation_failed` for a value that the field cannot hold.";
+        Some(Plan::new(Shape::COLLECTION, Method::Post, returns, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (source, filter, field) = (&self.source, &self.filter, &self.number);
+        let (object, outputs) = &self.measures;
+        let outputs = outputs.iter().map(|(name, measure)| aggregate::tokens(measure, &names::camel(name)));
+        let matches = expr::assigns(&self.matches);
+        let object = object.then(|| quote!(.object()));
+        let target = self.of_target.and(self.target.as_ref());
+        let elsewhere = target.map(|target| quote!(.target(<#target as __lp::Entity>::DESC)));
+        let atomic = self.atomic.then(|| quote!(.atomic()));
+        quote! {
+            __lp::ComputedAggregate::new(<#source as __lp::Entity>::DESC, #filter, &[#(#outputs),*])
+                .into(#field, #matches) #elsewhere #object #atomic
+        }
+    }
+}
+
+impl ComputedAggregate {
+    /// `target_match(..)` pins one record.
+    fn check_match(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let Some(opt) = input.args.get("target_match") else { return };
+        let fields: Vec<usize> = self.matches.iter().map(|a| a.field).collect();
+        if self.matches.len() == self.written && !fields.is_empty() && !scope.model.pins_one(&fields) {
+            let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
+            scope.d.error(&opt.key, "target_match may hit several records").help(format!("add `{primary}` or all fields of a unique"));
+        }
     }
 }
 
@@ -128,20 +186,7 @@ fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     Some(measure)
 }
 
-/// `target_match(..)`: pins one record.
-fn matches(args: &Args, scope: &mut Scope<'_>) -> Vec<Assign> {
-    let Some(opt) = args.get("target_match") else { return Vec::new() };
-    let pairs = args.pairs("target_match", scope.d);
-    let assigns = scope.assigns(&pairs, |_| Role::Match);
-    let fields: Vec<usize> = assigns.iter().map(|a| a.field).collect();
-    if assigns.len() == pairs.len() && !assigns.is_empty() && !scope.model.pins_one(&fields) {
-        let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
-        scope.d.error(&opt.key, "target_match may hit several records").help(format!("add `{primary}` or all fields of a unique"));
-    }
-    assigns
-}
-
-/// Rule 33: the field can hold what is computed.
+/// The field can hold what is computed.
 fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope: &mut Scope<'_>) {
     let of = scope.at(field);
     let (name, kind) = (of.name.clone(), of.kind);
@@ -177,7 +222,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
     }
 }
 
-/// Rule 34: both live in one store.
+/// Both live in one store.
 fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut Scope<'_>) {
     let of = |sibling: Option<usize>| sibling.and_then(|at| scope.siblings.get(at)).map_or(scope.model, |sibling| &sibling.model);
     let (source, target) = (of(source), of(target));
@@ -185,12 +230,5 @@ fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut
     if let (true, Some(opt)) = (apart, args.get("source")) {
         let text = format!("`{}` and `{}` live in different stores", source.name, target.name);
         scope.d.error(&opt.key, text).help("`stores(..)` of both name one that they have in common");
-    }
-}
-
-impl Measure {
-    /// Its descriptor under a name.
-    pub(super) fn tokens(&self, wire: &str) -> TokenStream {
-        aggregate::tokens(self, wire)
     }
 }

@@ -1,50 +1,48 @@
 //! `consume`: takes exactly one record that matches, once.
 
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape, record};
 use crate::entity::Kind as Type;
-use crate::expr::{Scope, type_of};
+use crate::expr::{Resolved, Scope, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) struct Consume;
+pub(super) const KIND: Kind = Kind::new(&kind::CONSUME, &["filter", "returns", "expiry"], &["filter", "returns"], model);
 
-impl Kind for Consume {
-    fn name(&self) -> &'static str {
-        "consume"
+struct Consume {
+    filter: Option<Resolved>,
+    boolean: bool,
+    expiry: Option<Literal>,
+}
+
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    Box::new(Consume {
+        filter: record::filter(args, &[], scope),
+        boolean: args.choice("returns", &["entity", "boolean"], scope.d) == "boolean",
+        expiry: expiry(args, scope).map(|field| scope.model.number(field)),
+    })
+}
+
+impl KindModel for Consume {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        record::refuse_every_record(input, &format!("consume `{}`", input.name), self.filter.as_ref(), scope);
     }
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.consume"
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        self.filter.as_ref()?;
+        let returns = if self.boolean { Returns::Boolean } else { Returns::Optional };
+        Some(Plan::new(Shape::COLLECTION, Method::Post, returns, "`validation_failed` when a value is missing."))
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &["filter", "returns", "expiry"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["filter", "returns"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let filter = record::filter(args, &format!("consume `{name}`"), &[], scope);
-        let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
-        let expiry = expiry(args, scope).map(|field| {
-            let field = scope.model.number(field);
-            quote!(.expiry(#field))
-        });
-        let flag = boolean.then(|| quote!(.boolean()));
-        let filter = filter?;
-        Some(Plan {
-            descriptor: quote!(__lp::Consume::new(#filter) #expiry #flag),
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Post,
-            returns: if boolean { Returns::Boolean } else { Returns::Optional },
-            errors: "`validation_failed` when a value is missing.",
-            parts: Vec::new(),
-            list: 0,
-        })
+    fn expand(&self) -> TokenStream {
+        let filter = &self.filter;
+        let expiry = self.expiry.as_ref().map(|field| quote!(.expiry(#field)));
+        let flag = self.boolean.then(|| quote!(.boolean()));
+        quote!(__lp::Consume::new(#filter) #expiry #flag)
     }
 }
 

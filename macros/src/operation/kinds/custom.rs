@@ -1,6 +1,6 @@
 //! `custom`: a function of the user's for each store.
 
-use linchpin_vocabulary::store;
+use linchpin_vocabulary::{kind, store};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -8,18 +8,17 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, Ident, Path, PathArguments, Token, Type};
 
-use super::{Kind, Plan, Returns, Shape};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::diagnostics::{Diagnostics, list};
 use crate::entity::{EntityModel, field_number};
 use crate::expr::Scope;
 use crate::names;
 use crate::operation::args::Args;
-use crate::operation::path::{Method, RouteArgs, Segment};
+use crate::operation::path::{Method, Moved, RouteArgs, Segment};
 use crate::options;
 
-pub(super) struct Custom;
-
 /// What the expansion needs beyond the plan.
+#[derive(Clone)]
 pub(crate) struct Made {
     /// What stands before the descriptor.
     pub(crate) statics: TokenStream,
@@ -32,6 +31,7 @@ pub(crate) struct Made {
 }
 
 /// What it answers.
+#[derive(Clone)]
 pub(crate) enum Output {
     Nothing,
     Value(Box<Type>),
@@ -74,92 +74,149 @@ enum Place {
     Whole,
 }
 
-impl Kind for Custom {
-    fn name(&self) -> &'static str {
-        "custom"
-    }
+pub(super) const KIND: Kind = Kind::new(&kind::CUSTOM, &["http", "params", "input", "output", "handler", "sql"], &["handler"], model);
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "custom.factory"
-    }
+struct Custom {
+    http: Option<RouteArgs>,
+    method: Method,
+    output: Output,
+    parameters: Vec<Parameter>,
+    segments: Option<Vec<Segment>>,
+    /// Store and path of each function.
+    handlers: Vec<(String, Path)>,
+    sql: Option<TokenStream>,
+    entity: Path,
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["http", "params", "input", "output", "handler", "sql"]
+fn model(given: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = given.args;
+    let http = http(args, &scope.model.path, scope.d);
+    let method = http.as_ref().map_or(Method::Post, |http| http.moved.method.as_ref().map_or(Method::Post, |(method, _)| *method));
+    let input = type_of(args, "input", scope.d);
+    let output = output(args, scope);
+    let mut parameters = parameters(args, scope, input.as_ref());
+    let segments = segments(http.as_ref(), given.name, &mut parameters, scope);
+    for parameter in &mut parameters {
+        let in_path = segments.iter().flatten().any(|s| *s == Segment::Param(parameter.wire.clone()));
+        parameter.place = match parameter.place {
+            Place::Body if in_path => Place::Segment,
+            Place::Body if input.is_some() || matches!(method, Method::Get | Method::Delete) => Place::Query,
+            place => place,
+        };
     }
+    let (handlers, sql) = (written_handlers(args, scope.d), texts(args, scope.d));
+    let entity = scope.entity.clone();
+    Box::new(Custom { http, method, output, parameters, segments, handlers, sql, entity })
+}
 
-    fn required(&self) -> &'static [&'static str] {
-        &["handler"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let http = http(args, &scope.model.path, scope.d);
-        let method = http.as_ref().map_or(Method::Post, |http| http.moved.method.as_ref().map_or(Method::Post, |(method, _)| *method));
-        if http.is_none() {
+impl KindModel for Custom {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let (args, name) = (input.args, input.name);
+        if args.get("handler").is_some() {
+            self.check_stores(input, scope.model, scope.d);
+        }
+        if self.http.is_none() {
             args.refuse_route(&format!("`{name}` has no `http`: it is for code and has no route"), scope.d);
         }
-        for (key, at) in
-            [("method", args.route.moved.method.as_ref().map(|(_, at)| at)), ("path", args.route.moved.path.as_ref().map(|(_, at)| at))]
-        {
+        let Moved { method, path } = &args.route.moved;
+        for (key, at) in [("method", method.as_ref().map(|(_, at)| at)), ("path", path.as_ref().map(|(_, at)| at))] {
             if let Some(at) = at {
                 scope.d.error(at, format!("the `{key}` of a custom operation stands in `http(..)`")).help("move it there");
             }
         }
-        let input = type_of(args, "input", scope.d);
-        if let (Some(opt), true) = (args.get("input"), http.is_some() && method == Method::Get) {
+        if let (Some(opt), true) = (args.get("input"), self.reads()) {
             scope.d.error(&opt.key, "`input` reads a body, which a GET route has not").help("`params(..)`, or another method");
         }
-        let output = output(args, scope);
-        let mut parameters = parameters(args, scope, input.as_ref());
-        let segments = segments(http.as_ref(), name, &mut parameters, scope);
-        for parameter in &mut parameters {
-            let in_path = segments.iter().flatten().any(|s| *s == Segment::Param(parameter.wire.clone()));
-            parameter.place = match parameter.place {
-                Place::Body if in_path => Place::Segment,
-                Place::Body if input.is_some() || matches!(method, Method::Get | Method::Delete) => Place::Query,
-                place => place,
-            };
+    }
+
+    fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
+        let (fields, params) = descriptors(&self.parameters, scope);
+        let kind = self.constant();
+        let made = Made {
+            // A static of its own: functions are no constants that a reference could stand for.
+            statics: quote!(#fields static KIND: __lp::Custom = #kind;),
+            params,
+            arguments: arguments(&self.parameters, scope),
+            routes: self.segments.clone().map(|segments| vec![(self.method, segments)]).unwrap_or_default(),
+            output: self.output.clone(),
+        };
+        let shape = if self.http.is_some() { Shape::COLLECTION } else { Shape::Adapter };
+        let errors = "`validation_failed`; what the function of the store in use answers.";
+        Some(Plan::new(shape, self.method, Returns::Custom(Box::new(made)), errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        quote!(KIND)
+    }
+}
+
+impl Custom {
+    fn reads(&self) -> bool {
+        self.http.is_some() && self.method == Method::Get
+    }
+
+    /// A function for each store that the entity names.
+    fn check_stores(&self, input: &Input<'_>, entity: &EntityModel, d: &mut Diagnostics) {
+        let (at, name) = (input.ident, input.name);
+        let lacking = entity.stores.iter().map(ToString::to_string).filter(|store| !self.handlers.iter().any(|(named, _)| named == store));
+        for store in lacking {
+            let problem = d.error(at, format!("`{name}` has no function for {store}"));
+            if store::named(&store).is_some_and(|facts| facts.available) {
+                problem.help(format!("`handler({store} = {name}_{store})`"));
+            } else {
+                problem.help(format!("take `{store}` out of `stores(..)`: it has no custom operations yet"));
+            }
         }
-        let handlers = handlers(args, &parameters, &output, scope);
-        let by_id = parameters.first().is_some_and(|p| p.place == Place::Id).then(|| quote!(.by_id()));
-        let reads = (http.is_some() && method == Method::Get).then(|| quote!(.reads()));
-        let shape = match &output {
+    }
+
+    /// `__lp::Custom::new(..)`.
+    fn constant(&self) -> TokenStream {
+        let shape = match &self.output {
             Output::Nothing => quote!(__lp::Shape::Nothing),
             Output::Record => quote!(__lp::Shape::Record),
             Output::Optional => quote!(__lp::Shape::RecordOrNull),
             Output::Records => quote!(__lp::Shape::Records),
             Output::Value(ty) => quote_spanned!(ty.span()=> <#ty as __lp::CustomOutput>::SHAPE),
         };
-        let sql = texts(args, scope.d);
-        let (statics, params) = descriptors(&parameters, scope);
-        let arguments = arguments(&parameters, scope);
-        let routes = segments.map(|segments| vec![(method, segments)]).unwrap_or_default();
-        // A static of its own: functions are no constants that a reference could stand for.
-        let statics = quote!(#statics static KIND: __lp::Custom = __lp::Custom::new(#shape) #reads #by_id #sql #handlers;);
-        let made = Made { statics, params, arguments, routes, output };
-        Some(Plan {
-            descriptor: quote!(KIND),
-            shape: if http.is_some() { Shape::Collection { segments: Vec::new() } } else { Shape::Adapter },
-            method,
-            returns: Returns::Custom(Box::new(made)),
-            errors: "`validation_failed`; what the function of the store in use answers.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        let by_id = self.parameters.first().is_some_and(|p| p.place == Place::Id).then(|| quote!(.by_id()));
+        let reads = self.reads().then(|| quote!(.reads()));
+        let (sql, handlers) = (&self.sql, self.functions());
+        quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
     }
-}
 
-/// Rule 57: a function for each store that the entity names.
-pub(super) fn check_stores(args: &Args, at: &Ident, name: &str, entity: &EntityModel, d: &mut Diagnostics) {
-    let mut ignored = Diagnostics::new();
-    let named: Vec<String> = written_handlers(args, &mut ignored).into_iter().map(|(store, _)| store).collect();
-    ignored.ignore();
-    for store in entity.stores.iter().map(ToString::to_string).filter(|store| !named.contains(store)) {
-        let problem = d.error(at, format!("`{name}` has no function for {store}"));
-        if store::named(&store).is_some_and(|facts| facts.available) {
-            problem.help(format!("`handler({store} = {name}_{store})`"));
-        } else {
-            problem.help(format!("take `{store}` out of `stores(..)`: it has no custom operations yet"));
-        }
+    /// The functions, each in the form that the runtime calls.
+    fn functions(&self) -> TokenStream {
+        let Self { entity, parameters, output, .. } = self;
+        let mutable = (!parameters.is_empty()).then(|| quote!(mut));
+        let functions = self.handlers.iter().map(|(store, path)| {
+            let method = format_ident!("{store}");
+            // What does not fit is the function's fault, not the entity's.
+            let made = match output {
+                Output::Nothing => quote!(made_nothing),
+                // That its type is no answer is said there.
+                Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
+                Output::Record => respanned(&quote!(made_record::<#entity, _>), path.span()),
+                Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
+                Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
+            };
+            let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
+            // Each has its declared type before it is passed on, so that rustc says which of the function's does not fit. Their names mean
+            // nothing of the user's, not even a constant of a field that is in scope.
+            let own = proc_macro2::Span::mixed_site().located_at(path.span());
+            let names: Vec<Ident> = parameters.iter().map(|parameter| Ident::new(&format!("{}_arg", parameter.name), own)).collect();
+            let takes = parameters.iter().zip(&names).map(|(Parameter { ty, place, .. }, name)| match place {
+                Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
+                _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
+            });
+            let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
+            // At the user's path: rustc says there what does not fit.
+            let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
+            let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
+            let call = quote_spanned!(path.span()=> call);
+            quote!(.#method(__lp::#on!(#mutable #call, #answer)))
+        });
+        let functions: Vec<TokenStream> = functions.collect();
+        if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
     }
 }
 
@@ -303,41 +360,6 @@ fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
         token
     };
     tokens.clone().into_iter().map(there).collect()
-}
-
-/// The functions, each in the form that the runtime calls.
-fn handlers(args: &Args, parameters: &[Parameter], output: &Output, scope: &mut Scope<'_>) -> TokenStream {
-    let entity = scope.entity;
-    let mutable = (!parameters.is_empty()).then(|| quote!(mut));
-    let functions = written_handlers(args, scope.d).into_iter().map(|(store, path)| {
-        let method = format_ident!("{store}");
-        // What does not fit is the function's fault, not the entity's.
-        let made = match output {
-            Output::Nothing => quote!(made_nothing),
-            // That its type is no answer is said there.
-            Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
-            Output::Record => respanned(&quote!(made_record::<#entity, _>), path.span()),
-            Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
-            Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
-        };
-        let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
-        // Each has its declared type before it is passed on, so that rustc says which of the function's does not fit. Their names mean
-        // nothing of the user's, not even a constant of a field that is in scope.
-        let own = proc_macro2::Span::mixed_site().located_at(path.span());
-        let names: Vec<Ident> = parameters.iter().map(|parameter| Ident::new(&format!("{}_arg", parameter.name), own)).collect();
-        let takes = parameters.iter().zip(&names).map(|(Parameter { ty, place, .. }, name)| match place {
-            Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
-            _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
-        });
-        let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
-        // At the user's path: rustc says there what does not fit.
-        let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
-        let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
-        let call = quote_spanned!(path.span()=> call);
-        quote!(.#method(__lp::#on!(#mutable #call, #answer)))
-    });
-    let functions: Vec<TokenStream> = functions.collect();
-    if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
 }
 
 /// The fields that parameters have their types from, and the parameters.

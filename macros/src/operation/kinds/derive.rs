@@ -1,12 +1,14 @@
 //! `derive`: one array out of the records of several entities.
 
-use proc_macro2::TokenStream;
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, Path, Token, parenthesized};
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Optional};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{Kind as Type, field_number};
 use crate::expr::{self, Filter, Resolved, Scope};
@@ -16,8 +18,6 @@ use crate::operation::args::Args;
 use crate::operation::path::Method;
 
 const MERGES: &[&str] = &["union", "concat", "intersect", "first", "priority"];
-
-pub(super) struct Derive;
 
 /// `Comment, where = (expr), select = f, traverse(Post, on = post_id, select = g)`.
 struct Written {
@@ -88,7 +88,7 @@ fn unknown(key: &Ident, name: &str, known: &str) -> syn::Error {
 }
 
 /// The entities that a declaration names.
-pub(super) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
+fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
     let written = sources(args, d);
     written.into_iter().flat_map(|written| std::iter::once(written.path).chain(written.through.map(|through| through.path))).collect()
 }
@@ -98,106 +98,145 @@ fn sources(args: &Args, d: &mut Diagnostics) -> Vec<Written> {
     lists.into_iter().filter_map(|list| d.take(list.parse())).collect()
 }
 
-/// What a source yields.
-struct Item {
+pub(super) const KIND: Kind = Kind {
+    entities,
+    repeated: &["source"],
+    ..Kind::new(&kind::DERIVE, &["source", "merge", "flatten", "post_filter", "optional_params"], &["source", "merge"], model)
+};
+
+struct Derive {
+    optional: Optional,
+    /// How many sources are written.
+    written: usize,
+    /// Those that could be read, up to all of them.
+    sources: Vec<Source>,
+    merge: &'static str,
+    flatten: bool,
+    post_filter: Option<Resolved>,
+    returns: Option<Returns>,
+}
+
+/// One source.
+struct Source {
     path: Path,
     /// In the scope's siblings.
     owner: Option<usize>,
+    only: Option<Resolved>,
+    /// What is selected of its own records.
+    select: Option<(usize, Ident)>,
+    through: Option<Traverse>,
+}
+
+/// The records that those of a source name.
+struct Traverse {
+    path: Path,
+    owner: Option<usize>,
+    /// The field that names them, as written.
+    at: Ident,
+    on: usize,
+    number: Literal,
     select: Option<(usize, Ident)>,
 }
 
-impl Kind for Derive {
-    fn name(&self) -> &'static str {
-        "derive"
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let optional = record::optional(args, scope);
+    let written = sources(args, scope.d);
+    let merge = args.choice("merge", MERGES, scope.d);
+    let flatten = args.flag("flatten", scope.d);
+    let count = written.len();
+    let sources: Vec<Source> = written.into_iter().filter_map(|w| source(w, &optional.names, scope)).collect();
+    let mut made = Derive { optional, written: count, sources, merge, flatten, post_filter: None, returns: None };
+    if made.sources.len() == count {
+        made.post_filter = made.post_filter(args, scope);
+        made.returns = made.returns(scope);
     }
+    Box::new(made)
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "operation.derive"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["source", "merge", "flatten", "post_filter", "optional_params"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["source", "merge"]
-    }
-
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let optional = record::optional(args, scope);
-        let written = sources(args, scope.d);
-        let merge = args.choice("merge", MERGES, scope.d);
-        if let (1, "intersect" | "priority", Some(opt)) = (written.len(), merge, args.get("merge")) {
-            scope.d.error(&opt.key, format!("merge `{merge}` needs at least two sources")).help("another `source(..)`");
+impl KindModel for Derive {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let args = input.args;
+        if let (1, "intersect" | "priority", Some(opt)) = (self.written, self.merge, args.get("merge")) {
+            scope.d.error(&opt.key, format!("merge `{}` needs at least two sources", self.merge)).help("another `source(..)`");
         }
-        let flatten = args.flag("flatten", scope.d);
-        let parts: Vec<Option<(TokenStream, Item)>> = written.into_iter().map(|w| part(w, &optional.names, scope)).collect();
-        let parts: Vec<(TokenStream, Item)> = parts.into_iter().collect::<Option<_>>()?;
-        let (_, first) = parts.first()?;
-        let own = type_of(first, scope);
-        for (_, other) in &parts[1..] {
-            let theirs = type_of(other, scope);
+        for source in &self.sources {
+            source.check(scope);
+        }
+        let Some(first) = self.sources.first().filter(|_| self.sources.len() == self.written) else { return };
+        let own = first.type_of(scope);
+        for other in &self.sources[1..] {
+            let theirs = other.type_of(scope);
             if own != theirs {
-                let at = other.select.as_ref().map_or_else(|| other.path.to_token_stream(), |(_, ident)| ident.to_token_stream());
+                let at = other.items().2.map_or_else(|| other.items().0.to_token_stream(), |(_, ident)| ident.to_token_stream());
                 scope
                     .d
                     .error(&at, format!("sources yield `{own}` and `{theirs}`"))
                     .help("`select` one field of each, or records of one entity");
             }
         }
-        let lists = first.select.as_ref().is_some_and(|(field, _)| kind(first, *field, scope) == Type::StringArray);
-        if let (true, false, Some(opt)) = (flatten, lists, args.get("flatten")) {
+        if let (true, false, Some(opt)) = (self.flatten, first.has_lists(scope), args.get("flatten")) {
             scope.d.error(&opt.key, "`flatten` opens lists of strings, and the items are none").help("`select` a list");
         }
-        let post_filter = args.expr("post_filter", "post_filter = (title != param(not))", scope.d).and_then(|expr| {
-            if flatten {
-                scope.d.error(expr, "`post_filter` over opened lists is not supported yet").help("`where` in the sources");
-                return None;
-            }
-            let filter = Filter::parse(expr, scope.d)?;
-            let filter = scope.within(first.owner, |scope| scope.filter(&filter, &optional.names))?;
-            if let Some((field, ident)) = &first.select
-                && let Some(other) = beside(&filter, *field)
-            {
-                scope.d.error(other, format!("the items are values of `{ident}` alone")).help(format!("`post_filter = ({ident} != ..)`"));
-            }
-            Some(filter)
-        });
-        optional.check(scope);
-        let path = &first.path;
-        let returns = match &first.select {
+        if let (Some(filter), (_, _, Some((field, ident)))) = (&self.post_filter, first.items())
+            && let Some(other) = beside(filter, *field)
+        {
+            scope.d.error(other, format!("the items are values of `{ident}` alone")).help(format!("`post_filter = ({ident} != ..)`"));
+        }
+        self.optional.check(scope);
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let errors = "`validation_failed` for more than 10,000 records of a source; those of the sources' own lists.";
+        Some(Plan::new(Shape::COLLECTION, Method::Get, self.returns.clone()?, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let merge = format_ident!("{}", names::pascal(self.merge));
+        let sources = self.sources.iter().map(Source::tokens);
+        let flat = self.flatten.then(|| quote!(.flatten()));
+        let post_filter = self.post_filter.as_ref().map(|filter| quote!(.post_filter(#filter)));
+        quote!(__lp::Derive::new(&[#(#sources),*], __lp::Merge::#merge) #flat #post_filter)
+    }
+}
+
+impl Derive {
+    /// `post_filter = (..)`: over the items, which have the fields of the first source's.
+    fn post_filter(&self, args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
+        let expr = args.expr("post_filter", "post_filter = (title != param(not))", scope.d)?;
+        if self.flatten {
+            scope.d.error(expr, "`post_filter` over opened lists is not supported yet").help("`where` in the sources");
+            return None;
+        }
+        let (_, owner, _) = self.sources.first()?.items();
+        let filter = Filter::parse(expr, scope.d)?;
+        scope.within(owner, |scope| scope.filter(&filter, &self.optional.names))
+    }
+
+    /// The type of the items.
+    fn returns(&self, scope: &mut Scope<'_>) -> Option<Returns> {
+        let (path, owner, select) = self.sources.first()?.items();
+        Some(match select {
             None => Returns::Records(path.clone()),
-            Some(_) if flatten => Returns::Values(quote!(::std::string::String)),
+            Some(_) if self.flatten => Returns::Values(quote!(::std::string::String)),
             Some((field, ident)) => {
                 let krate = &scope.model.krate;
-                let position = scope.within(first.owner, |scope| expr::position(scope, *field, &ident.to_token_stream()));
+                let position = scope.within(owner, |scope| expr::position(scope, *field, &ident.to_token_stream()));
                 Returns::Values(quote!(#krate::ValueAt<#position>))
             }
-        };
-        let merge = format_ident!("{}", names::pascal(merge));
-        let sources = parts.iter().map(|(part, _)| part);
-        let flat = flatten.then(|| quote!(.flatten()));
-        let post_filter = post_filter.map(|filter| quote!(.post_filter(#filter)));
-        Some(Plan {
-            descriptor: quote!(__lp::Derive::new(&[#(#sources),*], __lp::Merge::#merge) #flat #post_filter),
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Get,
-            returns,
-            errors: "`validation_failed` for more than 10,000 records of a source; those of the sources' own lists.",
-            parts: Vec::new(),
-            list: 0,
         })
     }
 }
 
-fn part(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<(TokenStream, Item)> {
+/// Resolves a source; `None` if a part of it could not be resolved.
+fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<Source> {
     let Written { path, only, select, through } = written;
     let owner = scope.named(&path);
     let (only, select, on) = scope.within(owner, |scope| {
         let only = only.map(|expr| Filter::parse(&expr, scope.d).and_then(|filter| scope.filter(&filter, optional)));
         let select = select.map(|ident| selected(ident, scope));
         let on = through.as_ref().map(|through| match &through.on {
-            Some(on) => scope.field(on),
+            Some(on) => scope.field(on).map(|field| (on.clone(), field, scope.model.number(field))),
             None => {
                 scope.d.error(&through.path, "`traverse` needs `on`").help("`traverse(Post, on = post_id)`");
                 None
@@ -207,52 +246,27 @@ fn part(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<
     });
     let only = match only {
         Some(None) => return None,
-        only => only.flatten().map(|filter| quote!(.only(#filter))),
+        only => only.flatten(),
     };
-    let entity = quote!(<#path as __lp::Entity>::DESC);
     let Some(through) = through else {
         let select = match select {
             Some(None) => return None,
             select => select.flatten(),
         };
-        let field = select.as_ref().map(|(field, ident)| field_number(*field, &ident.unraw().to_string()));
-        let field = field.map(|field| quote!(.select(#field)));
-        return Some((quote!(__lp::Part::of(#entity) #only #field), Item { path, owner, select }));
+        return Some(Source { path, owner, only, select, through: None });
     };
     if let Some(Some((_, ident))) = select {
         scope.d.error(&ident, "`select` stands in `traverse`, whose records are the items").help("move it there");
         return None;
     }
-    let on = on.flatten()?;
+    let (at, on, number) = on.flatten()?;
     let to = scope.named(&through.path);
-    if let Some(at) = &through.on {
-        let key = scope.within(to, |scope| scope.model.primary.map(|primary| scope.at(primary).kind));
-        let from = scope.within(owner, |scope| scope.at(on).kind);
-        let known = key.is_some_and(|key| key != Type::Other) && from != Type::Other;
-        if !known {
-            // A name of the user's: rustc knows what it stands for.
-            let message = format!("`{at}` holds no keys of `{}`", through.path.to_token_stream());
-            scope.within(owner, |scope| scope.require(on, at, "KEYS", &message));
-        } else if key.and_then(Type::name) != from.name() {
-            let path = &through.path;
-            scope.d.error(at, format!("`{at}` holds no keys of `{}`", path.to_token_stream()));
-        }
-    }
     let select = match through.select.map(|ident| scope.within(to, |scope| selected(ident, scope))) {
         Some(None) => return None,
         select => select.flatten(),
     };
-    let on = scope.within(owner, |scope| scope.model.number(on));
-    let path = through.path;
-    let other = quote!(<#path as __lp::Entity>::DESC);
-    let further = match &select {
-        None => quote!(.through(#on, #other)),
-        Some((field, ident)) => {
-            let field = field_number(*field, &ident.unraw().to_string());
-            quote!(.through_select(#on, #other, #field))
-        }
-    };
-    Some((quote!(__lp::Part::of(#entity) #only #further), Item { path, owner: to, select }))
+    let through = Some(Traverse { path: through.path, owner: to, at, on, number, select });
+    Some(Source { path, owner, only, select: None, through })
 }
 
 fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
@@ -270,15 +284,57 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     Some((field, ident))
 }
 
-fn kind(item: &Item, field: usize, scope: &mut Scope<'_>) -> Type {
-    scope.within(item.owner, |scope| scope.at(field).kind)
-}
+impl Source {
+    /// What it yields: whose records, and the field that is selected of them.
+    fn items(&self) -> (&Path, Option<usize>, Option<&(usize, Ident)>) {
+        match &self.through {
+            Some(through) => (&through.path, through.owner, through.select.as_ref()),
+            None => (&self.path, self.owner, self.select.as_ref()),
+        }
+    }
 
-/// In words, so that sources can be compared.
-fn type_of(item: &Item, scope: &mut Scope<'_>) -> String {
-    match &item.select {
-        None => item.path.to_token_stream().to_string(),
-        Some((field, _)) => scope.within(item.owner, |scope| scope.at(*field).inner.to_token_stream().to_string()),
+    /// The field that it is traversed by holds keys of the other entity.
+    fn check(&self, scope: &mut Scope<'_>) {
+        let Some(Traverse { path, owner, at, on, .. }) = &self.through else { return };
+        let key = scope.within(*owner, |scope| scope.model.primary.map(|primary| scope.at(primary).kind));
+        let from = scope.within(self.owner, |scope| scope.at(*on).kind);
+        let message = format!("`{at}` holds no keys of `{}`", path.to_token_stream());
+        if key.is_none_or(|key| key == Type::Other) || from == Type::Other {
+            // A name of the user's: rustc knows what it stands for.
+            scope.within(self.owner, |scope| scope.require(*on, at, "KEYS", &message));
+        } else if key.and_then(Type::name) != from.name() {
+            scope.d.error(at, message);
+        }
+    }
+
+    fn has_lists(&self, scope: &mut Scope<'_>) -> bool {
+        let (_, owner, select) = self.items();
+        select.is_some_and(|(field, _)| scope.within(owner, |scope| scope.at(*field).kind == Type::StringArray))
+    }
+
+    /// In words, so that sources can be compared.
+    fn type_of(&self, scope: &mut Scope<'_>) -> String {
+        let (path, owner, select) = self.items();
+        match select {
+            None => path.to_token_stream().to_string(),
+            Some((field, _)) => scope.within(owner, |scope| scope.at(*field).inner.to_token_stream().to_string()),
+        }
+    }
+
+    fn tokens(&self) -> TokenStream {
+        let (path, only) = (&self.path, self.only.as_ref().map(|filter| quote!(.only(#filter))));
+        let number = |(field, ident): &(usize, Ident)| field_number(*field, &ident.unraw().to_string());
+        let further = match &self.through {
+            None => self.select.as_ref().map(number).map(|field| quote!(.select(#field))),
+            Some(Traverse { path, number: on, select, .. }) => {
+                let other = quote!(<#path as __lp::Entity>::DESC);
+                Some(match select.as_ref().map(number) {
+                    None => quote!(.through(#on, #other)),
+                    Some(field) => quote!(.through_select(#on, #other, #field)),
+                })
+            }
+        };
+        quote!(__lp::Part::of(<#path as __lp::Entity>::DESC) #only #further)
     }
 }
 

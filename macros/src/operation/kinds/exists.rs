@@ -1,48 +1,41 @@
 //! `exists`: whether a record with these values is visible.
 
+use linchpin_vocabulary::kind;
+use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::lookup::{fields, segments};
-use super::{Kind, Plan, Returns, Shape};
-use crate::expr::{self, Beside, Scope};
-use crate::operation::args::Args;
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
+use crate::expr::{self, Assign, Beside, Scope};
 use crate::operation::path::Method;
 
-pub(super) struct Exists;
+pub(super) const KIND: Kind = Kind::new(&kind::EXISTS, &["fields", "check"], &["fields"], model);
 
-impl Kind for Exists {
-    fn name(&self) -> &'static str {
-        "exists"
-    }
+struct Exists {
+    fields: Vec<Assign>,
+    check: Vec<Assign>,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "operation.exists"
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let fields_of = fields(input.args, "fields", scope, &|_| true);
+    Box::new(Exists { fields: fields_of, check: fields(input.args, "check", scope, &|_| true) })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["fields", "check"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["fields"]
-    }
-
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let fields_of = fields(args, "fields", scope, &|_| true);
-        let check = fields(args, "check", scope, &|_| true);
+impl KindModel for Exists {
+    fn check(&self, _: &Input<'_>, scope: &mut Scope<'_>) {
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
-        expr::check(scope, "`fields`", &expr::equalities(&fields_of), &visible);
-        let beside: Vec<Beside> = Beside::equal("`fields`", &fields_of).into_iter().chain(visible).collect();
-        expr::check(scope, "`check`", &expr::equalities(&check), &beside);
-        let (fields, check) = (expr::assigns(&fields_of), expr::unless_empty("check", &check));
-        Some(Plan {
-            descriptor: quote!(__lp::Exists::new(#fields) #check),
-            shape: Shape::Collection { segments: segments(&fields_of, scope, &[]) },
-            method: Method::Get,
-            returns: Returns::Boolean,
-            errors: "`validation_failed` when a value is missing.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        expr::check(scope, "`fields`", &expr::equalities(&self.fields), &visible);
+        let beside: Vec<Beside> = Beside::equal("`fields`", &self.fields).into_iter().chain(visible).collect();
+        expr::check(scope, "`check`", &expr::equalities(&self.check), &beside);
+    }
+
+    fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
+        let shape = Shape::Collection { segments: segments(&self.fields, scope, &[]) };
+        Some(Plan::new(shape, Method::Get, Returns::Boolean, "`validation_failed` when a value is missing."))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (fields, check) = (expr::assigns(&self.fields), expr::unless_empty("check", &self.check));
+        quote!(__lp::Exists::new(#fields) #check)
     }
 }

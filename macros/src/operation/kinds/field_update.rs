@@ -1,54 +1,50 @@
 //! `field_update`: writes some fields of one record, given in the body.
 
+use linchpin_vocabulary::kind;
+use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Kind, Plan, Returns, Shape, record};
-use crate::expr::{self, Scope};
-use crate::operation::args::Args;
+use super::record::{self, Matches};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
+use crate::expr::{self, Assign, Scope};
 use crate::operation::path::Method;
 
-pub(super) struct FieldUpdate;
+pub(super) const KIND: Kind = Kind::new(&kind::FIELD_UPDATE, &["match", "set", "partial", "nullable"], &["set"], model);
 
-impl Kind for FieldUpdate {
-    fn name(&self) -> &'static str {
-        "field_update"
-    }
+struct FieldUpdate {
+    matches: Matches,
+    set: Vec<Assign>,
+    nullable: bool,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.field-update"
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let matches = Matches::resolve(args, scope);
+    let (partial, nullable) = (args.flag("partial", scope.d), args.flag("nullable", scope.d));
+    let set = record::from_body(args, "set", scope, |_| (!partial, nullable));
+    Box::new(FieldUpdate { matches, set, nullable })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["match", "set", "partial", "nullable"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["set"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let matches = record::matches(args, name, scope);
-        let (partial, nullable) = (args.flag("partial", scope.d), args.flag("nullable", scope.d));
-        let set = record::from_body(args, "set", scope, |_| (!partial, nullable));
-        record::written(&set, None, scope);
-        if nullable {
-            for assign in &set {
-                let of = scope.at(assign.field);
-                if !of.optional {
-                    let text = format!("`{}` is required, `nullable` impossible", of.name);
-                    scope.d.error(&assign.key, text).help(format!("`{}: Option<..>`, or leave `nullable` out", of.name));
-                }
+impl KindModel for FieldUpdate {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        self.matches.check(input, scope);
+        record::written(&self.set, None, scope);
+        for assign in self.set.iter().filter(|_| self.nullable) {
+            let of = scope.at(assign.field);
+            if !of.optional {
+                let text = format!("`{}` is required, `nullable` impossible", of.name);
+                scope.d.error(&assign.key, text).help(format!("`{}: Option<..>`, or leave `nullable` out", of.name));
             }
         }
-        let (matches, set) = (expr::assigns(&matches?), expr::assigns(&set));
-        Some(Plan {
-            descriptor: quote!(__lp::FieldUpdate::new(#set, #matches)),
-            shape: Shape::ById,
-            method: Method::Patch,
-            returns: Returns::Record,
-            errors: "`not_found`; `validation_failed`; `conflict` for a taken unique.",
-            parts: Vec::new(),
-            list: 0,
-        })
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let errors = "`not_found`; `validation_failed`; `conflict` for a taken unique.";
+        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Patch, Returns::Record, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (matches, set) = (self.matches.tokens(), expr::assigns(&self.set));
+        quote!(__lp::FieldUpdate::new(#set, #matches))
     }
 }

@@ -1,56 +1,62 @@
 //! `increment`: adds to a numeric field in the statement itself.
 
+use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};
+use syn::Ident;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Matches};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::Kind as Type;
 use crate::expr::{self, MAX_INTEGER, Scope, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
-pub(super) struct Increment;
+pub(super) const KIND: Kind = Kind { later: &["buffered"], ..Kind::new(&kind::INCREMENT, &["field", "by", "match"], &["field"], model) };
 
-impl Kind for Increment {
-    fn name(&self) -> &'static str {
-        "increment"
+struct Increment {
+    matches: Matches,
+    /// As written, and its position.
+    field: Option<(Ident, usize)>,
+    number: Literal,
+    by: TokenStream,
+}
+
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let matches = Matches::resolve(input.args, scope);
+    let field = field(input.args, scope);
+    let at = field.as_ref().map(|(_, field)| *field);
+    let by = by(input.args, at, scope);
+    Box::new(Increment { matches, field, number: scope.model.number(at.unwrap_or(0)), by })
+}
+
+impl KindModel for Increment {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        self.matches.check(input, scope);
+        let Some((ident, field)) = &self.field else { return };
+        let of = scope.at(*field);
+        if record::mutable(*field, ident, scope)
+            && record::no_key(*field, ident, "adding to it would name another", scope)
+            && of.options.rules.one_of.is_some()
+        {
+            let text = format!("`{}` is one of a few numbers, which an addition would leave", of.name);
+            scope.d.error(ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
+        }
     }
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.increment"
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let errors = "`not_found`; `validation_failed` when the sum would leave the field's range.";
+        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        &["field", "by", "match"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["field"]
-    }
-
-    fn later(&self) -> &'static [&'static str] {
-        &["buffered"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let matches = record::matches(args, name, scope);
-        let field = field(args, scope);
-        let by = by(args, field, scope);
-        let (index, matches) = (scope.model.number(field.unwrap_or(0)), expr::assigns(&matches?));
-        Some(Plan {
-            descriptor: quote!(__lp::Increment::new(#index, #by, #matches)),
-            shape: Shape::ById,
-            method: Method::Post,
-            returns: Returns::Record,
-            errors: "`not_found`; `validation_failed` when the sum would leave the field's range.",
-            parts: Vec::new(),
-            list: 0,
-        })
+    fn expand(&self) -> TokenStream {
+        let (field, by, matches) = (&self.number, &self.by, self.matches.tokens());
+        quote!(__lp::Increment::new(#field, #by, #matches))
     }
 }
 
-fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
+fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
     let ident = args.ident("field", "field = views", scope.d)?;
     let field = scope.field(&ident)?;
     let of = scope.at(field);
@@ -64,14 +70,7 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
             return None;
         }
     }
-    if record::mutable(field, &ident, scope)
-        && record::no_key(field, &ident, "adding to it would name another", scope)
-        && of.options.rules.one_of.is_some()
-    {
-        let text = format!("`{}` is one of a few numbers, which an addition would leave", of.name);
-        scope.d.error(&ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
-    }
-    Some(field)
+    Some((ident, field))
 }
 
 /// `by = 5`: not zero, whole for an integer.

@@ -1,110 +1,129 @@
 //! `lookup`: finds one record or a page by declared fields.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
+use quote::{ToTokens, quote};
+use syn::Ident;
 use syn::ext::IdentExt;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Optional};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
-use crate::expr::{self, Assign, Beside, Filter, Op, Param, Role, Scope, Source, Value, Via, type_of};
+use crate::expr::{self, Assign, Beside, Filter, Op, Param, Resolved, Role, Scope, Source, Value, Via, type_of};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options::{self, Opt, OptValue, as_text};
 
-pub(super) struct Lookup;
+pub(super) const KIND: Kind = Kind {
+    later: &["direction"],
+    ..Kind::new(
+        &kind::LOOKUP,
+        &["fields", "returns", "sort", "sorts", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"],
+        &["returns"],
+        model,
+    )
+};
 
-impl Kind for Lookup {
-    fn name(&self) -> &'static str {
-        "lookup"
+struct Lookup {
+    fields: Vec<Assign>,
+    optional: Optional,
+    written: Option<Filter>,
+    filter: Option<Resolved>,
+    many: bool,
+    /// Whether `returns` could not be read, so that `many` may be wrong.
+    unsure: bool,
+    paginate: bool,
+    /// Whether pages are asked for by number.
+    numbered: bool,
+    limit: Option<u32>,
+    sort: Option<Sort>,
+    sorts: Vec<NamedSort>,
+    deleted: bool,
+}
+
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let strict = args.flag("strict_params", scope.d);
+    let optional = record::optional(args, scope);
+    let fields = asked(args, scope, &|name| strict && !optional.names.contains(name));
+    let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
+    let written = written.and_then(|expr| Filter::parse(expr, scope.d));
+    let beside = || Beside::equal("`fields`", &fields).into_iter().collect();
+    let filter = written.as_ref().and_then(|filter| scope.filter_beside(filter, &optional.names, beside()));
+    let before = scope.d.len();
+    let many = args.choice("returns", &["one", "many"], scope.d) == "many";
+    let unsure = scope.d.len() > before || args.get("returns").is_none_or(Opt::is_unreadable);
+    let numbered = args.get("paginate").is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
+    let paginate = if numbered {
+        args.get("paginate").is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
+    } else {
+        args.flag("paginate", scope.d)
+    };
+    let limit = limit(args, scope);
+    let sort = sort(args, scope, true);
+    let sorts = args.get("sorts").map(|opt| named_sorts(opt, scope)).unwrap_or_default();
+    let deleted = args.get("deleted").is_some();
+    if deleted {
+        args.choice("deleted", &["only"], scope.d);
     }
+    Box::new(Lookup { fields, optional, written, filter, many, unsure, paginate, numbered, limit, sort, sorts, deleted })
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "operation.lookup"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["fields", "returns", "sort", "sorts", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["returns"]
-    }
-
-    fn later(&self) -> &'static [&'static str] {
-        &["direction"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let strict = args.flag("strict_params", scope.d);
-        let optional = record::optional(args, scope);
-        let may_miss = optional.names.clone();
-        let fields = asked(self, args, scope, &|name| strict && !may_miss.contains(name));
-        let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
-        let written = written.and_then(|expr| Filter::parse(expr, scope.d));
+impl KindModel for Lookup {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let (args, name) = (input.args, input.name);
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
-        expr::check(scope, "`fields`", &expr::equalities(&fields), &visible);
-        let beside = || Beside::equal("`fields`", &fields).into_iter().collect();
-        let filter = written.as_ref().and_then(|filter| scope.filter_beside(filter, &may_miss, beside()));
-        optional.check(scope);
-        let before = scope.d.len();
-        let many = args.choice("returns", &["one", "many"], scope.d) == "many";
-        let unsure = scope.d.len() > before || args.get("returns").is_none_or(Opt::is_unreadable);
-        let numbered = args.get("paginate").is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
-        let paginate = if numbered {
-            args.get("paginate").is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
-        } else {
-            args.flag("paginate", scope.d)
-        };
-        let limit = limit(args, scope);
+        expr::check(scope, "`fields`", &expr::equalities(&self.fields), &visible);
+        self.optional.check(scope);
         for name in ["paginate", "limit", "sorts"] {
-            if let Some(opt) = args.get(name).filter(|_| !many && !unsure) {
+            if let Some(opt) = args.get(name).filter(|_| !self.many && !self.unsure) {
                 scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
             }
         }
-        let sort = sort(args, scope, true);
-        let sorts = args.get("sorts").map(|opt| {
-            let pinned = pinned(&fields, written.as_ref(), scope);
-            if let Some(sort) = args.get("sort") {
-                scope.d.error(&sort.key, "`sort` stands beside `sorts`").help("put it first in `sorts(..)`: that one holds without a name");
-            }
-            named_sorts(opt, &pinned, scope)
-        });
-        let numbers: &[&str] = if numbered { &["page", "pageSize"] } else { &[] };
-        let taken = |wire: &str| numbers.contains(&wire) || (wire == "sort" && sorts.is_some());
+        if let (Some(_), Some(sort)) = (args.get("sorts"), args.get("sort")) {
+            scope.d.error(&sort.key, "`sort` stands beside `sorts`").help("put it first in `sorts(..)`: that one holds without a name");
+        }
+        let pinned = pinned(&self.fields, self.written.as_ref(), scope);
+        for sort in &self.sorts {
+            sort.check(&pinned, scope);
+        }
+        let numbers: &[&str] = if self.numbered { &["page", "pageSize"] } else { &[] };
+        let taken = |wire: &str| numbers.contains(&wire) || (wire == "sort" && args.get("sorts").is_some());
         for ident in scope.params.iter().filter(|p| taken(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
             scope.d.error(&ident, format!("parameter `{ident}` collides with the page's own")).help("another name");
         }
-        let deleted = args.get("deleted").map(|opt| {
-            args.choice("deleted", &["only"], scope.d);
-            let at = quote::ToTokens::to_token_stream(&opt.key);
+        if let Some(opt) = args.get("deleted") {
+            let at = opt.key.to_token_stream();
             super::restore::reach_deleted(args, &format!("lookup `{name}` of deleted records"), &at, scope);
-            quote!(.deleted())
-        });
+        }
+    }
 
-        let assigns = expr::assigns(&fields);
-        let filter = filter.map(|filter| quote!(.filter(#filter)));
-        let sort = sort.map(|(field, desc)| {
-            let (field, direction) = (scope.model.number(field), if desc { quote!(desc) } else { quote!(asc) });
-            quote!(.sort(__lp::#direction(#field)))
-        });
-        let limit = limit.map(proc_macro2::Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
-        let page = many.then(|| quote!(.many()));
-        let paged = match (numbered, paginate) {
+    fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
+        let shape = Shape::Collection { segments: segments(&self.fields, scope, &self.optional.names) };
+        let (returns, errors) = if self.many {
+            (Returns::Page, "`invalid_cursor`; `validation_failed` for a limit of 0.")
+        } else {
+            (Returns::Optional, "When the store cannot answer.")
+        };
+        Some(Plan::new(shape, Method::Get, returns, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let assigns = expr::assigns(&self.fields);
+        let filter = self.filter.as_ref().map(|filter| quote!(.filter(#filter)));
+        let sort = self.sort.as_ref().map(|sort| quote!(.sort(#sort)));
+        let limit = self.limit.map(Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
+        let page = self.many.then(|| quote!(.many()));
+        let paged = match (self.numbered, self.paginate) {
             (true, _) => quote!(.numbered()),
             (false, true) => quote!(.paginate()),
             (false, false) => quote!(),
         };
-        let sorts = sorts.map(|sorts| quote!(.sorts(&[#(#sorts),*])));
-        Some(Plan {
-            descriptor: quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #sorts #limit #deleted),
-            shape: Shape::Collection { segments: segments(&fields, scope, &may_miss) },
-            method: Method::Get,
-            returns: if many { Returns::Page } else { Returns::Optional },
-            errors: if many { "`invalid_cursor`; `validation_failed` for a limit of 0." } else { "When the store cannot answer." },
-            parts: Vec::new(),
-            list: 0,
-        })
+        let sorts = &self.sorts;
+        let sorts = (!sorts.is_empty()).then(|| quote!(.sorts(&[#(#sorts),*])));
+        let deleted = self.deleted.then(|| quote!(.deleted()));
+        quote!(__lp::Lookup::new(#assigns) #filter #page #paged #sort #sorts #limit #deleted)
     }
 }
 
@@ -135,13 +154,13 @@ fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<
 }
 
 /// `fields(..)` of a lookup, which may be empty or left out beside another condition.
-fn asked(kind: &Lookup, args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
+fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
     let conditional = ["filter", "deleted"].iter().any(|name| args.get(name).is_some());
     if conditional && args.get("fields").is_none_or(Opt::is_empty_list) {
         return Vec::new();
     }
     if let Some(at) = &args.kind {
-        args.require(kind.name(), "fields", kind.options(), at, scope.d);
+        args.require(KIND.facts.name, "fields", KIND.options, at, scope.d);
     }
     fields(args, "fields", scope, required)
 }
@@ -192,73 +211,105 @@ pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
 }
 
 /// `sort = desc(f)`; `paged` when cursors hold its values.
-pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<(usize, bool)> {
+pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<Sort> {
     let member = member(args.expr("sort", "sort = desc(created_at)", scope.d)?, scope.d)?;
     sort_key(&member, scope, paged)
 }
 
-/// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`: each with the index that it needs.
-fn named_sorts(opt: &Opt, pinned: &[Pinned], scope: &mut Scope<'_>) -> Vec<TokenStream> {
+/// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`.
+fn named_sorts(opt: &Opt, scope: &mut Scope<'_>) -> Vec<NamedSort> {
     const EXAMPLE: &str = "sorts(new(desc(pinned), desc(created_at)), top(desc(score)))";
     let Some(list) = opt.list(EXAMPLE, scope.d) else { return Vec::new() };
     let written = options::parse(list, scope.d);
     if opt.is_empty_list() {
         scope.d.error(&opt.key, "`sorts` names none").help(format!("`{EXAMPLE}`"));
     }
-    let mut seen: Vec<String> = Vec::new();
-    let mut sorts = Vec::new();
+    let mut sorts: Vec<NamedSort> = Vec::new();
     for sort in &written {
         let before = scope.d.len();
         let name = names::camel(&sort.name());
-        if seen.contains(&name) {
+        if sorts.iter().any(|other| other.name == name) {
             scope.d.error(&sort.key, format!("sort `{name}` is given twice")).help("another name");
         }
         let example = format!("{}(desc(created_at))", sort.key);
         let Some(list) = sort.list(&example, scope.d) else { continue };
         let members = members(sort, list, scope.d);
-        let keys: Vec<(usize, bool)> = members.iter().filter_map(|member| sort_key(member, scope, true)).collect();
+        let keys = members.iter().filter_map(|member| sort_key(member, scope, true)).collect();
         for (i, member) in members.iter().enumerate() {
             if members[..i].iter().any(|earlier| earlier.ident == member.ident) {
                 scope.d.error(&member.ident, format!("field `{}` repeated in sort `{name}`", member.ident)).help("name each field once");
             }
         }
-        let model = scope.model;
-        let pins = |field: usize| pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field);
-        if scope.d.len() == before && !model.has_index_for(&keys, &pins) {
-            // What the lookup goes by comes first: an index of its records, in this order.
-            let mut wanted: Vec<(usize, bool)> = Vec::new();
-            for one in pinned.iter().filter(|one| one.always && keys.iter().all(|(key, _)| *key != one.field)) {
-                if !wanted.contains(&(one.field, false)) {
-                    wanted.push((one.field, false));
-                }
-            }
-            wanted.extend(&keys);
-            let (entity, wanted) = (&model.name, index_text(model, &wanted));
-            // There is one for calls that give everything.
-            let often = |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
-            if model.has_index_for(&keys, &often) {
-                let missing: Vec<String> =
-                    pinned.iter().filter(|p| !p.always).map(|p| format!("`{}`", model.fields[p.field].name)).collect();
-                let text = format!("sort `{name}` has no index of `{entity}` where a call leaves out {}", missing.join(", "));
-                scope.d.error(&sort.key, text).help(format!("`strict_params` on the lookup, or `{wanted}` on the entity"));
-            } else {
-                scope
-                    .d
-                    .error(&sort.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
-                    .help(format!("`{wanted}` on the entity"));
-            }
-        }
-        let keys = keys.iter().map(|(field, desc)| {
-            let (field, direction) = (scope.model.number(*field), if *desc { quote!(desc) } else { quote!(asc) });
-            quote!(__lp::#direction(#field))
-        });
-        sorts.push(quote!(__lp::NamedSort::new(#name, &[#(#keys),*])));
-        seen.push(name);
+        sorts.push(NamedSort { name, key: sort.key.clone(), keys, sound: scope.d.len() == before });
     }
     sorts
 }
 
-fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<(usize, bool)> {
+/// A field that records are sorted by.
+pub(super) struct Sort {
+    field: usize,
+    number: Literal,
+    desc: bool,
+}
+
+/// An order that callers choose by its name.
+struct NamedSort {
+    name: String,
+    /// The name as written.
+    key: Ident,
+    keys: Vec<Sort>,
+    /// Whether all of it could be read.
+    sound: bool,
+}
+
+impl NamedSort {
+    /// It needs an index that has its keys, after the fields that every call compares with one value.
+    fn check(&self, pinned: &[Pinned], scope: &mut Scope<'_>) {
+        let (model, name) = (scope.model, &self.name);
+        let keys: Vec<(usize, bool)> = self.keys.iter().map(|sort| (sort.field, sort.desc)).collect();
+        let pins = |field: usize| pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field);
+        if !self.sound || model.has_index_for(&keys, &pins) {
+            return;
+        }
+        // The pinned fields come first: an index of their records, in this order.
+        let mut wanted: Vec<(usize, bool)> = Vec::new();
+        for one in pinned.iter().filter(|one| one.always && keys.iter().all(|(key, _)| *key != one.field)) {
+            if !wanted.contains(&(one.field, false)) {
+                wanted.push((one.field, false));
+            }
+        }
+        wanted.extend(&keys);
+        let (entity, wanted) = (&model.name, index_text(model, &wanted));
+        // There is one for calls that give everything.
+        let often = |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
+        if model.has_index_for(&keys, &often) {
+            let missing: Vec<String> = pinned.iter().filter(|p| !p.always).map(|p| format!("`{}`", model.fields[p.field].name)).collect();
+            let text = format!("sort `{name}` has no index of `{entity}` where a call leaves out {}", missing.join(", "));
+            scope.d.error(&self.key, text).help(format!("`strict_params` on the lookup, or `{wanted}` on the entity"));
+        } else {
+            scope
+                .d
+                .error(&self.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
+                .help(format!("`{wanted}` on the entity"));
+        }
+    }
+}
+
+impl ToTokens for Sort {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let field = &self.number;
+        tokens.extend(if self.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) });
+    }
+}
+
+impl ToTokens for NamedSort {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let (name, keys) = (&self.name, &self.keys);
+        tokens.extend(quote!(__lp::NamedSort::new(#name, &[#(#keys),*])));
+    }
+}
+
+fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<Sort> {
     let field = scope.field(&member.ident)?;
     let of = scope.at(field);
     if !of.kind.is_scalar() {
@@ -268,5 +319,5 @@ fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<(usiz
     } else if of.kind == Type::Other {
         scope.needs(field, &member.ident, "SCALARS", "sort");
     }
-    Some((field, member.desc))
+    Some(Sort { field, number: scope.model.number(field), desc: member.desc })
 }

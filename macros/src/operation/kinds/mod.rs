@@ -1,4 +1,5 @@
-//! The kinds. To add one: a file with an `impl Kind`, a line in [`KINDS`].
+//! The kinds. To add one: a file with its [`Kind`] and its [`KindModel`], a line in [`KINDS`], and its facts in
+//! `linchpin-vocabulary`.
 
 mod aggregate;
 mod array;
@@ -18,6 +19,7 @@ mod search;
 mod transition;
 mod upsert;
 
+use linchpin_vocabulary::kind::KindFacts;
 use proc_macro2::TokenStream;
 use syn::LitStr;
 
@@ -28,51 +30,79 @@ use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
 
 /// Every kind there is.
-const KINDS: &[&dyn Kind] = &[
-    &lookup::Lookup,
-    &exists::Exists,
-    &transition::Transition,
-    &restore::Restore,
-    &increment::Increment,
-    &field_update::FieldUpdate,
-    &array::Array::Push,
-    &array::Array::Pull,
-    &array::Array::Set,
-    &batch::Batch,
-    &upsert::Upsert,
-    &consume::Consume,
-    &collection::Collection,
-    &search::Search,
-    &aggregate::Aggregate,
-    &computed_aggregate::ComputedAggregate,
-    &derive::Derive,
-    &custom::Custom,
+const KINDS: &[&Kind] = &[
+    &lookup::KIND,
+    &exists::KIND,
+    &transition::KIND,
+    &restore::KIND,
+    &increment::KIND,
+    &field_update::KIND,
+    &array::PUSH,
+    &array::PULL,
+    &array::SET,
+    &batch::KIND,
+    &upsert::KIND,
+    &consume::KIND,
+    &collection::KIND,
+    &search::KIND,
+    &aggregate::KIND,
+    &computed_aggregate::KIND,
+    &derive::KIND,
+    &custom::KIND,
 ];
 
-/// One kind: its options, its rules, its descriptor.
-pub(crate) trait Kind {
-    /// `transition`.
-    fn name(&self) -> &'static str;
-    /// What the store must be able to do.
-    fn capability(&self, args: &Args) -> &'static str;
+/// A kind: its facts, its options, and how a declaration of it is resolved.
+pub(crate) struct Kind {
+    /// What the runtime knows of it as well.
+    pub(crate) facts: &'static KindFacts,
     /// Every option beside the common ones.
-    fn options(&self) -> &'static [&'static str];
+    pub(crate) options: &'static [&'static str],
     /// Those that must be there.
-    fn required(&self) -> &'static [&'static str];
-    /// Those that come later.
-    fn later(&self) -> &'static [&'static str] {
-        &[]
-    }
-    /// Reads its options, checks its rules and writes its descriptor.
-    ///
-    /// Everything wrong goes to the scope's diagnostics; `None` when no adapter method could be written.
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan>;
+    pub(crate) required: &'static [&'static str],
+    /// Those that a later version takes.
+    pub(crate) later: &'static [&'static str],
+    /// Those that may be written several times.
+    pub(crate) repeated: &'static [&'static str],
+    /// Other entities that a declaration names.
+    entities: fn(&Args, &mut Diagnostics) -> Vec<syn::Path>,
+    /// Reads the options and resolves them against the entity. What cannot be resolved is reported.
+    pub(crate) model: fn(&Input<'_>, &mut Scope<'_>) -> Box<dyn KindModel>,
 }
 
-/// What a kind made of its declaration.
+impl Kind {
+    const fn new(
+        facts: &'static KindFacts,
+        options: &'static [&'static str],
+        required: &'static [&'static str],
+        model: fn(&Input<'_>, &mut Scope<'_>) -> Box<dyn KindModel>,
+    ) -> Self {
+        Self { facts, options, required, later: &[], repeated: &[], entities: |_, _| Vec::new(), model }
+    }
+}
+
+/// A declaration as written.
+pub(crate) struct Input<'a> {
+    pub(crate) args: &'a Args,
+    /// The name of the operation: `by_slug`.
+    pub(crate) name: &'a str,
+    /// The name of the const.
+    pub(crate) ident: &'a syn::Ident,
+}
+
+/// A declaration of a kind, resolved.
+pub(crate) trait KindModel {
+    /// Reports what breaks a rule of the kind.
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>);
+
+    /// Where it is mounted and what it answers. `None` if a part is missing, which has been reported.
+    fn plan(&self, scope: &Scope<'_>) -> Option<Plan>;
+
+    /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope where it stands.
+    fn expand(&self) -> TokenStream;
+}
+
+/// Where an operation is mounted, and what it answers.
 pub(crate) struct Plan {
-    /// `__lp::Transition { .. }`.
-    pub(crate) descriptor: TokenStream,
     pub(crate) shape: Shape,
     pub(crate) method: Method,
     pub(crate) returns: Returns,
@@ -116,7 +146,13 @@ pub(crate) enum Shape {
     Adapter,
 }
 
+impl Shape {
+    /// `/{op}` alone.
+    const COLLECTION: Self = Self::Collection { segments: Vec::new() };
+}
+
 /// What an adapter method answers.
+#[derive(Clone)]
 pub(crate) enum Returns {
     Record,
     Optional,
@@ -138,6 +174,7 @@ pub(crate) enum Returns {
 }
 
 /// The struct of what an aggregate computes.
+#[derive(Clone)]
 pub(crate) struct Numbers {
     /// `StatsRow`.
     pub(crate) name: syn::Ident,
@@ -155,9 +192,7 @@ impl Returns {
             _ => matches!(self, Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted),
         }
     }
-}
 
-impl Returns {
     /// Whether it is one record of the entity, whatever happens.
     pub(crate) fn is_one_record(&self) -> bool {
         match self {
@@ -168,6 +203,11 @@ impl Returns {
 }
 
 impl Plan {
+    /// The plan of an operation without methods of its own.
+    const fn new(shape: Shape, method: Method, returns: Returns, errors: &'static str) -> Self {
+        Self { shape, method, returns, errors, list: 0, parts: Vec::new() }
+    }
+
     /// Whether the caller says how many records at most.
     pub(crate) fn pages(&self) -> bool {
         matches!(self.returns, Returns::Page | Returns::List)
@@ -178,48 +218,40 @@ impl Plan {
         self.method == Method::Get
     }
 
+    /// Whether none of its methods changes anything.
+    pub(crate) fn only_reads(&self) -> bool {
+        if self.parts.is_empty() { self.reads() } else { self.parts.iter().all(Part::reads) }
+    }
+
     /// For messages.
     pub(crate) fn effect(&self) -> &'static str {
         if self.reads() { "only reads" } else { "changes a record" }
     }
 }
 
+/// The kind of this name.
+pub(crate) fn named(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().copied().find(|kind| kind.facts.name == name)
+}
+
 /// Other entities that a declaration names; what cannot be read is reported later.
 pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
-    let kind = args.kind.as_ref().map(|kind| crate::names::snake(&kind.value()));
-    match kind.as_deref() {
-        Some("computed_aggregate") => computed_aggregate::entities(args, d),
-        Some("derive") => derive::entities(args, d),
-        _ => Vec::new(),
-    }
+    let kind = args.kind.as_ref().and_then(|kind| named(&crate::names::snake(&kind.value())));
+    kind.map(|kind| (kind.entities)(args, d)).unwrap_or_default()
 }
 
 /// The names of all kinds.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|kind| kind.name())
+    KINDS.iter().map(|kind| kind.facts.name)
 }
 
 /// The options of each kind beside the common ones.
 pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
-    KINDS.iter().map(|kind| (kind.name(), kind.options()))
-}
-
-/// What only the name of a custom operation can be underlined for.
-pub(crate) fn check_name(
-    kind: &dyn Kind,
-    args: &Args,
-    at: &syn::Ident,
-    name: &str,
-    entity: &crate::entity::EntityModel,
-    d: &mut Diagnostics,
-) {
-    if kind.name() == "custom" && args.get("handler").is_some() {
-        custom::check_stores(args, at, name, entity, d);
-    }
+    KINDS.iter().map(|kind| (kind.facts.name, kind.options))
 }
 
 /// The declared kind, in snake_case or in the specification's spelling, and where it is written.
-pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static dyn Kind, LitStr)> {
+pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static Kind, LitStr)> {
     let Some(text) = &args.kind else {
         // One that is there and unreadable has been reported.
         if !args.has_kind {
@@ -228,7 +260,7 @@ pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Opt
         return None;
     };
     let name = crate::names::snake(&text.value());
-    let of = |name: &str| KINDS.iter().find(|kind| kind.name() == name).map(|kind| (*kind, text.clone()));
+    let of = |name: &str| named(name).map(|kind| (kind, text.clone()));
     of(&name).or_else(|| {
         d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());
         // What else is wrong is judged by the kind that is meant.

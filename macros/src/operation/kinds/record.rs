@@ -1,42 +1,83 @@
 //! What kinds that change one record share: which one, and what is written.
 
+use proc_macro2::TokenStream;
 use syn::Ident;
 use syn::ext::IdentExt;
 
+use super::Input;
 use crate::entity::{Field, Flag};
 use crate::expr::{
-    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, check, conditions, equalities, is_always, refuse_always, type_of,
+    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, assigns, check, conditions, equalities, is_always, refuse_always,
+    type_of,
 };
 use crate::names;
 use crate::operation::args::Args;
+use crate::options::OptValue;
 
 /// `match(..)`, by default the record that the path names.
-pub(super) fn matches(args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Vec<Assign>> {
-    let Some(opt) = args.get("match") else {
-        let primary = scope.model.primary?;
-        let id = Ident::new("id", proc_macro2::Span::call_site());
-        let key = scope.at(primary).ident.clone();
-        let value = scope.value(&Source::Param(id), primary, &key, Role::Match)?;
-        return Some(vec![Assign { key, field: primary, value }]);
-    };
-    let pairs = args.pairs("match", scope.d);
-    let assigns = scope.assigns(&pairs, |_| Role::Match);
-    for assign in &assigns {
-        let of = scope.at(assign.field);
-        if !of.kind.is_scalar() {
-            scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+pub(super) struct Matches {
+    assigns: Vec<Assign>,
+    /// Whether every member could be resolved.
+    complete: bool,
+    /// Whether it is written.
+    written: bool,
+}
+
+impl Matches {
+    /// Reads and resolves the option.
+    pub(super) fn resolve(args: &Args, scope: &mut Scope<'_>) -> Self {
+        if args.get("match").is_none() {
+            let assigns: Vec<Assign> = by_id(scope).into_iter().collect();
+            return Self { complete: !assigns.is_empty(), assigns, written: false };
         }
+        let pairs = args.pairs("match", scope.d);
+        let assigns = scope.assigns(&pairs, |_| Role::Match);
+        Self { complete: assigns.len() == pairs.len() && !assigns.is_empty(), assigns, written: true }
     }
-    let fields: Vec<usize> = assigns.iter().map(|a| a.field).collect();
-    // Members that could not be read may have pinned it.
-    if assigns.len() == pairs.len() && !assigns.is_empty() && !scope.model.pins_one(&fields) {
-        let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
-        let text = format!("match of `{name}` may hit several records");
-        scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
+
+    /// Whether the operation knows its record.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
     }
-    let visible: Vec<Beside> = scope.visible().into_iter().collect();
-    check(scope, "`match`", &equalities(&assigns), &visible);
-    (assigns.len() == pairs.len() && !assigns.is_empty()).then_some(assigns)
+
+    /// The members, if all of them could be resolved.
+    pub(super) fn complete(&self) -> Option<&[Assign]> {
+        self.complete.then_some(&self.assigns)
+    }
+
+    /// `&[__lp::assign(..), ..]`.
+    pub(super) fn tokens(&self) -> TokenStream {
+        assigns(&self.assigns)
+    }
+
+    /// The fields can be compared, and pin one record.
+    pub(super) fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let Some(opt) = input.args.get("match").filter(|_| self.written) else { return };
+        for assign in &self.assigns {
+            let of = scope.at(assign.field);
+            if !of.kind.is_scalar() {
+                scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+            }
+        }
+        let fields: Vec<usize> = self.assigns.iter().map(|a| a.field).collect();
+        // Members that could not be read may have pinned it.
+        if self.complete && !scope.model.pins_one(&fields) {
+            let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
+            let text = format!("match of `{}` may hit several records", input.name);
+            scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
+        }
+        let visible: Vec<Beside> = scope.visible().into_iter().collect();
+        check(scope, "`match`", &equalities(&self.assigns), &visible);
+    }
+}
+
+/// `id = param(id)`, under the name of the key.
+fn by_id(scope: &mut Scope<'_>) -> Option<Assign> {
+    let primary = scope.model.primary?;
+    let id = Ident::new("id", proc_macro2::Span::call_site());
+    let key = scope.at(primary).ident.clone();
+    let value = scope.value(&Source::Param(id), primary, &key, Role::Match)?;
+    Some(Assign { key, field: primary, value })
 }
 
 /// `name(a, b)`: fields whose values come from the body, under their own names.
@@ -78,20 +119,19 @@ pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: 
     assigns
 }
 
-/// `filter = (..)` of a kind that must never meet every record.
-///
-/// Parameters of `optional` may be left out.
-pub(super) fn filter(args: &Args, what: &str, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
+/// `filter = (..)`; parameters of `optional` may be left out.
+pub(super) fn filter(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
     let expr = args.expr("filter", "filter = (status == Status::Archived)", scope.d)?;
     let filter = Filter::parse(expr, scope.d)?;
-    let before = scope.d.len();
-    let resolved = scope.filter(&filter, optional)?;
-    if scope.d.len() == before {
-        let beside: Vec<Beside> = scope.visible().into_iter().collect();
-        let text = format!("filter of {what} would match every record");
-        refuse_always(scope, &resolved, &beside, 1, expr, &text);
-    }
-    Some(resolved)
+    scope.filter(&filter, optional)
+}
+
+/// Refuses a filter that matches every record; `what` is the operation.
+pub(super) fn refuse_every_record(input: &Input<'_>, what: &str, filter: Option<&Resolved>, scope: &mut Scope<'_>) {
+    let Some((filter, opt)) = filter.zip(input.args.get("filter")) else { return };
+    let OptValue::Expr(expr) = &opt.value else { return };
+    let beside: Vec<Beside> = scope.visible().into_iter().collect();
+    refuse_always(scope, filter, &beside, 1, expr, &format!("filter of {what} would match every record"));
 }
 
 /// Whether the field an operation works on may change after create; what may not is reported.

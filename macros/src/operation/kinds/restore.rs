@@ -1,33 +1,29 @@
 //! `restore`: brings a deleted record back. And what all that shows deleted records must meet.
 
+use linchpin_vocabulary::kind;
+use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::Ident;
 
-use super::{Kind, Plan, Returns, Shape, record};
-use crate::expr::{self, Scope};
+use super::record::Matches;
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
+use crate::expr::Scope;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) struct Restore;
+pub(super) const KIND: Kind = Kind::new(&kind::RESTORE, &[], &[], model);
 
-impl Kind for Restore {
-    fn name(&self) -> &'static str {
-        "restore"
-    }
+struct Restore {
+    matches: Matches,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.transition"
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    Box::new(Restore { matches: Matches::resolve(input.args, scope) })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
+impl KindModel for Restore {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let (args, name) = (input.args, input.name);
         let at = args
             .kind
             .as_ref()
@@ -40,21 +36,22 @@ impl Kind for Restore {
                 scope.d.error(&at, text).help(format!("a default on `{}`", of.name));
             }
         }
-        let matches = expr::assigns(&record::matches(args, name, scope)?);
-        Some(Plan {
-            descriptor: quote!(__lp::Restore::new(#matches)),
-            shape: Shape::ById,
-            method: Method::Post,
-            returns: Returns::Record,
-            errors: "`not_found` when the record is not deleted; `conflict` when a unique of it is taken meanwhile.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        self.matches.check(input, scope);
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let errors = "`not_found` when the record is not deleted; `conflict` when a unique of it is taken meanwhile.";
+        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let matches = self.matches.tokens();
+        quote!(__lp::Restore::new(#matches))
     }
 }
 
 /// What an operation needs that meets deleted records: there are such, and not everybody may see them.
-pub(super) fn reach_deleted(args: &Args, what: &str, at: &proc_macro2::TokenStream, scope: &mut Scope<'_>) {
+pub(super) fn reach_deleted(args: &Args, what: &str, at: &TokenStream, scope: &mut Scope<'_>) {
     if scope.model.visibility.soft_delete.is_none() && !scope.model.unsure {
         let text = format!("{what} needs `soft_delete`: records of `{}` are removed when they are deleted", scope.model.ident);
         scope.d.error(at, text).help("`soft_delete(deleted_at)` in `#[entity]`");

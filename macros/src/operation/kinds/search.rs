@@ -1,66 +1,105 @@
 //! `search`: the records in whose texts something stands.
 
-use proc_macro2::Span;
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote;
 use syn::Ident;
 use syn::ext::IdentExt;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Optional};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::Kind as Type;
 use crate::expr::{Filter, Param, Resolved, Scope, Value, Via, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) struct Search;
+pub(super) const KIND: Kind =
+    Kind::new(&kind::SEARCH, &["fields", "filter", "paginate", "optional_params", "use_search_provider"], &["fields"], model);
 
-impl Kind for Search {
-    fn name(&self) -> &'static str {
-        "search"
-    }
+struct Search {
+    /// Each with the name as written.
+    fields: Vec<(usize, Ident)>,
+    numbers: Vec<Literal>,
+    optional: Optional,
+    filter: Option<Resolved>,
+    paginate: bool,
+    /// Whether the search provider answers, as far as it is said.
+    provider: Option<bool>,
+    in_store: bool,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "operation.search"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["fields", "filter", "paginate", "optional_params", "use_search_provider"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["fields"]
-    }
-
-    fn resolve(&self, args: &Args, _: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let fields = fields(args, scope);
-        let in_store = provider(args, &fields, scope);
-        let first = fields.first()?.0;
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let fields = fields(args, scope);
+    let provider = args.get("use_search_provider").and_then(|opt| opt.boolean(scope.d));
+    if let Some((first, _)) = fields.first() {
         // The text is a parameter like others, and the first of them.
         let q = Ident::new("q", Span::call_site());
-        let text = Param { element: true, ..Param::new(&q, Via::Param, first) };
+        let text = Param { element: true, ..Param::new(&q, Via::Param, *first) };
         scope.params.add(text, scope.model, scope.d);
-        let optional = record::optional(args, scope);
-        let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).and_then(|expr| {
-            let filter = Filter::parse(expr, scope.d)?;
-            scope.filter(&filter, &optional.names)
-        });
-        if let Some(at) = filter.as_ref().and_then(uses_text) {
+    }
+    let optional = record::optional(args, scope);
+    let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).filter(|_| !fields.is_empty());
+    let filter = filter.and_then(|expr| {
+        let filter = Filter::parse(expr, scope.d)?;
+        scope.filter(&filter, &optional.names)
+    });
+    let numbers = fields.iter().map(|(field, _)| scope.model.number(*field)).collect();
+    let paginate = args.flag("paginate", scope.d);
+    let in_store = provider == Some(false) && scope.model.search.is_some();
+    Box::new(Search { fields, numbers, optional, filter, paginate, provider, in_store })
+}
+
+impl KindModel for Search {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        self.check_provider(input, scope);
+        if let Some(at) = self.filter.as_ref().and_then(uses_text) {
             scope.d.error(at, "`q` is the text that is searched for").help("another name for the parameter");
         }
-        optional.check(scope);
-        let paginate = args.flag("paginate", scope.d);
-        let places = fields.iter().map(|(field, _)| scope.model.number(*field));
-        let filter = filter.map(|filter| quote!(.filter(#filter)));
-        let paged = paginate.then(|| quote!(.paginate()));
-        let in_store = in_store.then(|| quote!(.in_store()));
-        Some(Plan {
-            descriptor: quote!(__lp::Search::new(&[#(#places),*]) #filter #paged #in_store),
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Get,
-            returns: if paginate { Returns::Page } else { Returns::List },
-            errors: "`validation_failed` for a blank text, one of more than 512 characters, or a limit of 0.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        if !self.fields.is_empty() {
+            self.optional.check(scope);
+        }
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        self.fields.first()?;
+        let returns = if self.paginate { Returns::Page } else { Returns::List };
+        let errors = "`validation_failed` for a blank text, one of more than 512 characters, or a limit of 0.";
+        Some(Plan::new(Shape::COLLECTION, Method::Get, returns, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let fields = &self.numbers;
+        let filter = self.filter.as_ref().map(|filter| quote!(.filter(#filter)));
+        let paged = self.paginate.then(|| quote!(.paginate()));
+        let in_store = self.in_store.then(|| quote!(.in_store()));
+        quote!(__lp::Search::new(&[#(#fields),*]) #filter #paged #in_store)
+    }
+}
+
+impl Search {
+    /// A provider is declared on the entity, and what it searches is in its index.
+    fn check_provider(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let (model, wanted) = (scope.model, self.provider);
+        match (&model.search, input.args.get("use_search_provider")) {
+            _ if model.unsure => {}
+            (None, Some(opt)) if wanted == Some(true) => {
+                scope
+                    .d
+                    .error(&opt.key, format!("`{}` names no search provider", model.name))
+                    .help("`#[entity(search(provider = \"tantivy\", fields(title = 1)))]`");
+            }
+            (Some(search), _) if wanted != Some(false) => {
+                for (field, at) in self.fields.iter().filter(|(field, _)| !search.holds(*field)) {
+                    let name = &scope.at(*field).name;
+                    scope
+                        .d
+                        .error(at, format!("`{name}` is not in the search index of {}", model.name))
+                        .help("add it to the fields of `search(..)`, or say `use_search_provider = false`");
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -90,33 +129,6 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
         fields.push((field, ident));
     }
     fields
-}
-
-/// Whether the store searches although the entity has a provider. What a provider searches must be in its index.
-fn provider(args: &Args, fields: &[(usize, Ident)], scope: &mut Scope<'_>) -> bool {
-    let opt = args.get("use_search_provider");
-    let wanted = opt.and_then(|opt| opt.boolean(scope.d));
-    let model = scope.model;
-    match (&model.search, opt) {
-        _ if model.unsure => {}
-        (None, Some(opt)) if wanted == Some(true) => {
-            scope
-                .d
-                .error(&opt.key, format!("`{}` names no search provider", model.name))
-                .help("`#[entity(search(provider = \"tantivy\", fields(title = 1)))]`");
-        }
-        (Some(search), _) if wanted != Some(false) => {
-            for (field, at) in fields.iter().filter(|(field, _)| !search.holds(*field)) {
-                let name = &scope.at(*field).name;
-                scope
-                    .d
-                    .error(at, format!("`{name}` is not in the search index of {}", model.name))
-                    .help("add it to the fields of `search(..)`, or say `use_search_provider = false`");
-            }
-        }
-        _ => {}
-    }
-    wanted == Some(false) && model.search.is_some()
 }
 
 /// Where a filter uses the text that is searched for.

@@ -1,88 +1,100 @@
 //! `transition`: moves a field from one of some values to another, or to the one of several that a function chooses.
 
-use proc_macro2::TokenStream;
+use linchpin_vocabulary::kind;
+use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, Ident, Path};
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::record::{self, Matches};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::{Kind as Type, check_written};
-use crate::expr::{self, Beside, Cond, Op, Resolved, Role, Scope, Source, Value, type_of};
+use crate::expr::{self, Assign, Beside, Cond, Op, Resolved, Role, Scope, Source, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
-pub(super) struct Transition;
+pub(super) const KIND: Kind =
+    Kind::new(&kind::TRANSITION, &["field", "from", "to", "match", "set", "returns", "already"], &["field", "from", "to"], model);
 
-impl Kind for Transition {
-    fn name(&self) -> &'static str {
-        "transition"
+struct Transition {
+    matches: Matches,
+    set: Vec<Assign>,
+    /// The state field, and its name as written.
+    field: Option<(usize, Ident)>,
+    number: Literal,
+    from: Vec<Written>,
+    to: Vec<Written>,
+    /// The call that chooses among several values of `to`.
+    chosen: Option<TokenStream>,
+    boolean: bool,
+    already: bool,
+}
+
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let matches = Matches::resolve(args, scope);
+    let set = args.pairs("set", scope.d);
+    let set = scope.assigns(&set, |_| Role::Write);
+    let field = state(args, scope);
+    let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
+    let (from, Targets { to, by }) = match &field {
+        Some((index, ident)) => (from(args, *index, ident, scope), to(args, *index, ident, scope)),
+        None => Default::default(),
+    };
+    let chosen = match (by, &field) {
+        (Some(by), Some((index, ident))) if crate::SERVER => {
+            let marker = expr::marker(scope, *index, &ident.to_token_stream());
+            // At the user's path: rustc says there what does not fit.
+            Some(quote_spanned!(by.span()=> .chosen(|call| __lp::choose::<#marker, _>(call, #by))))
+        }
+        _ => None,
+    };
+    let already = args.get("already").is_some();
+    if already {
+        args.choice("already", &["ok"], scope.d);
     }
+    let number = scope.model.number(field.as_ref().map_or(0, |(index, _)| *index));
+    Box::new(Transition { matches, set, field, number, from, to, chosen, boolean, already })
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.transition"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["field", "from", "to", "match", "set", "returns", "already"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["field", "from", "to"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let matches = record::matches(args, name, scope);
-        let set = args.pairs("set", scope.d);
-        let set = scope.assigns(&set, |_| Role::Write);
-        let field = state(args, scope);
-        record::written(&set, field.as_ref().map(|(index, _)| *index), scope);
-        let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
-        let (from, Targets { to, by }) = match &field {
-            Some((index, ident)) => (from(args, *index, ident, scope), to(args, *index, ident, scope)),
-            None => Default::default(),
-        };
-        if let (Some((index, ident)), Some(matches)) = (&field, &matches) {
+impl KindModel for Transition {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        self.matches.check(input, scope);
+        let Self { field, from, to, .. } = self;
+        if let Some((index, ident)) = field {
+            record::mutable(*index, ident, scope);
+        }
+        record::written(&self.set, field.as_ref().map(|(index, _)| *index), scope);
+        let Some((index, ident)) = field else { return };
+        if let Some(matches) = self.matches.complete() {
             let values = from.iter().map(|(value, _)| value.clone()).collect();
             let from = Resolved::Cond(Cond { ident: ident.clone(), field: *index, op: Op::In, values, list: true });
             let beside: Vec<Beside> = Beside::equal("`match`", matches).into_iter().chain(scope.visible()).collect();
             expr::check_stored(scope, "`from`", &from, &beside);
         }
-        for (to, at) in &to {
-            if let Some((index, ident)) = &field
-                && from.iter().any(|(value, _)| expr::same(scope.at(*index), value, to))
-            {
-                let text = format!("transition `{name}` leads from `{}` to itself", shown(at));
+        for (to, at) in to {
+            if from.iter().any(|(value, _)| expr::same(scope.at(*index), value, to)) {
+                let text = format!("transition `{}` leads from `{}` to itself", input.name, shown(at));
                 scope.d.error(at, text).help(format!("another value of `{ident}`"));
             }
         }
+    }
 
-        let by = match (by, &field) {
-            (Some(by), Some((index, ident))) if crate::SERVER => {
-                let marker = expr::marker(scope, *index, &ident.to_token_stream());
-                // At the user's path: rustc says there what does not fit.
-                Some(quote_spanned!(by.span()=> .chosen(|call| __lp::choose::<#marker, _>(call, #by))))
-            }
-            _ => None,
-        };
-        let index = scope.model.number(field.as_ref().map_or(0, |(index, _)| *index));
-        let from = from.iter().map(|(value, _)| closure(value));
-        let to = to.iter().map(|(value, _)| closure(value));
-        let (matches, set) = (expr::assigns(&matches?), expr::unless_empty("set", &set));
-        let flag = boolean.then(|| quote!(.boolean()));
-        let already = args.get("already").map(|_| {
-            args.choice("already", &["ok"], scope.d);
-            quote!(.already_ok())
-        });
-        Some(Plan {
-            descriptor: quote!(__lp::Transition::new(#index, &[#(#from),*], &[#(#to),*], #matches) #by #set #already #flag),
-            shape: Shape::ById,
-            method: Method::Post,
-            returns: if boolean { Returns::Boolean } else { Returns::Record },
-            errors: "`not_found`; `invalid_transition` from another state; `validation_failed`.",
-            parts: Vec::new(),
-            list: 0,
-        })
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let returns = if self.boolean { Returns::Boolean } else { Returns::Record };
+        let errors = "`not_found`; `invalid_transition` from another state; `validation_failed`.";
+        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, returns, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (field, by) = (&self.number, &self.chosen);
+        let from = self.from.iter().map(|(value, _)| closure(value));
+        let to = self.to.iter().map(|(value, _)| closure(value));
+        let (matches, set) = (self.matches.tokens(), expr::unless_empty("set", &self.set));
+        let flag = self.boolean.then(|| quote!(.boolean()));
+        let already = self.already.then(|| quote!(.already_ok()));
+        quote!(__lp::Transition::new(#field, &[#(#from),*], &[#(#to),*], #matches) #by #set #already #flag)
     }
 }
 
@@ -102,7 +114,6 @@ fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
             return None;
         }
     }
-    record::mutable(field, &ident, scope);
     Some((field, ident))
 }
 

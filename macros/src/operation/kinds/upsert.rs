@@ -1,64 +1,66 @@
 //! `upsert`: creates a record, or changes the one that has the same key.
 
+use linchpin_vocabulary::kind;
+use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
 
-use super::{Kind, Plan, Returns, Shape, record};
+use super::{Input, Kind, KindModel, Plan, Returns, Shape, record};
 use crate::diagnostics::list;
 use crate::entity::{Flag, Kind as Type};
 use crate::expr::{self, Assign, Role, Scope, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) struct Upsert;
+pub(super) const KIND: Kind = Kind::new(&kind::UPSERT, &["match", "set", "on_create", "returns"], &["match", "set"], model);
 
-impl Kind for Upsert {
-    fn name(&self) -> &'static str {
-        "upsert"
-    }
+struct Upsert {
+    matches: Vec<Assign>,
+    set: Vec<Assign>,
+    on_create: Vec<Assign>,
+    /// Whether the answer says if the record was created.
+    wrapped: bool,
+}
 
-    fn capability(&self, _: &Args) -> &'static str {
-        "atomic.upsert"
-    }
+fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
+    let args = input.args;
+    let matches = record::from_body(args, "match", scope, |_| (true, false));
+    let set = record::from_body(args, "set", scope, |of| (!of.optional && !of.has_default(), of.optional));
+    let pairs = args.pairs("on_create", scope.d);
+    let on_create = scope.assigns(&pairs, |_| Role::Create);
+    let wrapped = args.choice("returns", &["entity", "created"], scope.d) == "created";
+    Box::new(Upsert { matches, set, on_create, wrapped })
+}
 
-    fn options(&self) -> &'static [&'static str] {
-        &["match", "set", "on_create", "returns"]
-    }
-
-    fn required(&self) -> &'static [&'static str] {
-        &["match", "set"]
-    }
-
-    fn resolve(&self, args: &Args, name: &str, scope: &mut Scope<'_>) -> Option<Plan> {
-        let matches = record::from_body(args, "match", scope, |_| (true, false));
-        let set = record::from_body(args, "set", scope, |of| (!of.optional && !of.has_default(), of.optional));
-        record::written(&set, None, scope);
-        let pairs = args.pairs("on_create", scope.d);
-        let on_create = scope.assigns(&pairs, |_| Role::Create);
-        keys(args, name, &matches, scope);
-        begun(&on_create, scope);
-        for (place, one) in [("match", &matches), ("set", &set)] {
-            let later = if place == "match" { set.iter().chain(&on_create) } else { on_create.iter().chain(&[]) };
+impl KindModel for Upsert {
+    fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
+        let (args, name) = (input.args, input.name);
+        let Self { matches, set, on_create, .. } = self;
+        record::written(set, None, scope);
+        keys(args, name, matches, scope);
+        begun(on_create, scope);
+        for (place, one) in [("match", matches), ("set", set)] {
+            let later = if place == "match" { set.iter().chain(on_create) } else { on_create.iter().chain(&[]) };
             for twice in later.filter(|other| one.iter().any(|first| first.field == other.field)) {
                 let other = if set.iter().any(|a| a.key == twice.key) { "set" } else { "on_create" };
                 scope.d.error(&twice.key, format!("`{}` is in {place} and in {other}", twice.key.unraw())).help("keep one of them");
             }
         }
-        covered(args, name, [&matches, &set, &on_create], scope);
-        judged(args, name, [&matches, &set, &on_create], scope);
-        let wrapped = args.choice("returns", &["entity", "created"], scope.d) == "created";
-        let (matches, set) = (expr::assigns(&matches), expr::unless_empty("set", &set));
-        let on_create = expr::unless_empty("on_create", &on_create);
-        let flag = wrapped.then(|| quote!(.wrapped()));
-        Some(Plan {
-            descriptor: quote!(__lp::Upsert::new(#matches) #set #on_create #flag),
-            shape: Shape::Collection { segments: Vec::new() },
-            method: Method::Post,
-            returns: if wrapped { Returns::Upserted } else { Returns::Record },
-            errors: "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.",
-            parts: Vec::new(),
-            list: 0,
-        })
+        covered(args, name, [matches, set, on_create], scope);
+        judged(args, name, [matches, set, on_create], scope);
+    }
+
+    fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
+        let returns = if self.wrapped { Returns::Upserted } else { Returns::Record };
+        let errors = "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.";
+        Some(Plan::new(Shape::COLLECTION, Method::Post, returns, errors))
+    }
+
+    fn expand(&self) -> TokenStream {
+        let (matches, set) = (expr::assigns(&self.matches), expr::unless_empty("set", &self.set));
+        let on_create = expr::unless_empty("on_create", &self.on_create);
+        let flag = self.wrapped.then(|| quote!(.wrapped()));
+        quote!(__lp::Upsert::new(#matches) #set #on_create #flag)
     }
 }
 
