@@ -19,9 +19,11 @@ use syn::{Ident, LitStr};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-/// The keys that a policy has: for each its member, its type, its reader, and the call on the runtime's `PolicyDesc`.
+/// Makes [`Policy`] from one row per key: its member and type, its reader, its call on the runtime's
+/// `PolicyDesc`.
 ///
-/// A new key is one row here, and a row in `PolicyDesc`. A key with a syntax of its own gets a file in this folder.
+/// `every` has the keys of every route, `one` those of a single route. A key with a syntax of its own
+/// has a file in this folder.
 macro_rules! keys {
     (
         every { $($(#[doc = $doc:literal])* $key:literal $vis:vis $member:ident: $ty:ty, $read:expr, $call:expr;)* }
@@ -64,48 +66,81 @@ macro_rules! keys {
 
 keys! {
     every {
-        /// Who is asked for the caller.
-        "auth" pub(crate) auth: Option<Auth>, auth, |auth, _| auth.as_ref().map(Auth::tokens);
-        /// Roles of which the caller has one.
-        "roles" roles: Option<roles::Roles>, roles::read, |roles, _| roles.as_ref().map(roles::Roles::tokens);
-        /// What all must let the call pass.
-        "guards" guards: Option<Vec<guards::Guard>>, guards::read, |guards, _| guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
-        /// What the caller must be permitted to do with the record.
-        "permission" pub(crate) permission: Option<permission::Permission>, permission::read,
+        /// The handler that authenticates the caller.
+        "auth" pub(crate) auth: Option<Auth>,
+            auth,
+            |auth, _| auth.as_ref().map(Auth::tokens);
+        /// The caller has one of them.
+        "roles" roles: Option<roles::Roles>,
+            roles::read,
+            |roles, _| roles.as_ref().map(roles::Roles::tokens);
+        /// All of them let the call pass.
+        "guards" guards: Option<Vec<guards::Guard>>,
+            guards::read,
+            |guards, _| guards.as_ref().map(|list| quote!(.guards(&[#(#list),*])));
+        /// The action that the caller needs on the record.
+        "permission" pub(crate) permission: Option<permission::Permission>,
+            permission::read,
             |permission, _| permission.as_ref().map(permission::Permission::tokens);
-        /// What runs around the route.
-        "middleware" middleware: Option<Vec<middleware::Middleware>>, middleware::read,
+        /// Functions around the route.
+        "middleware" middleware: Option<Vec<middleware::Middleware>>,
+            middleware::read,
             |list, _| list.as_ref().and_then(|list| middleware::tokens(list));
         /// The route is not mounted.
-        "disabled" pub(crate) disabled: bool, |opt, d| opt.flag(d), |disabled, _| disabled.then(|| quote!(.disable()));
-        /// The word, and the most bytes of a body.
-        "max_body" max_body: Option<(Ident, u64)>, |opt, d| quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
-            |most, _| most.as_ref().map(|(_, bytes)| Literal::u64_unsuffixed(*bytes)).map(|bytes| quote!(.max_body(#bytes)));
+        "disabled" pub(crate) disabled: bool,
+            |opt, d| opt.flag(d),
+            |disabled, _| disabled.then(|| quote!(.disable()));
+        /// The word, and the largest body in bytes.
+        "max_body" max_body: Option<(Ident, u64)>,
+            |opt, d| quantity::bytes(opt, d).map(|bytes| (opt.key.clone(), bytes)),
+            |most, _| most.as_ref().map(|(_, bytes)| {
+                let bytes = Literal::u64_unsuffixed(*bytes);
+                quote!(.max_body(#bytes))
+            });
         /// In milliseconds.
-        "timeout" pub(crate) timeout: Option<u64>, quantity::timeout, |ms, _| ms.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
+        "timeout" pub(crate) timeout: Option<u64>,
+            quantity::timeout,
+            |ms, _| ms.map(Literal::u64_unsuffixed).map(|ms| quote!(.timeout(#ms)));
         /// The name and the payload of its events.
-        "event" pub(crate) event: Option<event::Event>, event::read, |event, _| event.as_ref().map(event::Event::tokens);
+        "event" pub(crate) event: Option<event::Event>,
+            event::read,
+            |event, _| event.as_ref().map(event::Event::tokens);
         /// How often one caller may call.
-        "rate_limit" pub(crate) rate_limit: Option<rate::RateLimit>, rate::read, |rate, _| rate.as_ref().map(rate::RateLimit::tokens);
+        "rate_limit" pub(crate) rate_limit: Option<rate::RateLimit>,
+            rate::read,
+            |rate, _| rate.as_ref().map(rate::RateLimit::tokens);
         /// Whether a repeated call has one effect.
-        "idempotent" pub(crate) idempotent: Option<idempotent::Idempotent>, idempotent::read,
+        "idempotent" pub(crate) idempotent: Option<idempotent::Idempotent>,
+            idempotent::read,
             |idempotent, _| idempotent.as_ref().map(idempotent::Idempotent::tokens);
         /// The name of its entries in the audit log.
-        "audit" pub(crate) audit: Option<audit::Audit>, audit::read, |audit, _| audit.as_ref().map(audit::Audit::tokens);
+        "audit" pub(crate) audit: Option<audit::Audit>,
+            audit::read,
+            |audit, _| audit.as_ref().map(audit::Audit::tokens);
         /// The members of bodies.
-        "input" pub(crate) input: Option<narrow::Fields>, |opt, d| narrow::read(opt, "input(title, body)", d),
+        "input" pub(crate) input: Option<narrow::Fields>,
+            |opt, d| narrow::read(opt, "input(title, body)", d),
             |input, _| input.as_ref().map(narrow::Fields::tokens).map(|names| quote!(.input(#names)));
-        /// The members of records in answers.
-        "output" pub(crate) output: Option<narrow::Fields>, narrow::read_output, |output, entity| output.as_ref().map(|output| output.shown(entity));
-        /// Members that only the answer of the call has.
-        "output_once" pub(crate) once: Option<once::Once>, once::read, |once, _| once.as_ref().map(once::Once::tokens);
+        /// The members of records in responses.
+        "output" pub(crate) output: Option<narrow::Fields>,
+            narrow::read_output,
+            |output, entity| output.as_ref().map(|output| output.shown(entity));
+        /// Members of the first response only.
+        "output_once" pub(crate) once: Option<once::Once>,
+            once::read,
+            |once, _| once.as_ref().map(once::Once::tokens);
         /// For the API document.
-        "summary" pub(crate) summary: Option<LitStr>, |opt, d| opt.text("summary = \"Publishes a post\"", d),
+        "summary" pub(crate) summary: Option<LitStr>,
+            |opt, d| opt.text("summary = \"Publishes a post\"", d),
             |summary, _| summary.as_ref().map(|text| quote!(.summary(#text)));
         /// For the API document.
-        "tags" pub(crate) tags: Option<Vec<LitStr>>, tags, |tags, _| tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
-        /// Answers say so in a header.
-        "deprecated" pub(crate) deprecated: bool, |opt, d| opt.flag(d), |deprecated, _| deprecated.then(|| quote!(.deprecated()));
+        "tags" pub(crate) tags: Option<Vec<LitStr>>,
+            tags,
+            |tags, _| tags.as_ref().map(|tags| quote!(.tags(&[#(#tags),*])));
+        /// Responses say so in the header `Deprecation`.
+        "deprecated" pub(crate) deprecated: bool,
+            |opt, d| opt.flag(d),
+            |deprecated, _| deprecated.then(|| quote!(.deprecated()));
     }
     one {
         /// The word, and the text for the API document.

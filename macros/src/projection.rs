@@ -92,7 +92,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     quote!(#errors #expanded)
 }
 
-/// Rule 60: what leaves the server exists and can be read.
+/// Every field of a projection exists and can be read.
 fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
     let Some(ident) = &field.ident else { return false };
     if let Some(cfg) = field.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr")) {

@@ -131,6 +131,16 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_lists_every_capability() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/stores.md");
+        let page = std::fs::read_to_string(page).expect("docs/reference/stores.md");
+        let needed = GRANTS.into_iter().map(|(capability, _)| capability).filter(|name| !name.starts_with("core."));
+        for capability in needed.chain([FACTORY]) {
+            assert!(page.contains(&format!("`{capability}`")), "`{capability}` is missing in docs/reference/stores.md");
+        }
+    }
+
+    #[test]
     fn no_store_grants_what_the_table_lacks() {
         for capability in [FACTORY, "", "core", "atomic.", "operation.bump"] {
             assert!(!is_known(capability) && STORES.iter().all(|store| !store.grants(capability)), "{capability}");

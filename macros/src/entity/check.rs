@@ -1,4 +1,4 @@
-//! The rules on an entity as a whole. Numbers are those of contract §10; all problems are reported.
+//! The rules on an entity as a whole; all problems are reported.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::LitStr;
@@ -45,7 +45,7 @@ fn count(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rules 1 and 2.
+/// An entity has one primary key, a text or a whole number.
 fn primary(model: &EntityModel, d: &mut Diagnostics) {
     let keys: Vec<&Field> = model.fields.iter().filter(|f| f.has(Flag::Primary)).collect();
     let [key] = keys[..] else {
@@ -84,7 +84,7 @@ pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &
     fields.filter_map(|field| Some((field, field.options.flag(Flag::Private)?)))
 }
 
-/// Rule 17 for private fields. Behind another name a type may be a list, which begins empty; rustc knows.
+/// A private field has a first value. A type with another name may be a list, which begins empty; rustc knows.
 fn first_values(model: &EntityModel, d: &mut Diagnostics) {
     for (field, at) in unfillable(model).filter(|(field, _)| field.kind != Kind::Other) {
         d.error(at, unfillable_text(field)).help(unfillable_help(field));
@@ -100,7 +100,7 @@ pub(super) fn unfillable_help(field: &Field) -> String {
     format!("give it a default, make it `Option<{ty}>`, or leave creating to code: `routes(create(disabled))`")
 }
 
-/// Rules 9 and 10 for indexes and uniques.
+/// Fields of indexes and uniques exist once, and their types can be indexed.
 fn lists(model: &EntityModel, d: &mut Diagnostics) {
     let mut seen: Vec<Vec<(usize, bool)>> = Vec::new();
     for index in &model.indexes {
@@ -145,7 +145,7 @@ fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut 
     }
 }
 
-/// Rules 9 and 10 for the default sort; of several fields it needs an index, as named sorts do.
+/// Fields of the default sort exist and can be sorted by; several fields need an index, as named sorts do.
 fn sort(model: &EntityModel, d: &mut Diagnostics) {
     let before = d.len();
     for (i, place) in model.sort.iter().enumerate() {
@@ -178,7 +178,7 @@ pub(crate) fn index_text(model: &EntityModel, keys: &[(usize, bool)]) -> String 
     format!("index({})", keys.iter().map(key).collect::<Vec<_>>().join(", "))
 }
 
-/// Rule 14.
+/// The version counter is added by the macro: no declared field has its name.
 fn version(model: &EntityModel, d: &mut Diagnostics) {
     let Some(version) = &model.version else { return };
     let field = &model.fields[version.field];
@@ -188,7 +188,7 @@ fn version(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 15, as far as literals say.
+/// The limits of pages, as far as they are literals.
 fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
@@ -222,7 +222,7 @@ pub(crate) fn hidden(field: &Field) -> Option<&'static str> {
     if field.has(Flag::Private) { Some("private") } else { field.has(Flag::WriteOnly).then_some("write_only") }
 }
 
-/// The type in the contract's words, or as written when only rustc knows it.
+/// The name of the type in messages, or the type as written when only rustc knows it.
 pub(crate) fn kind_text(field: &Field) -> String {
     field.kind.name().map_or_else(|| type_text(&field.inner), str::to_owned)
 }
@@ -265,7 +265,7 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
     }
 }
 
-/// Rule 65 and what any store can hold as a name.
+/// A name that any store can hold.
 pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {

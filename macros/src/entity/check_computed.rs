@@ -1,4 +1,4 @@
-//! The rules on computed fields (contract 14, X2).
+//! The rules on computed fields.
 
 use syn::ext::IdentExt;
 

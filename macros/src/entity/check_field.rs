@@ -26,7 +26,7 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
     check_rules::check(field, d);
 }
 
-/// Rule 3.
+/// A generated default fits the type of the field.
 fn generated_default(field: &Field, d: &mut Diagnostics) {
     let (word, fits, wanted) = match &field.options.default {
         Default::Uuid(word) | Default::Cuid(word) => (word, field.kind.may_be_text(), "string"),
@@ -56,7 +56,7 @@ fn ctx_default(field: &Field, path: &CtxPath, at: &Expr, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 4.
+/// `on_update = now` needs a date.
 fn on_update(field: &Field, d: &mut Diagnostics) {
     if let Some(at) = &field.options.on_update
         && !matches!(field.kind, Kind::Date | Kind::Other)
@@ -66,7 +66,7 @@ fn on_update(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 5. Paths are left to rustc, which knows what they name.
+/// A literal default fits the type of the field. rustc checks paths: it knows what they name.
 fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     let is_path = matches!(value, Expr::Path(_));
     let text = options::as_text(value);
@@ -145,7 +145,7 @@ fn literal_fits(kind: Kind, value: &Expr) -> bool {
     }
 }
 
-/// Rule 17 for options of a field, and combinations that leave no way to a value.
+/// Options that exclude each other, and combinations that leave no way to a value.
 fn exclusions(field: &Field, d: &mut Diagnostics) {
     let exclude = [
         (Flag::ReadOnly, Flag::WriteOnly, "nobody could use the field"),
@@ -203,7 +203,7 @@ fn required(field: &Field, d: &mut Diagnostics) {
     d.error(at, problem).help(help);
 }
 
-/// Rule 10 for the marks `filterable` and `sortable`.
+/// The marks `filterable` and `sortable` need a type that can be compared.
 fn marks(field: &Field, d: &mut Diagnostics) {
     for (flag, verb, opaque) in
         [(Flag::Filterable, "filtered", field.kind.is_opaque()), (Flag::Sortable, "sorted", !field.kind.is_scalar())]

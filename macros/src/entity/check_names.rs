@@ -9,7 +9,7 @@ use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::names;
 
-/// Query parameters of the list route (contract 5.2).
+/// Query parameters of the list route.
 const LIST_PARAMETERS: [&str; 5] = ["limit", "cursor", "sort", "sortDir", "include"];
 /// Those of a list whose pages have numbers, besides.
 const NUMBERED: [&str; 2] = ["page", "pageSize"];
@@ -56,7 +56,7 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
     if let Some(path) = &written.path {
         check_path(path, d);
     }
-    // Rule 65.
+    // The name of the table fits every store.
     match &written.storage_name {
         Some(name) => storage_text(name, "table name", d),
         None if model.storage_name.len() > 63 => {
@@ -81,7 +81,7 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
     }
 }
 
-/// Rules 7 and 65.
+/// Names of fields, members and columns are unique, and fit every store.
 fn fields(model: &EntityModel, d: &mut Diagnostics) {
     let mut wires: HashMap<&str, &str> = HashMap::new();
     let mut columns: HashMap<String, &str> = HashMap::new();
@@ -120,7 +120,7 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 62.
+/// `rename_from` names nothing that is still there, and nothing twice.
 fn renames(model: &EntityModel, d: &mut Diagnostics) {
     let mut claimed: HashMap<String, &str> = HashMap::new();
     for field in &model.fields {

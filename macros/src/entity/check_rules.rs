@@ -1,12 +1,13 @@
-//! Rule 6: constraints fit the type, are possible, and the default satisfies them.
+//! Constraints fit the type, are possible, and the default satisfies them.
 
+use linchpin_vocabulary::format::FORMATS;
 use regex::Regex;
 use syn::{Ident, LitStr};
 
 use super::check::kind_text;
 use super::check_field::{is_uuid, texts};
 use super::field::{Default, Field, Kind};
-use super::rules::{Bound, Bounds, Choice, FORMATS, Rule, RuleArgs, as_float};
+use super::rules::{Bound, Bounds, Choice, Rule, RuleArgs, as_float};
 use crate::diagnostics::Diagnostics;
 use crate::expr::MAX_INTEGER;
 use crate::options;

@@ -1,4 +1,4 @@
-//! Dates in declarations, read at compile time by the rules of contract 2.2.
+//! Dates in declarations, read at compile time: RFC 3339.
 
 /// Milliseconds since the epoch of an RFC 3339 instant, fractions below a millisecond floored.
 pub(crate) fn parse(text: &str) -> Option<i64> {

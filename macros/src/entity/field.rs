@@ -120,7 +120,7 @@ impl Field {
         !self.has(Flag::Private) && !self.has(Flag::WriteOnly)
     }
 
-    /// Whether no client may write it (contract, section 1).
+    /// Whether no client may write it.
     pub(crate) fn server_owned(&self) -> bool {
         self.generated
             || self.owned.is_some()
@@ -174,7 +174,7 @@ impl Kind {
         }
     }
 
-    /// The contract's name of the type; `None` when only rustc knows.
+    /// The name of the type in messages; `None` when only rustc knows it.
     pub(crate) fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::String | Self::Uuid => "string",

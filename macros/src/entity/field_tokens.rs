@@ -70,7 +70,7 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
     if kind == Kind::Number
         && let Some(number) = options::as_int(value).and_then(Result::ok).map(|n| n as f64).or_else(|| as_float(value))
     {
-        // Adding zero turns -0 into 0, as the contract wants it.
+        // Adding zero turns -0 into 0: JSON has one zero.
         let number = Literal::f64_unsuffixed(number + 0.0);
         return quote!(__lp::Value::Float(#number));
     }

@@ -192,7 +192,7 @@ impl EntityModel {
         }
         let version = args.version.as_ref().map(|version| {
             let ident = version.field.clone().unwrap_or_else(|| Ident::new("version", version.key.span()));
-            // A collision is rule 14; the struct keeps the user's field then.
+            // A collision is reported by the checks; the struct keeps the user's field then.
             let field = fields.iter().position(|f| f.ident == ident).unwrap_or(fields.len());
             if field == fields.len() {
                 push_version(&mut item, &ident);
@@ -346,7 +346,7 @@ impl EntityModel {
         }
     }
 
-    /// Whether the list route filters by the field without a mark (contract 5.2). Enums and booleans behind other names
+    /// Whether the list route filters by the field without a mark. Enums and booleans behind other names
     /// are added by the runtime, which knows the type.
     pub(crate) fn filterable(&self, index: usize) -> bool {
         let field = &self.fields[index];
@@ -358,7 +358,7 @@ impl EntityModel {
         field.readable() && !field.kind.is_opaque() && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
     }
 
-    /// Whether the list route sorts by the field without a mark (contract 5.2).
+    /// Whether the list route sorts by the field without a mark.
     pub(crate) fn sortable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)

@@ -210,7 +210,7 @@ fn on_update(opt: &Opt, d: &mut Diagnostics) -> Option<Ident> {
 }
 
 fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
-    // Names of the contract that Rust syntax replaces.
+    // Words for which Rust has a syntax of its own.
     let instead = match name {
         "optional" => "make the type `Option<..>`",
         "min_length" | "max_length" => "`length = 1..=200`",

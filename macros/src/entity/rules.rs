@@ -7,10 +7,6 @@ use super::date;
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt, Rest};
 
-/// The named formats of contract 2.4.
-pub(crate) const FORMATS: &[&str] =
-    &["email", "url", "uuid", "cuid", "slug", "hostname", "ipv4", "ipv6", "e164", "date", "time", "color", "base64url", "iana_tz", "bcp47"];
-
 /// Constraints as written; each keeps the word that names it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RuleArgs {

@@ -117,7 +117,7 @@ fn weight(expr: &Expr) -> Option<f32> {
     (weight > 0.0 && weight.is_finite()).then_some(weight)
 }
 
-/// What rule 45 says of an operation's fields holds for those of the index.
+/// The fields of the index are texts that clients may read.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for Weighted { field, at, .. } in model.search.iter().flat_map(|search| &search.fields) {
         let of = &model.fields[*field];

@@ -11,8 +11,7 @@ use super::{lower, source};
 use crate::entity::{Kind, parse_date};
 use crate::options;
 
-/// The greatest integer that every client can hold: 2^53 − 1.
-pub(crate) const MAX_INTEGER: i64 = 9_007_199_254_740_991;
+pub(crate) use linchpin_vocabulary::limit::MAX_INTEGER;
 
 /// The closure that makes a literal of a field.
 pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: &Expr, role: Role) -> Option<Value> {

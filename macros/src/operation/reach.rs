@@ -1,4 +1,4 @@
-//! Which records an operation reaches: rules 13 and 67, as far as operations are concerned, and `unscoped`.
+//! Public routes and scopes of operations, and `unscoped`.
 
 use super::args::Args;
 use super::item::Declared;

@@ -90,7 +90,7 @@ impl Event {
         quote!(.event(&__lp::EventDesc { name: #name, payload: #payload, records: #records }))
     }
 
-    /// Rule 60: what leaves the server can be read.
+    /// Every field of a payload can be read.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
         for (fields, place) in [(&self.payload, "event payload"), (&self.include, "event payload")] {
             if let Some(fields) = fields {

@@ -87,7 +87,7 @@ impl Fields {
         fields
     }
 
-    /// Rule 60: what leaves the server can be read.
+    /// Every named field can be read.
     pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if let Some(how) = hidden(field) {

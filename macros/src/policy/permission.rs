@@ -101,7 +101,7 @@ impl Permission {
         quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #rank #hide }))
     }
 
-    /// Rule 59.
+    /// The named fields exist, can be read and hold keys.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
         if let Some((name, field)) = self.owner_field.as_ref().and_then(|name| find("owner_field", name, model, d))
             && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other)

@@ -1,8 +1,6 @@
 //! Named formats of text.
 
-/// The names `format` knows, in the order of their documentation.
-pub const FORMATS: &[&str] =
-    &["email", "url", "uuid", "cuid", "slug", "hostname", "ipv4", "ipv6", "e164", "date", "time", "color", "base64url", "iana_tz", "bcp47"];
+pub use linchpin_vocabulary::format::FORMATS;
 
 /// A named format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
 use crate::store::indexed::known_bytes;
 use crate::{Problem, Timestamp, Value};
 
-/// Greatest integer on the wire: 2^53−1.
-pub const MAX_INTEGER: i64 = (1 << 53) - 1;
+pub use linchpin_vocabulary::limit::MAX_INTEGER;
 
 /// What is wrong with a number, if no client can hold it.
 #[cfg(feature = "server")]

@@ -1,4 +1,4 @@
-//! The rules of X3 (contract §14), as far as the declaration alone decides.
+//! The rules on gates, as far as the declaration alone decides.
 
 use super::{Gate, LINKS, condition};
 use crate::diagnostics::Diagnostics;

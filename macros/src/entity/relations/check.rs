@@ -1,4 +1,4 @@
-//! Rule 64 of contract §10, as far as the declaration alone decides, and what follows from it.
+//! The rules on relations, as far as the declaration alone decides.
 
 use std::collections::HashMap;
 

@@ -63,7 +63,7 @@ pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
     })
 }
 
-/// Rule 64: that the key has the type of the other side's ids, and that a page of many can go on.
+/// Asserts that the key has the type of the other side's ids, and that a page of many can go on.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for relation in &model.relations {

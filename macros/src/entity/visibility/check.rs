@@ -1,4 +1,4 @@
-//! Rules 11 to 14, 61 and 67 of contract §10, and what follows from them.
+//! The rules on `soft_delete`, `ttl`, `tenant`, `scope` and public routes.
 
 use syn::Ident;
 use syn::ext::IdentExt;
@@ -38,7 +38,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     public_routes(model, d);
 }
 
-/// Rule 11.
+/// `soft_delete` needs an optional date, or an enum and one of its values.
 fn soft_delete(model: &EntityModel, d: &mut Diagnostics) {
     let Some(SoftDelete { field, at, value }) = &model.visibility.soft_delete else { return };
     let of = &model.fields[*field];
@@ -69,7 +69,7 @@ fn soft_delete(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 14.
+/// `ttl(field)` needs an optional date of its own.
 fn ttl(model: &EntityModel, d: &mut Diagnostics) {
     let Some(Ttl::At(field, at)) = &model.visibility.ttl else { return };
     let of = &model.fields[*field];
@@ -84,7 +84,7 @@ fn ttl(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rule 12.
+/// `tenant` needs a field that is written from the context.
 fn tenant(model: &EntityModel, d: &mut Diagnostics) {
     let Some(tenant) = &model.visibility.tenant else { return };
     bindable(&model.fields[tenant.field], "tenant", &tenant.at, d);
@@ -105,7 +105,7 @@ fn tenant(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Rules 12 and 67.
+/// `scope` needs a field that is written from its source, and known routes in `apply_to`.
 fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
     let of = &model.fields[scope.field];
     bindable(of, "scope", &scope.at, d);
@@ -156,7 +156,7 @@ fn misspelt(route: &Ident) -> Option<&'static str> {
     })
 }
 
-/// Rule 12: a field that is written from the context and compared with it.
+/// A field that is written from the context and compared with it.
 fn bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
     let name = &of.name;
     if of.has(Flag::Primary) {
@@ -219,7 +219,7 @@ fn parent(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// A route, as rule 13 sees it.
+/// A route that may be public.
 pub(crate) struct Route<'a> {
     pub(crate) name: &'a str,
     /// Whether it only reads.
@@ -228,7 +228,7 @@ pub(crate) struct Route<'a> {
     pub(crate) unscoped: bool,
 }
 
-/// Rule 13: why a route cannot be public; `None` when it can.
+/// Why a route cannot be public; `None` when it can.
 pub(crate) fn public(model: &EntityModel, route: &Route<'_>) -> Option<(String, String)> {
     let visibility = &model.visibility;
     let (name, entity) = (route.name, &model.name);
@@ -266,7 +266,7 @@ fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Whether rule 13 has been reported for the defaults that a route of an operation inherits.
+/// Whether a public route has been reported for the defaults that a route of an operation inherits.
 pub(crate) fn reported(model: &EntityModel) -> bool {
     let inherits = |(name, policy): (&&str, &Policy)| {
         let route = Route { name, reads: matches!(*name, "get" | "list"), unscoped: false };

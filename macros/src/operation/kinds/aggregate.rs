@@ -234,7 +234,7 @@ fn outputs(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Vec<Outpu
     outputs
 }
 
-/// Resolves a function of a field: rule 30.
+/// Resolves a function of a field, such as `sum(views)`.
 pub(super) fn measure(written: Call, optional: &[String], scope: &mut Scope<'_>) -> Option<Measure> {
     let Call { function: at, field, only } = written;
     let text = at.to_string();

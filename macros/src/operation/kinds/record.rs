@@ -217,7 +217,7 @@ impl Optional {
         }
     }
 
-    /// Rule X13: what may be left out only adds conditions that all others are joined to, and a fixed one remains.
+    /// Optional parameters only narrow the filter: without all of them, a condition remains.
     pub(super) fn narrows(&self, name: &str, filter: &Resolved, at: &Ident, scope: &mut Scope<'_>) {
         let members = match filter {
             Resolved::All(list) => list.as_slice(),
