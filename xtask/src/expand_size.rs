@@ -34,6 +34,8 @@ pub(crate) fn run() -> Result<(), String> {
         let text = std::fs::read_to_string(entry.path()).map_err(|e| format!("{name}: {e}"))?;
         // A snapshot begins with its metadata between two `---` lines.
         let body = text.splitn(3, "---\n").nth(2).unwrap_or(&text);
+        // The declaration stands above what it expands to.
+        let body = body.split_once("\n// Expansion\n").map_or(body, |(_, expansion)| expansion);
         let stem = stem.rsplit("__").next().unwrap_or(stem).to_owned();
         // Documentation is for the user and costs nothing to compile; it does not count as code.
         let lines = code_lines(body);

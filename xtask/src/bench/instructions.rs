@@ -9,11 +9,14 @@ use std::path::Path;
 use std::process::Command;
 
 use super::database::Database;
-use super::server::{Server, build, in_folder, run_to_end};
+use super::server::{Server, build, build_driver, in_folder, run_to_end};
 use super::{SERVERS, write};
 
 const FEW: u64 = 1_000;
 const MORE: u64 = 5_000;
+/// How often a load is counted that seems to be over its budget. How requests meet in a read or a wake-up is chance, more so on a busy
+/// machine; work that a change adds is in each count.
+const COUNTS: usize = 3;
 
 /// Load, what it is called, most instructions of the generated server.
 const LOADS: [(&str, &str, Option<u64>); 6] = [
@@ -51,12 +54,32 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
 }
 
 /// The generated server alone, for the loads that have a budget: part of `cargo xtask test`.
+///
+/// The server is the one of a release, with link-time optimization over everything: with less it counts more. The driver is not counted,
+/// so that it comes from the build of the tests, and one optimized link is left.
 pub(crate) fn gate() -> Result<(), String> {
     valgrind()?;
-    let bin = build(&["bench-generated", "bench-driver"], false)?;
+    let (server, driver) = (build(&["bench-generated"], false)?, build_driver()?);
     let gated: Vec<_> = LOADS.iter().filter_map(|(load, name, most)| Some((*load, *name, (*most)?))).collect();
     let loads: Vec<&str> = gated.iter().map(|(load, ..)| *load).collect();
-    let counts = in_folder(|folder| count(&bin, folder, "generated", &loads, false))?;
+    let counts = crate::steps::timed("instructions", || {
+        in_folder(|folder| {
+            let bin = folder.join("bin");
+            fs::create_dir_all(&bin).map_err(|e| e.to_string())?;
+            for (from, name) in [(server, "bench-generated"), (driver, "bench-driver")] {
+                fs::copy(from.join(name), bin.join(name)).map_err(|e| format!("{name}: {e}"))?;
+            }
+            let mut counts = count(&bin, folder, "generated", &loads, false)?;
+            for ((load, _, most), least) in gated.iter().zip(&mut counts) {
+                for _ in 1..COUNTS {
+                    if *least > *most {
+                        *least = (*least).min(count(&bin, folder, "generated", &[load], false)?[0]);
+                    }
+                }
+            }
+            Ok(counts)
+        })
+    })?;
     for ((_, name, most), count) in gated.iter().zip(&counts) {
         println!("xtask: {name}: {count} instructions per request, at most {most}");
     }

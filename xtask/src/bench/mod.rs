@@ -24,6 +24,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let asked = |name: &str| args.iter().any(|a| a == name);
     if asked("--instructions") {
         instructions::run(asked("--write"))
+    } else if asked("--gate") {
+        instructions::gate()
     } else if asked("--compile") {
         compile::run(asked("--write"))
     } else if asked("--cold") {

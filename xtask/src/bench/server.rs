@@ -19,6 +19,13 @@ pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     Ok(target().join("release"))
 }
 
+/// Builds the driver as the tests are built, which have compiled all of its dependencies, and answers the folder that it is in.
+pub(super) fn build_driver() -> Result<PathBuf, String> {
+    let workspace = ["build", "--workspace", "--exclude", crate::test::SEARCH, "--bin", "bench-driver"];
+    crate::step("build of the driver", crate::cargo(&workspace).args(crate::FEATURES).args(crate::AS_TESTS))?;
+    Ok(target().join("debug"))
+}
+
 /// Where cargo puts what it builds.
 pub(super) fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

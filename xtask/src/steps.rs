@@ -1,0 +1,96 @@
+//! The steps of a task: each is a command that is timed, and a table says afterwards which took how long.
+
+use std::borrow::BorrowMut;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Most seconds of `cargo xtask test` on two cores, with the dependencies compiled by an earlier run.
+const WARM: u64 = 20 * 60;
+/// Most seconds of it on a bare machine, which compiles the dependencies and installs what the tests talk to.
+const BARE: u64 = 40 * 60;
+
+/// The steps that have run, and how many seconds each took.
+static STEPS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
+
+/// `cargo` with these arguments.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    // Cargo tells its own path to what it runs, so that the same toolchain is used throughout.
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+/// Runs a command as a step.
+pub(crate) fn step(name: &str, mut command: impl BorrowMut<Command>) -> Result<(), String> {
+    timed(name, || match command.borrow_mut().status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{name} failed ({status})")),
+        Err(error) => Err(format!("{name} could not be started: {error}")),
+    })
+}
+
+/// Does something as a step.
+pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    println!("xtask: {name}");
+    let started = Instant::now();
+    let done = work();
+    let took = started.elapsed().as_secs();
+    if let Ok(mut steps) = STEPS.lock() {
+        steps.push((name.to_owned(), took));
+    }
+    if done.is_ok() {
+        println!("xtask: {name} passed in {took} s");
+    }
+    done
+}
+
+/// Prints where the time went, the longest first, and the budgets beside the total. Steps of one name are one row.
+pub(crate) fn print_table(took: u64) {
+    if let Ok(steps) = STEPS.lock() {
+        print!("{}", table(&steps, took));
+    }
+}
+
+fn table(steps: &[(String, u64)], took: u64) -> String {
+    let mut rows: Vec<(&str, u64)> = Vec::new();
+    for (name, seconds) in steps {
+        match rows.iter_mut().find(|(row, _)| row == name) {
+            Some(row) => row.1 += seconds,
+            None => rows.push((name, *seconds)),
+        }
+    }
+    rows.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
+    let mut out = format!("{:<44} {:>7} {:>6}\n", "step", "seconds", "share");
+    for (name, seconds) in rows {
+        out.push_str(&format!("{name:<44} {seconds:>7} {:>5}%\n", seconds * 100 / took.max(1)));
+    }
+    let over = |most: u64| if took > most { " (over)" } else { "" };
+    out.push_str(&format!(
+        "{:<44} {took:>7}        at most {WARM} with compiled dependencies{}, {BARE} on a bare machine{}, on 2 cores\n",
+        "total",
+        over(WARM),
+        over(BARE)
+    ));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BARE, WARM, table};
+
+    #[test]
+    fn the_table_adds_steps_of_one_name_and_shows_the_longest_first() {
+        let steps = [("a".to_owned(), 3), ("b".to_owned(), 5), ("a".to_owned(), 4)];
+        let table = table(&steps, 12);
+        let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_whitespace().take(3).collect()).collect();
+        assert_eq!(rows[..2], [["a", "7", "58%"], ["b", "5", "41%"]]);
+        assert!(table.contains("total") && table.contains("1200") && table.contains("2400"), "{table}");
+    }
+
+    #[test]
+    fn a_total_over_a_budget_is_marked() {
+        let marks = |took: u64| table(&[], took).matches("(over)").count();
+        assert_eq!([WARM, WARM + 1, BARE + 1].map(marks), [0, 1, 2]);
+    }
+}

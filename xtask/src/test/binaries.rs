@@ -1,0 +1,123 @@
+//! The test binaries of the workspace: compiled by one call of cargo, and run one after the other.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::SEARCH;
+use crate::FEATURES;
+use crate::steps::{cargo, step};
+
+/// Something that cargo has compiled for the tests.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Binary {
+    /// The folder of its package.
+    pub(crate) folder: PathBuf,
+    /// The name of its target.
+    pub(crate) target: String,
+    /// What was written: a program, or a library.
+    pub(crate) file: PathBuf,
+    /// Whether it runs tests.
+    pub(crate) is_test: bool,
+}
+
+/// Compiles every test of the workspace. All packages are selected, as another selection unifies features in another way, and compiles
+/// the dependencies anew.
+pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
+    let mut command = cargo(&["test", "--workspace", "--exclude", SEARCH, "--all-targets", "--no-run"]);
+    command.args(FEATURES).arg("--message-format=json-render-diagnostics").env_remove("RUSTFLAGS");
+    for package in without {
+        command.args(["--exclude", package]);
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cargo could not be started: {e}"))?;
+    let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
+    let built = lines.map_while(Result::ok).filter_map(|line| Binary::read(&line)).collect();
+    let status = child.wait().map_err(|e| e.to_string())?;
+    if status.success() { Ok(built) } else { Err(format!("the tests do not compile ({status})")) }
+}
+
+impl Binary {
+    /// An artifact that cargo tells of; of the third-party ones, whose sources are elsewhere, too.
+    fn read(line: &str) -> Option<Self> {
+        if !line.starts_with(r#"{"reason":"compiler-artifact""#) {
+            return None;
+        }
+        let folder = Path::new(text(line, r#""manifest_path":""#)?).parent()?.to_owned();
+        // The name of the target stands behind its types, before its source.
+        let target = text(line, r#""name":""#)?.to_owned();
+        let is_test = line.split_once(r#""profile":{"#)?.1.split('}').next()?.contains(r#""test":true"#);
+        let file = text(line, r#""executable":""#).or_else(|| text(line, r#""filenames":[""#))?;
+        Some(Self { folder, target, file: PathBuf::from(file), is_test: is_test && line.contains(r#""executable":""#) })
+    }
+
+    /// Runs its tests, as cargo would: in the folder of the package. A snapshot that changed is a failure to review, never an update.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        let package = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        let mut command = Command::new(&self.file);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_PKG_NAME", self.package());
+        command.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS");
+        step(&format!("test {package}: {}", self.target), command)
+    }
+
+    /// The name of its package, as its manifest says it.
+    fn package(&self) -> String {
+        let manifest = std::fs::read_to_string(self.folder.join("Cargo.toml")).unwrap_or_default();
+        text(&manifest, "\nname = \"").unwrap_or_default().to_owned()
+    }
+
+    /// The files that it was compiled from, as rustc wrote them down beside it.
+    pub(crate) fn sources(&self, root: &Path) -> BTreeSet<PathBuf> {
+        let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
+        let name = if self.file.extension().is_some() { name.trim_start_matches("lib") } else { &name };
+        let list = std::fs::read_to_string(self.file.with_file_name(format!("{name}.d"))).unwrap_or_default();
+        let first = list.lines().next().and_then(|line| line.split_once(": ")).map_or("", |(_, files)| files);
+        first.split(' ').map(|file| plain(&root.join(file))).collect()
+    }
+}
+
+/// What stands between a beginning and the next quotation mark.
+fn text<'a>(line: &'a str, begins: &str) -> Option<&'a str> {
+    line.split_once(begins)?.1.split('"').next()
+}
+
+/// A path without `.` and `..`.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(out.pop()),
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARTIFACT: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/runtime#linchpin@0.1.0","manifest_path":"/w/runtime/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"acceptance","src_path":"/w/runtime/tests/acceptance/main.rs","edition":"2024","doc":false,"doctest":false,"test":true},"profile":{"opt_level":"0","debuginfo":1,"debug_assertions":true,"overflow_checks":true,"test":true},"features":["default"],"filenames":["/t/debug/deps/acceptance-01"],"executable":"/t/debug/deps/acceptance-01","fresh":true}"#;
+
+    #[test]
+    fn a_test_binary_is_read_from_what_cargo_tells() {
+        let read = Binary::read(ARTIFACT).unwrap();
+        let (folder, file) = ("/w/runtime".into(), "/t/debug/deps/acceptance-01".into());
+        assert_eq!(read, Binary { folder, target: "acceptance".to_owned(), file, is_test: true });
+        assert_eq!(Binary::read(r#"{"reason":"build-finished","success":true}"#), None);
+    }
+
+    #[test]
+    fn a_library_is_no_test() {
+        let library = ARTIFACT
+            .replace(r#""executable":"/t/debug/deps/acceptance-01""#, r#""executable":null"#)
+            .replace(r#"true,"test":true}"#, r#"true,"test":false}"#);
+        assert!(!Binary::read(&library).unwrap().is_test);
+    }
+
+    #[test]
+    fn paths_lose_their_detours() {
+        assert_eq!(plain(Path::new("/w/a/tests/../../b/./c.rs")), Path::new("/w/b/c.rs"));
+    }
+}
