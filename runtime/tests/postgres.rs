@@ -393,7 +393,7 @@ async fn an_app_makes_no_more_connections_than_it_may() {
     }
 }
 
-/// Contract 13.7, as the server itself tells it: it logs the plan of each statement that the routes run.
+/// The server logs the plan of each statement that the routes run; none of them scans a table that has an index.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_and_lookups_over_indexed_filters_scan_no_table() {
     let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();

@@ -1,94 +1,130 @@
-//! Every rule of the contract's list of compile-time checks has a case that fails and a neighbour that is nearly wrong.
+//! Each folder of `fail/` is an option, and each option has a neighbour in `pass/`: a declaration that is one step away from a
+//! mistake, and compiles.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// How many rules the contract has.
-const RULES: u8 = 67;
-
-/// Where the nearly wrong neighbours of a rule stand, below `pass/`, and words of theirs.
-const NEIGHBOURS: &[(&[u8], &str, &str)] = &[
-    (&[1, 2], "entity/neighbours.rs", "// 01, 02:"),
-    (&[3, 4, 5], "entity/neighbours.rs", "// 03, 04, 05:"),
-    (&[6], "entity/neighbours.rs", "// 06:"),
-    (&[7, 62], "entity/neighbours.rs", "// 07, 62:"),
-    (&[8, 9, 10], "entity/neighbours.rs", "// 08, 09, 10:"),
-    (&[11, 14], "entity/visibility.rs", "// 11, 14:"),
-    (&[12, 13], "entity/visibility.rs", "// 12, 13:"),
-    (&[15], "entity/neighbours.rs", "// 15:"),
-    (&[16, 58, 61], "entity/neighbours.rs", "// 16, 58, 61:"),
-    (&[17], "entity/neighbours.rs", "// 17:"),
-    (&[17], "operation/57_custom.rs", "// 17:"),
-    (&[18, 19, 20], "operation/16_to_20_transition.rs", "from = ["),
-    (&[21], "operation/21_match_pins.rs", "match("),
-    (&[22, 23], "operation/23_set.rs", "set("),
-    (&[24, 25], "operation/37_to_41_filters.rs", "kind = \"lookup\""),
-    (&[26, 27], "operation/writes.rs", "set(note), nullable, partial"),
-    (&[28], "operation/writes.rs", "field = labels, value = input(labels)"),
-    (&[29], "operation/29_increment.rs", "by = "),
-    (&[30, 31, 32], "operation/30_aggregate.rs", "group_by"),
-    (&[33], "operation/33_to_34_computed_aggregate.rs", "// 33:"),
-    (&[34], "operation/33_to_34_computed_aggregate.rs", "// 34:"),
-    (&[35, 36], "operation/writes.rs", "filter = (note.is_some()), set(views = 0)"),
-    (&[37, 38, 39, 40, 41], "operation/37_to_41_filters.rs", "filter = ("),
-    (&[40], "operation/57_custom.rs", "// 40:"),
-    (&[40], "operation/40_context.rs", "// 40:"),
-    (&[42, 43, 44], "operation/writes.rs", "match(title, author_id), set(slug), on_create("),
-    (&[45], "operation/45_search.rs", "kind = \"search\""),
-    (&[46, 47], "operation/writes.rs", "operations(list, update), identify_by = number"),
-    (&[48], "operation/writes.rs", "expiry = until"),
-    (&[49], "operation/49_to_50_derive.rs", "// 49:"),
-    (&[50], "operation/49_to_50_derive.rs", "// 50:"),
-    (&[51, 52], "operation/51_names.rs", "pub const"),
-    (&[53, 54], "operation/53_packages.rs", "package!("),
-    (&[55, 56], "operation/33_to_34_computed_aggregate.rs", "// 55, 56:"),
-    (&[57, 63], "operation/57_custom.rs", "// 57:"),
-    (&[63], "operation/16_to_20_transition.rs", "// 63:"),
-    (&[59], "entity/permissions.rs", "owner_field"),
-    (&[60], "entity/policy.rs", "output("),
-    (&[64], "entity/relations.rs", "belongs_to("),
-    (&[65], "entity/neighbours.rs", "// 65:"),
-    (&[66], "entity/visibility.rs", "// 66:"),
-    (&[67], "entity/visibility.rs", "// 67:"),
+/// Folders below `fail/`; the file below `pass/` with their neighbours, and a text in it.
+const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
+    (&["entity/struct"], "entity/odd_declarations.rs", "#[entity("),
+    (&["entity/struct"], "entity/types.rs", "#[entity"),
+    (&["entity/struct"], "entity/most_fields.rs", "#[entity"),
+    (&["entity/primary"], "entity/neighbours.rs", "// primary:"),
+    (&["entity/default"], "entity/neighbours.rs", "// default:"),
+    (&["entity/constraints"], "entity/neighbours.rs", "// constraints:"),
+    (&["entity/names", "entity/rename_from"], "entity/neighbours.rs", "// names, rename_from:"),
+    (&["entity/index", "entity/unique", "entity/private"], "entity/neighbours.rs", "// index, unique, private:"),
+    (&["entity/version"], "entity/neighbours.rs", "// version:"),
+    (&["entity/pagination"], "entity/neighbours.rs", "// pagination:"),
+    (
+        &["entity/options", "entity/routes", "entity/middleware", "entity/guards", "entity/rate_limit", "entity/timeout"],
+        "entity/neighbours.rs",
+        "// options, routes, middleware, guards, rate_limit, timeout:",
+    ),
+    (&["entity/read_only", "entity/client_set"], "entity/neighbours.rs", "// read_only:"),
+    (&["entity/required", "entity/check", "entity/max_body"], "entity/full.rs", "check = "),
+    (&["entity/soft_delete", "entity/ttl"], "entity/visibility.rs", "// soft_delete, ttl:"),
+    (&["entity/tenant", "entity/scope", "entity/parent_path"], "entity/visibility.rs", "// tenant, scope:"),
+    (&["entity/stores"], "entity/store_of_another_crate.rs", "stores("),
+    (&["entity/search"], "entity/search.rs", "search("),
+    (&["entity/sort"], "operation/sorts.rs", "sort("),
+    (&["entity/paging"], "operation/sorts.rs", "paging = \"page\""),
+    (&["entity/computed"], "entity/computed.rs", "computed"),
+    (&["entity/counter"], "entity/counters.rs", "counter("),
+    (&["entity/gate", "entity/visible"], "entity/gates.rs", "gate("),
+    (&["entity/relations", "entity/on_delete"], "entity/relations.rs", "belongs_to("),
+    (&["entity/field_enum", "entity/embedded"], "entity/enums_and_items.rs", "FieldEnum"),
+    (&["entity/permission"], "entity/permissions.rs", "owner_field"),
+    (&["entity/audit", "entity/auth", "entity/roles", "entity/idempotent"], "entity/policy.rs", "#[entity("),
+    (&["entity/event", "entity/input", "entity/output", "entity/output_once"], "entity/policy.rs", "output("),
+    (&["entity/projection"], "entity/projection.rs", "#[projection("),
+    (&["operation/kind", "operation/options", "operation/entity"], "operation/path_to_entity.rs", "#[operation("),
+    (&["operation/transition"], "operation/transition.rs", "from = ["),
+    (&["operation/match"], "operation/match_pins.rs", "match("),
+    (&["operation/set"], "operation/set.rs", "set("),
+    (&["operation/set"], "operation/set_constraints.rs", "set("),
+    (&["operation/lookup", "operation/sort"], "operation/filters.rs", "kind = \"lookup\""),
+    (&["operation/field_update"], "operation/writes.rs", "set(note), nullable, partial"),
+    (&["operation/array"], "operation/writes.rs", "field = labels, value = input(labels)"),
+    (&["operation/increment"], "operation/increment.rs", "by = "),
+    (&["operation/aggregate"], "operation/aggregate.rs", "group_by"),
+    (&["operation/computed_aggregate"], "operation/computed_aggregate.rs", "// computed_aggregate:"),
+    (&["operation/computed_aggregate"], "operation/computed_aggregate.rs", "// target_match:"),
+    (&["operation/stores"], "operation/computed_aggregate.rs", "// stores, atomic:"),
+    (&["operation/batch"], "operation/writes.rs", "filter = (note.is_some()), set(views = 0)"),
+    (&["operation/filter", "operation/params"], "operation/filters.rs", "filter = ("),
+    (&["operation/context"], "operation/context.rs", "// context:"),
+    (&["operation/upsert"], "operation/writes.rs", "match(title, author_id), set(slug), on_create("),
+    (&["operation/search"], "operation/search.rs", "kind = \"search\""),
+    (&["operation/collection"], "operation/writes.rs", "operations(list, update), identify_by = number"),
+    (&["operation/consume"], "operation/writes.rs", "expiry = until"),
+    (&["operation/derive"], "operation/derive.rs", "// source:"),
+    (&["operation/derive"], "operation/derive.rs", "// merge:"),
+    (&["operation/names"], "operation/names.rs", "pub const"),
+    (&["operation/custom"], "operation/custom.rs", "// handler:"),
+    (&["operation/custom"], "operation/custom.rs", "// params:"),
+    (&["operation/permission"], "operation/upsert_permission.rs", "permission("),
+    (&["operation/output_once"], "operation/writes.rs", "// output_once:"),
+    (&["operation/soft_delete", "operation/restore"], "operation/deleted.rs", "restore"),
+    (&["operation/sorts", "operation/paging"], "operation/sorts.rs", "sorts("),
+    (&["operation/unscoped", "operation/auth"], "entity/visibility.rs", "// unscoped:"),
+    (&["operation/audit", "operation/event", "operation/idempotent", "operation/output"], "entity/policy.rs", "#[operation("),
+    (&["operation/projection"], "entity/projection.rs", "#[operation("),
+    (&["operation/route"], "entity/moved.rs", "#[operation("),
+    (&["package/paths"], "operation/packages.rs", "package!("),
+    (&["package/entities"], "package/neighbours.rs", "// apply_to:"),
+    (&["package/audited", "package/middleware", "package/options"], "package/neighbours.rs", "package!("),
+    (&["package/route"], "package/neighbours.rs", "#[route("),
 ];
 
 fn below(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder)
 }
 
-/// The rules that files in `fail/` are named after, each with its stored message.
-fn failing() -> BTreeSet<u8> {
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// The options below `fail/`. Each contains cases, and each case has a stored message.
+fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for subject in std::fs::read_dir(below("fail")).unwrap() {
-        for case in std::fs::read_dir(subject.unwrap().path()).unwrap() {
-            let path = case.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let number = name.split('_').next().and_then(|number| number.parse::<u8>().ok());
-            if path.extension().is_some_and(|kind| kind == "rs") {
-                assert!(path.with_extension("stderr").exists(), "{name} has no stored message");
-                found.extend(number);
+    for subject in entries(&below("fail")) {
+        for option in entries(&subject) {
+            assert!(option.is_dir(), "{} is not in the folder of an option", option.display());
+            let cases: Vec<PathBuf> = entries(&option).filter(|case| case.extension().is_some_and(|kind| kind == "rs")).collect();
+            assert!(!cases.is_empty(), "{} has no case", option.display());
+            for case in cases {
+                assert!(case.with_extension("stderr").exists(), "{} has no stored message", case.display());
+                let plain = name(&case).trim_end_matches(".rs").bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+                assert!(plain, "{} is not named after a mistake", case.display());
             }
+            found.insert(format!("{}/{}", name(&subject), name(&option)));
         }
     }
     found
 }
 
 #[test]
-fn every_rule_has_a_case() {
-    let found = failing();
-    let missing: Vec<u8> = (1..=RULES).filter(|rule| !found.contains(rule)).collect();
-    assert!(missing.is_empty(), "rules without a case in fail/: {missing:?}");
+fn every_option_has_a_case_and_a_neighbour() {
+    let found = options();
+    let named: BTreeSet<String> = NEIGHBOURS.iter().flat_map(|(options, ..)| options.iter().map(|&option| option.to_owned())).collect();
+    assert!(found.len() > 80, "{}", found.len());
+    let missing: Vec<_> = found.difference(&named).collect();
+    assert!(missing.is_empty(), "options without a neighbour in pass/: {missing:?}");
+    let gone: Vec<_> = named.difference(&found).collect();
+    assert!(gone.is_empty(), "options without a case in fail/: {gone:?}");
 }
 
 #[test]
-fn every_rule_has_a_neighbour() {
-    for (rules, file, words) in NEIGHBOURS {
-        let text = std::fs::read_to_string(below("pass").join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
-        assert!(text.contains(words), "{file} has no `{words}`, the neighbour of {rules:?}");
+fn every_neighbour_is_there() {
+    for (options, file, text) in NEIGHBOURS {
+        let source = std::fs::read_to_string(below("pass").join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(source.contains(text), "{file} has no `{text}`, the neighbour of {options:?}");
     }
-    let named: BTreeSet<u8> = NEIGHBOURS.iter().flat_map(|(rules, ..)| rules.iter().copied()).collect();
-    let missing: Vec<u8> = (1..=RULES).filter(|rule| !named.contains(rule)).collect();
-    assert!(missing.is_empty(), "rules without a neighbour in pass/: {missing:?}");
 }

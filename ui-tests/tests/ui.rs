@@ -1,13 +1,13 @@
-//! What compiles and what does not, with the words the compiler uses.
+//! Declarations that compile, and declarations that do not, with the compiler's messages.
 //!
-//! `fail/SUBJECT/NN_name.rs` holds one mistake against rule NN of the contract's list of compile-time checks; `pass/` holds
-//! the nearly-wrong neighbours. `TRYBUILD=overwrite cargo test -p ui-tests` rewrites the expected messages.
+//! `fail/SUBJECT/OPTION/mistake.rs` contains one mistake in an option of an entity, an operation or a package. `pass/` contains
+//! the nearest declarations that compile. `TRYBUILD=overwrite cargo test -p ui-tests` rewrites the expected messages.
 //!
-//! Each file declares the entity that its mistake is about, though many declare the same one: a case is read beside the message that it
-//! gets, and rustc points into what it includes.
+//! Each file declares its own entity, although many declare the same one: a reader sees the case beside its message, and rustc
+//! points into included files.
 //!
-//! They are two tests because cases that fail need no code: alone, all of them are checked by one cargo, as many at a time as
-//! there are cores. Beside one case that has to run, each would be built for itself, one after another.
+//! There are two tests, because failing cases need no code generation: one cargo checks all of them in parallel. Together with a
+//! case that runs, each would be built by itself.
 
 #[test]
 fn ui_pass() {

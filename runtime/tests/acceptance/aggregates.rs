@@ -1,6 +1,6 @@
-//! AGG-*: numbers over records.
+//! `aggregate`.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -85,7 +85,7 @@ pub static ENTRIES: Package = package!(
 );
 
 cases!(&crate::aggregates::ENTRIES =>
-    agg_01, agg_02, agg_03, agg_04, agg_05, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums, counted_by_several);
+    aggregate_counts_and_sums, aggregate_groups_by_a_field, aggregate_computes_every_function, aggregate_of_no_records, aggregate_groups_by_week, periods_before_1970, null_is_a_group, deleted_records_do_not_count, in_code, refusals, sums, counted_by_several);
 
 async fn seed(s: &Server, entries: &[Json]) {
     for entry in entries {
@@ -100,12 +100,12 @@ async fn numbers(s: &Server, path: &str) -> Json {
     reply.json()
 }
 
-async fn agg_01(s: &Server) {
+async fn aggregate_counts_and_sums(s: &Server) {
     seed(s, &[json!({"score": 2}), json!({"score": 3})]).await;
     assert_eq!(numbers(s, "/entries/stats").await, json!({"total": 2, "score": 5}));
 }
 
-async fn agg_02(s: &Server) {
+async fn aggregate_groups_by_a_field(s: &Server) {
     assert_eq!(numbers(s, "/entries/by-status").await, json!([]));
     seed(s, &[json!({"status": "published", "category": "b"}), json!({"category": "a"}), json!({"category": "a"}), json!({})]).await;
     assert_eq!(
@@ -151,7 +151,7 @@ async fn counted_by_several(s: &Server) {
     );
 }
 
-async fn agg_03(s: &Server) {
+async fn aggregate_computes_every_function(s: &Server) {
     seed(
         s,
         &[
@@ -176,7 +176,7 @@ async fn agg_03(s: &Server) {
     assert_eq!(numbers(s, "/entries/details?without=b").await["total"], 2);
 }
 
-async fn agg_04(s: &Server) {
+async fn aggregate_of_no_records(s: &Server) {
     assert_eq!(
         numbers(s, "/entries/of-category?category=none").await,
         json!({"n": 0, "s": 0.0, "a": null, "lo": null, "mid": null, "hi": null, "first": null, "by": {}})
@@ -185,7 +185,7 @@ async fn agg_04(s: &Server) {
     s.get("/entries/of-category").await.problem("required", "query:category");
 }
 
-async fn agg_05(s: &Server) {
+async fn aggregate_groups_by_week(s: &Server) {
     seed(s, &[json!({"dueAt": "2026-04-05T23:59:59.999Z"}), json!({"dueAt": "2026-04-06T00:00:00Z"})]).await;
     assert_eq!(numbers(s, "/entries/by-week").await, json!([{"dueAt": "2026-03-30", "n": 1}, {"dueAt": "2026-04-06", "n": 1}]));
 }

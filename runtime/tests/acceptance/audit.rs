@@ -1,6 +1,6 @@
 //! The audit log: an entry for each effect, in its transaction, and none for what had none.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Postgres: somebody holds records for a long time. Who wants these waits; nobody else does.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use std::time::{Duration, Instant};
 

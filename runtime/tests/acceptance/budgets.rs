@@ -1,4 +1,4 @@
-//! Contract 13.7: how many statements a route may take. A store that counts stands before each.
+//! The number of statements of each route, counted in front of the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
-//! Extension X9: transitions whose target a function chooses, in one transaction with the write.
+//! Transitions whose target a function chooses, in one transaction with the write.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::audit::{AuditEntryListQuery, AuditLog};
 use linchpin::prelude::*;

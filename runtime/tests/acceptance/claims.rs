@@ -1,6 +1,6 @@
-//! EXT-09: batches that answer the records they changed, for code alone.
+//! Batches with `limit` that return records: concurrent workers get different ones.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub const NAME: Operation<Job>;
 
 pub static JOBS: Package = package!(name = "jobs", entities = [entity(Job, [CLAIM, LEASE, NAME])]);
 
-cases!(&crate::claims::JOBS => ext_09, ext_09_order, ext_09_no_route, nothing_to_write);
+cases!(&crate::claims::JOBS => concurrent_claims_get_different_records, claims_are_ordered, a_claim_has_no_route, nothing_to_write);
 
 async fn jobs(s: &Server, count: i64) {
     for rank in 0..count {
@@ -74,7 +74,7 @@ async fn jobs(s: &Server, count: i64) {
     }
 }
 
-async fn ext_09(s: &Server) {
+async fn concurrent_claims_get_different_records(s: &Server) {
     jobs(s, 50).await;
     s.post("/jobs", json!({"rank": 99, "dueAt": "2027-01-01T00:00:00.000Z"})).await;
     let adapter = s.running().adapter::<Job>().unwrap();
@@ -102,7 +102,7 @@ async fn ext_09(s: &Server) {
     assert!(adapter.claim(&Cx::system("a worker").at(now), "late").await.unwrap().is_empty());
 }
 
-async fn ext_09_order(s: &Server) {
+async fn claims_are_ordered(s: &Server) {
     jobs(s, 9).await;
     let adapter = s.running().adapter::<Job>().unwrap();
     let cx = Cx::system("a worker").at(s.now());
@@ -116,7 +116,7 @@ async fn ext_09_order(s: &Server) {
     assert_eq!(ranks(&adapter.lease(&cx, until, "c", again).await.unwrap()), [6, 5], "a lease is not taken again");
 }
 
-async fn ext_09_no_route(s: &Server) {
+async fn a_claim_has_no_route(s: &Server) {
     for path in ["/jobs/claim", "/jobs/lease"] {
         assert_eq!(s.post(path, json!({})).await.status, 405, "{path} is the path of a record");
     }

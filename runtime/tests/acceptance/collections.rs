@@ -1,4 +1,4 @@
-//! COLL-*: items of a list, one by one.
+//! `collection`: the items of a list, one by one.
 
 #![allow(missing_docs)] // a fixture
 
@@ -52,7 +52,7 @@ pub const LISTED: Operation<Team>;
 pub static TEAMS: Package = package!(name = "teams", entities = [entity(Team, [MEMBERS, SEATS, LISTED])]);
 
 cases!(&super::TEAMS =>
-    coll_01, coll_02, coll_03, coll_04, coll_numbers, coll_bodies, coll_bounds_hold_elsewhere, coll_version, coll_one_place, coll_in_code
+    collection_adds_and_updates_items, a_full_collection_is_refused, a_collection_mounts_its_methods_only, item_keys_are_unique, coll_numbers, coll_bodies, coll_bounds_hold_elsewhere, coll_version, coll_one_place, coll_in_code
 );
 
 async fn team(s: &Server) {
@@ -69,7 +69,7 @@ async fn members(s: &Server) -> Json {
     s.get("/teams/t/members-list").await.json()
 }
 
-async fn coll_01(s: &Server) {
+async fn collection_adds_and_updates_items(s: &Server) {
     team(s).await;
     let before = s.get("/teams/t").await.json();
     s.advance(5);
@@ -95,7 +95,7 @@ async fn coll_01(s: &Server) {
     assert_eq!(members(s).await, json!([]));
 }
 
-async fn coll_02(s: &Server) {
+async fn a_full_collection_is_refused(s: &Server) {
     team(s).await;
     let two = [add(s, "a").await, add(s, "b").await];
     assert_eq!(s.post("/teams/t/members-add", json!({"name": "c"})).await.code(), (409, "collection_full"));
@@ -104,13 +104,13 @@ async fn coll_02(s: &Server) {
     assert_eq!(members(s).await, json!(two));
 }
 
-async fn coll_03(s: &Server) {
+async fn a_collection_mounts_its_methods_only(s: &Server) {
     team(s).await;
     assert_eq!(s.get("/teams/t/listed-list").await.json(), json!([]));
     assert_eq!(s.post("/teams/t/listed-add", json!({"number": 1, "taken": false})).await.code(), (404, "not_found"));
 }
 
-async fn coll_04(s: &Server) {
+async fn item_keys_are_unique(s: &Server) {
     team(s).await;
     let ann = add(s, "Ann").await;
     let again = s.post("/teams/t/members-add", json!({"id": ann["id"], "name": "Bob"})).await;

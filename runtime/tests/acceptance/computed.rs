@@ -1,6 +1,6 @@
-//! AGG-06: numbers over one entity, written into another.
+//! `computed_aggregate`: numbers stored in a record.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -87,7 +87,7 @@ pub const RENUMBER: Operation<Paper>;
 
 pub static PAPERS: Package = package!(name = "papers", entities = [entity(Paper, [RECOUNT, RESUM, RENUMBER]), entity(Remark, [REMEAN])]);
 
-cases!(&crate::computed::PAPERS => agg_06, by_a_unique, into_another_entity, an_object, rules_hold, guards_of_both, in_code, all_at_once);
+cases!(&crate::computed::PAPERS => computed_aggregate_stores_its_number, by_a_unique, into_another_entity, an_object, rules_hold, guards_of_both, in_code, all_at_once);
 
 async fn seed(s: &Server, remarks: &[Json]) {
     let paper = s.post("/papers", json!({"id": "p1", "slug": "one"})).await;
@@ -98,7 +98,7 @@ async fn seed(s: &Server, remarks: &[Json]) {
     }
 }
 
-async fn agg_06(s: &Server) {
+async fn computed_aggregate_stores_its_number(s: &Server) {
     seed(s, &[json!({"paperId": "p1"}), json!({"paperId": "p1"}), json!({"paperId": "p2"})]).await;
     s.advance(1000);
     let reply = s.post("/papers/recount", json!({"paperId": "p1"})).await;

@@ -1,4 +1,4 @@
-//! What a field's constraints forbid is not written by anybody: not from the context, not by a default, not item by item (contract 2.4).
+//! What a field's constraints forbid is not written by anybody: not from the context, not by a default, not item by item.
 
 #![allow(missing_docs)] // a fixture
 

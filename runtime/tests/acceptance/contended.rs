@@ -1,6 +1,6 @@
 //! Postgres: writes that want what others hold. They end, they end well, and nobody else waits with them.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Contract 6.4 and 9.4: values of the context that a plugin provides, wherever a declaration may read one; and its layers.
+//! Context values of plugins, wherever a declaration may read one; and layers of plugins.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::axum::extract::Request;
 use linchpin::axum::http::request::Parts;
@@ -248,7 +248,7 @@ async fn writes(s: &Server) {
     assert_eq!((cleared.status, cleared.json()), (200, json!(2)));
 }
 
-/// Contract 6.4: null is 401 for an anonymous caller, 403 for others, before any statement.
+/// Null is 401 for an anonymous caller, 403 for others, before any statement.
 async fn missing(s: &Server) {
     let nowhere = &[("x-locale", "de")];
     for (method, path) in

@@ -1,6 +1,6 @@
-//! EXT-06: numbers that records keep of others, under everything that can change what counts.
+//! `counter`: exact numbers of related records.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use std::collections::BTreeMap;
 
@@ -289,7 +289,7 @@ pub static FORUM: Package = package!(
 );
 
 cases!(&super::FORUM =>
-    ext_06, crud, keys_that_move, kinds_by_id, arrays_and_increments, batches, upserts, trees, cascades, expiry, tenants, recounts,
+    a_counter_follows_every_change, crud, keys_that_move, kinds_by_id, arrays_and_increments, batches, upserts, trees, cascades, expiry, tenants, recounts,
     code_and_transactions, idle_changes, copies, least_is_kept, least_of_what_is_deleted, least_within_a_transaction, parallel,
     moves_in_opposing_order, named_before);
 
@@ -356,8 +356,8 @@ async fn topics(s: &Server, ids: &[&str]) {
     }
 }
 
-/// The row of the contract: create, PATCH live, batch update, delete, restore; 25 at once.
-async fn ext_06(s: &Server) {
+/// Create, PATCH live, batch update, delete, restore; 25 at once.
+async fn a_counter_follows_every_change(s: &Server) {
     topics(s, &["t"]).await;
     let live = async || get(s, "/topics/t").await["live"].clone();
     post(s, "/answers", json!({"id": "a", "topicId": "t", "status": "live", "text": "x"})).await;
@@ -395,8 +395,8 @@ mod many_transactions {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn ext_06() {
-        super::ext_06(&server().await).await;
+    async fn a_counter_follows_every_change() {
+        super::a_counter_follows_every_change(&server().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

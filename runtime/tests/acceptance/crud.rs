@@ -1,4 +1,4 @@
-//! CRUD-*, DEF-*: records one by one.
+//! The generated routes: create, get, update, delete.
 
 use serde_json::json;
 
@@ -6,12 +6,41 @@ use crate::cases;
 use crate::server::Server;
 
 cases!(
-    crud_01, crud_02, crud_03, crud_04, crud_05, crud_06, crud_07, crud_08, crud_09, crud_10, crud_11, crud_12, crud_13, crud_14, crud_15,
-    crud_16, crud_17, crud_18, crud_19, crud_20, crud_21, crud_22, crud_23, crud_24, crud_25, crud_26, crud_27, crud_31, def_07, def_08,
-    def_09, def_10,
+    create_returns_the_record_with_generated_values,
+    create_requires_required_fields,
+    create_reports_all_problems_at_once,
+    create_refuses_unknown_fields,
+    create_refuses_fields_that_the_server_writes,
+    a_taken_unique_value_is_a_conflict,
+    a_taken_key_is_a_conflict,
+    concurrent_creates_of_one_unique_value_succeed_once,
+    null_clears_optional_fields_only,
+    dates_with_an_offset_are_returned_in_utc,
+    a_date_needs_a_time,
+    an_integer_is_a_whole_number_in_range,
+    invalid_json_is_malformed_json,
+    a_body_needs_the_json_content_type,
+    an_empty_body_lacks_the_required_fields,
+    a_large_body_is_refused,
+    get_returns_what_create_returned,
+    update_changes_the_given_fields_only,
+    an_empty_update_changes_nothing,
+    update_clears_optional_fields_with_null,
+    update_refuses_the_key_and_immutable_fields,
+    update_to_a_taken_unique_value_is_a_conflict,
+    update_of_a_missing_record_is_not_found,
+    another_method_is_method_not_allowed,
+    a_deleted_record_is_not_found,
+    private_and_write_only_fields_are_never_returned,
+    a_valid_request_id_is_kept,
+    integer_keys_have_one_spelling,
+    a_disabled_route_is_not_mounted,
+    routes_are_closed_by_default,
+    paths_are_plurals_in_kebab_case,
+    a_namespace_is_a_prefix_of_the_table_only,
 );
 
-async fn crud_01(s: &Server) {
+async fn create_returns_the_record_with_generated_values(s: &Server) {
     let reply = s.post("/posts", json!({"slug": "a", "title": "Alpha"})).await;
     assert_eq!(reply.status, 201);
     let body = reply.json();
@@ -26,23 +55,23 @@ async fn crud_01(s: &Server) {
     assert!(created.ends_with('Z') && created.len() == 24 && created.as_bytes()[19] == b'.', "{created}");
 }
 
-async fn crud_02(s: &Server) {
+async fn create_requires_required_fields(s: &Server) {
     s.post("/posts", json!({"slug": "a"})).await.problem("required", "title");
 }
 
-async fn crud_03(s: &Server) {
+async fn create_reports_all_problems_at_once(s: &Server) {
     let reply = s.post("/posts", json!({"title": "", "status": "zzz", "email": "nope"})).await;
     assert_eq!(reply.code(), (400, "validation_failed"));
     let expected = [("email", "format"), ("slug", "required"), ("status", "enum"), ("title", "min_length")];
     assert_eq!(reply.problems(), expected.map(|(p, c)| (p.to_owned(), c.to_owned())));
 }
 
-async fn crud_04(s: &Server) {
+async fn create_refuses_unknown_fields(s: &Server) {
     s.post("/posts", json!({"slug": "a", "title": "A", "bogus": 1})).await.problem("unknown_field", "bogus");
     assert_eq!(s.get("/posts").await.json()["items"], json!([]));
 }
 
-async fn crud_05(s: &Server) {
+async fn create_refuses_fields_that_the_server_writes(s: &Server) {
     let now = "2026-01-01T00:00:00Z";
     let reply = s.post("/posts", json!({"slug": "a", "title": "A", "id": "x", "createdAt": now, "updatedAt": now})).await;
     assert_eq!(reply.code(), (400, "validation_failed"));
@@ -50,14 +79,14 @@ async fn crud_05(s: &Server) {
     assert_eq!(reply.problems(), expected);
 }
 
-async fn crud_06(s: &Server) {
+async fn a_taken_unique_value_is_a_conflict(s: &Server) {
     assert_eq!(s.post("/posts", json!({"slug": "a", "title": "A"})).await.status, 201);
     let reply = s.post("/posts", json!({"slug": "a", "title": "B"})).await;
     assert_eq!(reply.code(), (409, "conflict"));
     assert_eq!(reply.problems(), [("slug".to_owned(), "unique".to_owned())]);
 }
 
-async fn crud_07(s: &Server) {
+async fn a_taken_key_is_a_conflict(s: &Server) {
     assert_eq!(s.post("/documents", json!({"id": "d1", "kind": "k", "title": "one"})).await.status, 201);
     let reply = s.post("/documents", json!({"id": "d1", "kind": "k", "title": "two"})).await;
     assert_eq!(reply.code(), (409, "conflict"));
@@ -65,59 +94,59 @@ async fn crud_07(s: &Server) {
     assert_eq!(s.get("/documents/d1").await.json()["title"], "one");
 }
 
-async fn crud_08(s: &Server) {
+async fn concurrent_creates_of_one_unique_value_succeed_once(s: &Server) {
     let replies = s.parallel(25, |i| s.post("/posts", json!({"slug": "same", "title": format!("t{i}")}))).await;
     assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 1);
     assert_eq!(replies.iter().filter(|r| r.status == 409).count(), 24);
 }
 
-async fn crud_09(s: &Server) {
+async fn null_clears_optional_fields_only(s: &Server) {
     s.post("/posts", json!({"slug": "a", "title": null})).await.problem("null_not_allowed", "title");
     let reply = s.post("/posts", json!({"slug": "a", "title": "A", "email": null})).await;
     assert_eq!(reply.status, 201);
     assert!(reply.json()["email"].is_null());
 }
 
-async fn crud_10(s: &Server) {
+async fn dates_with_an_offset_are_returned_in_utc(s: &Server) {
     let reply = s.post("/posts", json!({"slug": "a", "title": "A", "dueAt": "2026-01-02T03:04:05+02:00"})).await;
     assert_eq!(reply.json()["dueAt"], "2026-01-02T01:04:05.000Z");
 }
 
-async fn crud_11(s: &Server) {
+async fn a_date_needs_a_time(s: &Server) {
     s.post("/posts", json!({"slug": "a", "title": "A", "dueAt": "2026-01-02"})).await.problem("format", "dueAt");
 }
 
-async fn crud_12(s: &Server) {
+async fn an_integer_is_a_whole_number_in_range(s: &Server) {
     for (score, code) in [(json!(1.5), "type"), (json!("1"), "type"), (json!(9_007_199_254_740_993_i64), "range")] {
         s.post("/posts", json!({"slug": "a", "title": "A", "score": score})).await.problem(code, "score");
     }
 }
 
-async fn crud_13(s: &Server) {
+async fn invalid_json_is_malformed_json(s: &Server) {
     let reply = s.raw("POST", "/posts", &[("content-type", "application/json")], "{").await;
     assert_eq!(reply.code(), (400, "malformed_json"));
     assert_eq!(reply.json()["requestId"], reply.header("x-request-id"));
 }
 
-async fn crud_14(s: &Server) {
+async fn a_body_needs_the_json_content_type(s: &Server) {
     let body = r#"{"slug":"a","title":"A"}"#;
     let reply = s.raw("POST", "/posts", &[("content-type", "text/plain")], body).await;
     assert_eq!(reply.code(), (415, "unsupported_media_type"));
     assert_eq!(s.raw("POST", "/posts", &[], body).await.code(), (415, "unsupported_media_type"));
 }
 
-async fn crud_15(s: &Server) {
+async fn an_empty_body_lacks_the_required_fields(s: &Server) {
     let reply = s.raw("POST", "/posts", &[("content-type", "application/json")], "").await;
     assert_eq!(reply.code(), (400, "validation_failed"));
     assert_eq!(reply.problems(), ["slug", "title"].map(|p| (p.to_owned(), "required".to_owned())));
 }
 
-async fn crud_16(s: &Server) {
+async fn a_large_body_is_refused(s: &Server) {
     let reply = s.post("/posts", json!({"slug": "a", "title": "x".repeat(2 << 20)})).await;
     assert_eq!(reply.code(), (413, "body_too_large"));
 }
 
-async fn crud_17(s: &Server) {
+async fn get_returns_what_create_returned(s: &Server) {
     let created = s.post("/posts", json!({"slug": "a", "title": "A", "tags": ["x"], "meta": {"b": 1, "a": [null]}})).await.json();
     let id = created["id"].as_str().unwrap();
     let got = s.get(&format!("/posts/{id}")).await;
@@ -125,7 +154,7 @@ async fn crud_17(s: &Server) {
     assert_eq!(s.get("/posts/nope").await.code(), (404, "not_found"));
 }
 
-async fn crud_18(s: &Server) {
+async fn update_changes_the_given_fields_only(s: &Server) {
     let created = s.create("a").await;
     s.advance(1000);
     let patched = s.patch(&s.path(&created), json!({"title": "New"})).await;
@@ -137,14 +166,14 @@ async fn crud_18(s: &Server) {
     assert_eq!(patched["slug"], "a");
 }
 
-async fn crud_19(s: &Server) {
+async fn an_empty_update_changes_nothing(s: &Server) {
     let created = s.create("a").await;
     s.advance(1000);
     let patched = s.patch(&s.path(&created), json!({})).await;
     assert_eq!((patched.status, patched.json()), (200, created));
 }
 
-async fn crud_20(s: &Server) {
+async fn update_clears_optional_fields_with_null(s: &Server) {
     let created = s.post("/posts", json!({"slug": "a", "title": "A", "email": "a@b.cc"})).await.json();
     let reply = s.patch(&s.path(&created), json!({"email": null})).await;
     assert_eq!(reply.status, 200);
@@ -152,7 +181,7 @@ async fn crud_20(s: &Server) {
     s.patch(&s.path(&created), json!({"title": null})).await.problem("null_not_allowed", "title");
 }
 
-async fn crud_21(s: &Server) {
+async fn update_refuses_the_key_and_immutable_fields(s: &Server) {
     let created = s.create("a").await;
     s.patch(&s.path(&created), json!({"id": "x"})).await.problem("read_only", "id");
     s.post("/documents", json!({"id": "d1", "kind": "k", "title": "one"})).await;
@@ -160,17 +189,17 @@ async fn crud_21(s: &Server) {
     reply.problem("immutable", "kind");
 }
 
-async fn crud_22(s: &Server) {
+async fn update_to_a_taken_unique_value_is_a_conflict(s: &Server) {
     let (_a, b) = (s.create("a").await, s.create("b").await);
     assert_eq!(s.patch(&s.path(&b), json!({"slug": "a"})).await.code(), (409, "conflict"));
     assert_eq!(s.patch(&s.path(&b), json!({"slug": "b"})).await.status, 200);
 }
 
-async fn crud_23(s: &Server) {
+async fn update_of_a_missing_record_is_not_found(s: &Server) {
     assert_eq!(s.patch("/posts/missing", json!({"title": "x"})).await.code(), (404, "not_found"));
 }
 
-async fn crud_24(s: &Server) {
+async fn another_method_is_method_not_allowed(s: &Server) {
     let created = s.create("a").await;
     let reply = s.raw("PUT", &s.path(&created), &[("content-type", "application/json")], "{}").await;
     assert_eq!(reply.code(), (405, "method_not_allowed"));
@@ -179,7 +208,7 @@ async fn crud_24(s: &Server) {
     assert_eq!(allowed, ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH"]);
 }
 
-async fn crud_25(s: &Server) {
+async fn a_deleted_record_is_not_found(s: &Server) {
     let path = s.path(&s.create("a").await);
     let reply = s.delete(&path).await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));
@@ -187,7 +216,7 @@ async fn crud_25(s: &Server) {
     assert_eq!(s.get(&path).await.status, 404);
 }
 
-async fn crud_26(s: &Server) {
+async fn private_and_write_only_fields_are_never_returned(s: &Server) {
     s.post("/posts", json!({"slug": "a", "title": "A", "secret": "s"})).await.problem("unknown_field", "secret");
     let created = s.post("/posts", json!({"slug": "a", "title": "A", "pin": "p"})).await;
     assert_eq!(created.status, 201);
@@ -198,7 +227,7 @@ async fn crud_26(s: &Server) {
     }
 }
 
-async fn crud_27(s: &Server) {
+async fn a_valid_request_id_is_kept(s: &Server) {
     assert_eq!(s.get("/posts").await.header("x-request-id").len(), 36);
     let reply = s.raw("GET", "/posts/nope", &[("x-request-id", "abc-123.X_9")], "").await;
     assert_eq!(reply.header("x-request-id"), "abc-123.X_9");
@@ -208,7 +237,7 @@ async fn crud_27(s: &Server) {
     }
 }
 
-async fn crud_31(s: &Server) {
+async fn integer_keys_have_one_spelling(s: &Server) {
     let reply = s.post("/counters", json!({"id": "1"})).await;
     assert_eq!((reply.status, &reply.json()["id"]), (201, &json!("1")));
     assert_eq!(s.get("/counters/1").await.json()["id"], "1");
@@ -217,7 +246,7 @@ async fn crud_31(s: &Server) {
     }
 }
 
-async fn def_07(s: &Server) {
+async fn a_disabled_route_is_not_mounted(s: &Server) {
     s.post("/counters", json!({"id": "1"})).await;
     let reply = s.delete("/counters/1").await;
     assert_eq!(reply.code(), (405, "method_not_allowed"));
@@ -225,19 +254,19 @@ async fn def_07(s: &Server) {
     assert_eq!(s.patch("/counters/1", json!({"total": 4})).await.status, 200);
 }
 
-async fn def_08(s: &Server) {
+async fn routes_are_closed_by_default(s: &Server) {
     let reply = s.get("/secrets").await;
     assert_eq!(reply.code(), (401, "unauthorized"));
     assert_eq!(reply.header("www-authenticate"), "Bearer");
 }
 
-async fn def_09(s: &Server) {
+async fn paths_are_plurals_in_kebab_case(s: &Server) {
     for path in ["/categories", "/boxes", "/blog-posts", "/http-servers", "/quizzes", "/people"] {
         assert_eq!(s.get(path).await.status, 200, "{path}");
     }
 }
 
-async fn def_10(s: &Server) {
+async fn a_namespace_is_a_prefix_of_the_table_only(s: &Server) {
     assert_eq!(s.get("/http-servers").await.status, 200, "the namespace is no part of the path");
     assert_eq!(s.get("/blog/http-servers").await.status, 404);
     assert!(s.running().adapters().table("blog_http_servers").is_some());

@@ -1,6 +1,6 @@
-//! CUST-*: operations whose work is a function of the user's, for each store.
+//! `custom`: functions of the user, for each store.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqlStore};
@@ -208,7 +208,7 @@ pub static PARCELS: Package =
 
 cases!(
     &crate::custom::PARCELS =>
-    cust_01, cust_01_inputs, cust_02, cust_errors, cust_guard, cust_records, cust_by_id, cust_leaks, cust_in_code, cust_openapi
+    custom_returns_the_result_of_its_function, custom_validates_its_inputs, custom_without_http_has_no_route, cust_errors, cust_guard, cust_records, cust_by_id, cust_leaks, cust_in_code, cust_openapi
 );
 
 async fn get_as(s: &Server, token: &str, path: &str) -> Reply {
@@ -219,14 +219,14 @@ async fn post_as(s: &Server, token: &str, path: &str, body: Json) -> Reply {
     s.raw("POST", path, &[("authorization", token), ("content-type", "application/json")], &body.to_string()).await
 }
 
-async fn cust_01(s: &Server) {
+async fn custom_returns_the_result_of_its_function(s: &Server) {
     let reply = s.get("/hellos/ping/bob").await;
     assert_eq!((reply.status, reply.json()), (200, json!("bob")));
     assert_eq!(s.get("/hellos/ping/a%2Fb?times=2").await.json(), json!("a/b a/b"));
     assert_eq!(s.get("/hellos/ping/a?times[null]=true").await.json(), json!("a"));
 }
 
-async fn cust_01_inputs(s: &Server) {
+async fn custom_validates_its_inputs(s: &Server) {
     s.get("/hellos/ping/bob?times=x").await.problem("type", "query:times");
     s.get("/hellos/ping/bob?times=1&times=2").await.problem("duplicate", "query:times");
     assert_eq!(s.get("/hellos/ping/bob?Times=1").await.code(), (400, "unknown_parameter"));
@@ -237,7 +237,7 @@ async fn cust_01_inputs(s: &Server) {
     assert_eq!(s.post("/hellos/fail", json!({"how": "no"})).await.status, 204);
 }
 
-async fn cust_02(s: &Server) {
+async fn custom_without_http_has_no_route(s: &Server) {
     assert_eq!(s.post("/hellos/quiet", json!({"who": "x"})).await.status, 405, "the path is that of a record");
     let hellos = s.running().adapter::<Hello>().unwrap();
     assert_eq!(hellos.quiet(&Cx::actor(Actor::anonymous()), "mouse").await.unwrap(), "quiet mouse");
@@ -376,7 +376,7 @@ async fn cust_openapi(s: &Server) {
     assert!(!paths.keys().any(|path| path.contains("quiet")));
 }
 
-/// CUST-03: who has no function for the store in use does not start.
+/// Start-up: who has no function for the store in use does not start.
 mod start {
     use linchpin::StartupError;
     use linchpin::prelude::*;
@@ -424,7 +424,7 @@ mod start {
 
     mod memory {
         #[tokio::test]
-        async fn cust_03() {
+        async fn custom_without_a_function_for_the_store_does_not_start() {
             super::refused("memory:", "memory").await;
         }
     }
@@ -432,7 +432,7 @@ mod start {
     /// The store that has a function.
     mod sqlite {
         #[tokio::test]
-        async fn cust_03() {
+        async fn custom_without_a_function_for_the_store_does_not_start() {
             let folder = tempfile::tempdir().unwrap();
             let running = super::start(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
             running.stop().await.unwrap();
@@ -443,7 +443,7 @@ mod start {
     mod postgres {
         // Never connected to: nobody listens there.
         #[tokio::test]
-        async fn cust_03() {
+        async fn custom_without_a_function_for_the_store_does_not_start() {
             super::refused("postgres://nobody@127.0.0.1:1/none", "postgres").await;
         }
     }

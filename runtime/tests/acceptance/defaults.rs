@@ -1,6 +1,6 @@
-//! EXT-11: parameters with a default, and batches that parameters only narrow.
+//! Defaults of parameters, and optional parameters of batches.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -67,7 +67,7 @@ pub const SHOWN: Operation<Notice>;
 
 pub static NOTICES: Package = package!(name = "notices", entities = [entity(Notice, [MARK_ALL, TIDY, SHOWN])]);
 
-cases!(&crate::defaults::NOTICES => ext_11, what_narrows, defaults_of_reads, said_of_defaults);
+cases!(&crate::defaults::NOTICES => a_parameter_defaults_to_the_instant_of_the_call, what_narrows, defaults_of_reads, said_of_defaults);
 
 /// Calls that wait, by name: that one has come, and that it may go on.
 type Gates = BTreeMap<String, (Arc<Semaphore>, Arc<Semaphore>)>;
@@ -107,7 +107,7 @@ async fn seen(s: &Server) -> Vec<String> {
     page["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn ext_11(s: &Server) {
+async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
     make(s, "a", json!({})).await;
     s.advance(10);
     make(s, "b", json!({})).await;

@@ -1,6 +1,6 @@
-//! EXT-07 and EXT-08: calls on records that are there already, and records that are deleted and come back.
+//! `restore`, lookups of deleted records, and `already = "ok"` of transitions.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -75,7 +75,7 @@ pub const RECOVER: Operation<Sheet>;
 static LEAVES: Package =
     package!(name = "leaves", entities = [entity(Leaf, [PUBLISH, RELEASE, SHELVE, RESTORE, TRASH, LOST]), entity(Sheet, [RECOVER])]);
 
-cases!(&crate::deleted::LEAVES => ext_07, ext_08, only_what_is_deleted, marks_of_an_enum, tenants, versions, races);
+cases!(&crate::deleted::LEAVES => a_transition_accepts_a_record_that_is_there_already, restore_brings_a_deleted_record_back, only_what_is_deleted, marks_of_an_enum, tenants, versions, races);
 
 async fn send(s: &Server, method: &str, path: &str, body: &Json) -> Reply {
     let token = s.token("e", &["editor"]);
@@ -91,7 +91,7 @@ async fn make(s: &Server, id: &str, slug: &str) {
     assert_eq!(send(s, "POST", "/leaves", &json!({"id": id, "slug": slug})).await.status, 201);
 }
 
-async fn ext_07(s: &Server) {
+async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     make(s, "a", "a").await;
     let first = call(s, "POST", "/leaves/a/publish").await;
     assert_eq!((first.status, first.header("etag")), (200, "\"2\"".to_owned()));
@@ -115,7 +115,7 @@ async fn ext_07(s: &Server) {
     assert_eq!(call(s, "POST", "/leaves/b/publish").await.code(), (404, "not_found"));
 }
 
-async fn ext_08(s: &Server) {
+async fn restore_brings_a_deleted_record_back(s: &Server) {
     make(s, "a", "slug").await;
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json(), Json::Null);
     assert_eq!(call(s, "POST", "/leaves/a/restore").await.code(), (404, "not_found"));

@@ -1,6 +1,6 @@
 //! A derive asks of a caller what the lists of its sources ask, all of it, whatever its own policy lets pass.
 
-#![allow(missing_docs, dead_code)] // a fixture; its fields are the contract's, and HTTP calls its operations
+#![allow(missing_docs, dead_code)] // test entities; HTTP calls their operations
 
 use axum::http::HeaderValue;
 use axum::response::Response;

@@ -1,6 +1,6 @@
-//! DER-*: one array out of several sources.
+//! `derive`: records of several entities in one response.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -64,7 +64,7 @@ pub static FEEDS: Package = package!(
     entities = [entity(Story, [UNITED, ALL, COMMON, FIRST_OF, BEST, SOME, REST, STORIES]), entity(Sketch, [TAGS])],
 );
 
-cases!(&crate::derives::FEEDS => der_01, der_02, named_records, opened_lists);
+cases!(&crate::derives::FEEDS => derive_merges_by_union_concat_and_intersect, derive_merges_by_first_and_priority, named_records, opened_lists);
 
 async fn seed(s: &Server) {
     for (rank, title) in ["b", "a"].into_iter().enumerate() {
@@ -83,14 +83,14 @@ async fn feed(s: &Server, path: &str) -> Json {
     reply.json()
 }
 
-async fn der_01(s: &Server) {
+async fn derive_merges_by_union_concat_and_intersect(s: &Server) {
     seed(s).await;
     assert_eq!(feed(s, "/stories/united").await, json!(["a", "b", "c"]));
     assert_eq!(feed(s, "/stories/all").await, json!(["b", "a", "a", "c"]));
     assert_eq!(feed(s, "/stories/common").await, json!(["a"]));
 }
 
-async fn der_02(s: &Server) {
+async fn derive_merges_by_first_and_priority(s: &Server) {
     seed(s).await;
     assert_eq!(feed(s, "/stories/some?of=none").await, json!(["a", "c"]));
     assert_eq!(feed(s, "/stories/first-of").await, json!(["b", "a"]));

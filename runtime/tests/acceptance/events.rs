@@ -1,4 +1,4 @@
-//! Section 11: what mutations tell, to whom, and what they do not tell.
+//! Events: which changes emit them, what they contain, and who receives them.
 
 #![allow(missing_docs)] // a fixture
 
@@ -113,7 +113,7 @@ macro_rules! cases {
 }
 
 cases!(
-    ext_14,
+    a_response_names_its_event,
     the_long_form,
     every_kind_tells,
     items_tell,
@@ -134,7 +134,7 @@ fn article(slug: &str) -> ArticleCreate {
     ArticleCreate { slug: slug.to_owned(), stage: None, views: None, secret: None, pin: None, tags: None }
 }
 
-async fn ext_14(mut h: Heard) {
+async fn a_response_names_its_event(mut h: Heard) {
     let made = h.server.post("/articles", slug("one")).await;
     assert_eq!(made.status, 201);
     assert_eq!(h.named(&made).await, "blog.articles.created");

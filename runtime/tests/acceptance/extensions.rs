@@ -1,6 +1,6 @@
-//! Contract 9.3: overrides, extra routes, hooks of packages; what a plugin may capture.
+//! Overrides, extra routes, hooks of packages, and what a plugin may capture.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use axum::Json;
 use axum::extract::{Path, Query};
@@ -227,7 +227,7 @@ async fn hooks(s: &Server) {
     assert_eq!(missing.code(), Code::Internal);
 }
 
-// What axum's own extractors refuse has the contract's body; what the function says stays as it is.
+// What axum's own extractors refuse has the standard body; what the function says stays as it is.
 async fn rejections(s: &Server) {
     let say = async |path: &str, kind: &str, body: &str| s.raw("POST", path, &[("content-type", kind)], body).await;
     let kind = "application/json";

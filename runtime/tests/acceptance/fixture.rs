@@ -1,5 +1,5 @@
 //! The standard fixture of the acceptance cases: `Post` and its relatives.
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Guards, middleware, named auth and roles of an enum: what stands between a caller and a route.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use axum::http::HeaderValue;
 use axum::response::Response;

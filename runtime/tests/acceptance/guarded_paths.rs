@@ -1,6 +1,6 @@
 //! Guards by path, and middleware of a package: what stands before routes whatever their own policy says.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use axum::http::HeaderValue;
 use axum::response::Response;
@@ -81,7 +81,7 @@ static HOUSE: Package = package!(
 );
 
 cases!(&crate::guarded_paths::HOUSE, crate::guarded_paths::guarded =>
-    auth_85_guards_by_path, percent_signs_hide_nothing, plugins_are_guarded_too, guards_with_arguments, includes_are_guarded,
+    guards_by_path_protect_every_route, percent_signs_hide_nothing, plugins_are_guarded_too, guards_with_arguments, includes_are_guarded,
     a_package_has_middleware, documented, patterns_that_match_nothing,
 );
 
@@ -135,7 +135,7 @@ async fn ask(s: &Server, roles: Option<&[&str]>, method: &str, path: &str, body:
     s.raw(method, path, &headers, body).await
 }
 
-async fn auth_85_guards_by_path(s: &Server) {
+async fn guards_by_path_protect_every_route(s: &Server) {
     let admin = s.token("root", &["admin"]);
     for id in ["a", "b"] {
         made(s, &admin, "/reports/reports", json!({"id": id, "slug": id})).await;

@@ -1,6 +1,6 @@
 //! Transitions of fields that clients are not to read: a refusal tells nothing of what is there (2.3, 4.3).
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::json;

@@ -1,6 +1,6 @@
-//! POL-07 and what a policy says about one route alone: how often, which fields, whether it is deprecated.
+//! Rate limits.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::http::{RateKey, RateLimit, RateReply, RateStore, RateVerdict};
 use linchpin::prelude::*;
@@ -90,7 +90,7 @@ static NOTES: Package = package!(
     entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), entity(Topic, [TOPIC_OF]), entity(Thread, []), entity(Gate, [])]
 );
 
-cases!(&crate::limits::NOTES => pol_07, what_is_included_is_counted, both_forms_are_one_route, one_address_is_one_caller, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
+cases!(&crate::limits::NOTES => calls_beyond_the_rate_limit_are_refused, what_is_included_is_counted, both_forms_are_one_route, one_address_is_one_caller, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
 
 async fn what_is_included_is_counted(s: &Server) {
     assert_eq!(s.post("/topics", json!({"id": "t"})).await.status, 201);
@@ -123,7 +123,7 @@ async fn create(s: &Server, slug: &str) -> Reply {
     s.post("/notes", json!({"slug": slug, "title": "t"})).await
 }
 
-async fn pol_07(s: &Server) {
+async fn calls_beyond_the_rate_limit_are_refused(s: &Server) {
     for slug in ["a", "b", "c", "d", "e"] {
         assert_eq!(create(s, slug).await.status, 201);
     }

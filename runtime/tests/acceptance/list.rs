@@ -1,4 +1,4 @@
-//! LIST-*: pages, filters, sorts, cursors.
+//! Lists: pages, filters, sorts, cursors.
 
 use serde_json::{Value as Json, json};
 
@@ -6,8 +6,25 @@ use crate::cases;
 use crate::server::Server;
 
 cases!(
-    list_01, list_02, list_03, list_04, list_05, list_06, list_07, list_08, list_09, list_10, list_11, list_12, list_13, list_14, list_15,
-    list_16, list_17, list_18, hints
+    a_page_has_the_default_limit,
+    ties_are_broken_by_the_key,
+    a_limit_above_the_maximum_counts_as_the_maximum,
+    an_invalid_limit_is_refused,
+    sort_dir_reverses_the_default_order,
+    a_changed_cursor_is_refused,
+    a_deleted_record_leaves_no_gap_in_later_pages,
+    new_records_cause_no_duplicates_in_later_pages,
+    filters_apply_before_the_page_is_cut,
+    unknown_parameters_are_refused_together,
+    a_filter_value_of_another_type_is_refused,
+    contains_ignores_case_and_has_no_wildcards,
+    in_and_nin_take_lists,
+    ne_matches_missing_values,
+    hidden_and_json_fields_are_no_parameters,
+    an_empty_list_is_an_empty_page,
+    null_is_the_smallest_value,
+    a_cursor_belongs_to_its_filters,
+    hints
 );
 
 async fn seed(s: &Server, n: usize) {
@@ -19,7 +36,7 @@ async fn seed(s: &Server, n: usize) {
     }
 }
 
-async fn list_01(s: &Server) {
+async fn a_page_has_the_default_limit(s: &Server) {
     seed(s, 5).await;
     let page = s.get("/posts").await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
@@ -28,7 +45,7 @@ async fn list_01(s: &Server) {
     assert_eq!(page.as_object().unwrap().len(), 3);
 }
 
-async fn list_02(s: &Server) {
+async fn ties_are_broken_by_the_key(s: &Server) {
     seed(s, 7).await;
     for dir in ["asc", "desc"] {
         let seen = s.walk(&format!("/posts?sort=title&sortDir={dir}")).await;
@@ -43,13 +60,13 @@ async fn list_02(s: &Server) {
     }
 }
 
-async fn list_03(s: &Server) {
+async fn a_limit_above_the_maximum_counts_as_the_maximum(s: &Server) {
     seed(s, 7).await;
     let reply = s.get("/posts?limit=99").await;
     assert_eq!((reply.status, reply.json()["items"].as_array().unwrap().len()), (200, 3));
 }
 
-async fn list_04(s: &Server) {
+async fn an_invalid_limit_is_refused(s: &Server) {
     for limit in ["0", "-1", "abc", "", "1.5"] {
         let reply = s.get(&format!("/posts?limit={limit}")).await;
         assert_eq!(reply.code(), (400, "validation_failed"), "{limit}");
@@ -57,7 +74,7 @@ async fn list_04(s: &Server) {
     }
 }
 
-async fn list_05(s: &Server) {
+async fn sort_dir_reverses_the_default_order(s: &Server) {
     seed(s, 3).await;
     let asc = s.walk("/posts").await;
     let mut desc = s.walk("/posts?sortDir=desc").await;
@@ -67,7 +84,7 @@ async fn list_05(s: &Server) {
     assert_eq!(s.get("/posts?sort=meta").await.status, 400);
 }
 
-async fn list_06(s: &Server) {
+async fn a_changed_cursor_is_refused(s: &Server) {
     seed(s, 5).await;
     assert_eq!(s.get("/posts?cursor=@@@@").await.code(), (400, "invalid_cursor"));
     let cursor = s.get("/posts").await.json()["nextCursor"].as_str().unwrap().to_owned();
@@ -79,7 +96,7 @@ async fn list_06(s: &Server) {
     }
 }
 
-async fn list_07(s: &Server) {
+async fn a_deleted_record_leaves_no_gap_in_later_pages(s: &Server) {
     seed(s, 5).await;
     let page = s.get("/posts").await.json();
     let first: Vec<String> = page["items"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap().to_owned()).collect();
@@ -89,7 +106,7 @@ async fn list_07(s: &Server) {
     assert!(rest.iter().all(|r| !first.contains(&r["id"].as_str().unwrap().to_owned())));
 }
 
-async fn list_08(s: &Server) {
+async fn new_records_cause_no_duplicates_in_later_pages(s: &Server) {
     for slug in ["d", "f", "h", "j", "l"] {
         s.post("/posts", json!({"slug": slug, "title": slug})).await;
     }
@@ -105,7 +122,7 @@ async fn list_08(s: &Server) {
     }
 }
 
-async fn list_09(s: &Server) {
+async fn filters_apply_before_the_page_is_cut(s: &Server) {
     seed(s, 3).await;
     let first = s.get("/posts").await.json()["items"][0].clone();
     s.raw("POST", &format!("{}/publish", s.path(&first)), &[], "").await;
@@ -122,19 +139,19 @@ async fn list_09(s: &Server) {
     assert_eq!((&rest["hasMore"], &rest["nextCursor"]), (&json!(false), &Json::Null));
 }
 
-async fn list_10(s: &Server) {
+async fn unknown_parameters_are_refused_together(s: &Server) {
     let reply = s.get("/posts?unknown=1&other=2&limit=0").await;
     assert_eq!(reply.code(), (400, "unknown_parameter"));
     let expected = ["query:other", "query:unknown"].map(|p| (p.to_owned(), "unknown_parameter".to_owned()));
     assert_eq!(reply.problems(), expected);
 }
 
-async fn list_11(s: &Server) {
+async fn a_filter_value_of_another_type_is_refused(s: &Server) {
     s.get("/posts?status=zzz").await.problem("enum", "query:status");
     assert_eq!(s.get("/posts?live=yes").await.code(), (400, "validation_failed"));
 }
 
-async fn list_12(s: &Server) {
+async fn contains_ignores_case_and_has_no_wildcards(s: &Server) {
     s.post("/posts", json!({"slug": "a", "title": "Alpha"})).await;
     s.post("/posts", json!({"slug": "b", "title": "Beta"})).await;
     let page = s.get("/posts?title[contains]=ALP").await.json();
@@ -144,7 +161,7 @@ async fn list_12(s: &Server) {
     assert_eq!(s.get("/posts?title[contains]=%25").await.json()["items"], json!([]));
 }
 
-async fn list_13(s: &Server) {
+async fn in_and_nin_take_lists(s: &Server) {
     for slug in ["a", "b", "c", "d,e"] {
         s.create(slug).await;
     }
@@ -161,7 +178,7 @@ async fn list_13(s: &Server) {
     s.get(&format!("/posts?slug[in]={many}")).await.problem("too_many", "query:slug[in]");
 }
 
-async fn list_14(s: &Server) {
+async fn ne_matches_missing_values(s: &Server) {
     s.post("/posts", json!({"slug": "n", "title": "N"})).await;
     s.post("/posts", json!({"slug": "x", "title": "X", "category": "x"})).await;
     s.post("/posts", json!({"slug": "y", "title": "Y", "category": "y"})).await;
@@ -173,17 +190,17 @@ async fn list_14(s: &Server) {
     assert_eq!(s.walk("/posts?category[null]=false").await.len(), 2);
 }
 
-async fn list_15(s: &Server) {
+async fn hidden_and_json_fields_are_no_parameters(s: &Server) {
     for name in ["secret", "pin", "secret[ne]", "meta"] {
         assert_eq!(s.get(&format!("/posts?{name}=s")).await.code(), (400, "unknown_parameter"), "{name}");
     }
 }
 
-async fn list_16(s: &Server) {
+async fn an_empty_list_is_an_empty_page(s: &Server) {
     assert_eq!(s.get("/posts").await.json(), json!({"items": [], "nextCursor": null, "hasMore": false}));
 }
 
-async fn list_17(s: &Server) {
+async fn null_is_the_smallest_value(s: &Server) {
     seed(s, 7).await;
     let asc = s.walk("/posts?sort=category").await;
     assert_eq!(asc.len(), 7);
@@ -194,7 +211,7 @@ async fn list_17(s: &Server) {
     assert_eq!(asc, desc);
 }
 
-async fn list_18(s: &Server) {
+async fn a_cursor_belongs_to_its_filters(s: &Server) {
     seed(s, 5).await;
     let cursor = s.get("/posts?status=draft").await.json()["nextCursor"].as_str().unwrap().to_owned();
     assert_eq!(s.get(&format!("/posts?status=published&cursor={cursor}")).await.code(), (400, "invalid_cursor"));

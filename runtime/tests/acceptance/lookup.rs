@@ -1,13 +1,27 @@
-//! LOOK-*: lookup and exists.
+//! `lookup` and `exists`.
 
 use serde_json::json;
 
 use crate::cases;
 use crate::server::Server;
 
-cases!(look_01, look_02, look_03, look_04, look_05, look_06, look_07, look_08, look_09, look_10, look_11, look_13, look_14);
+cases!(
+    a_lookup_takes_its_parameter_in_the_query_or_in_the_path,
+    a_lookup_without_a_match_returns_null,
+    a_lookup_without_pagination_returns_all,
+    a_lookup_continues_at_its_cursor,
+    a_lookup_limits_its_pages,
+    an_omitted_parameter_drops_its_condition,
+    a_lookup_finds_missing_values,
+    a_fixed_value_is_no_parameter,
+    parameters_with_other_names_than_their_fields,
+    a_lookup_with_a_sort_returns_the_first,
+    a_lookup_has_no_post,
+    exists_answers_get_and_head,
+    exists_checks_further_conditions
+);
 
-async fn look_01(s: &Server) {
+async fn a_lookup_takes_its_parameter_in_the_query_or_in_the_path(s: &Server) {
     let created = s.create("a").await;
     for path in ["/posts/by-slug?slug=a", "/posts/by-slug/a"] {
         let reply = s.get(path).await;
@@ -15,7 +29,7 @@ async fn look_01(s: &Server) {
     }
 }
 
-async fn look_02(s: &Server) {
+async fn a_lookup_without_a_match_returns_null(s: &Server) {
     for path in ["/posts/by-slug?slug=z", "/posts/by-slug/z"] {
         let reply = s.get(path).await;
         assert_eq!((reply.status, &reply.body[..]), (200, &b"null"[..]));
@@ -29,14 +43,14 @@ async fn seed(s: &Server, n: usize) {
     }
 }
 
-async fn look_03(s: &Server) {
+async fn a_lookup_without_pagination_returns_all(s: &Server) {
     seed(s, 25).await;
     let page = s.get("/posts/by-category?category=c").await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 25);
     assert_eq!((&page["hasMore"], &page["nextCursor"]), (&json!(false), &json!(null)));
 }
 
-async fn look_04(s: &Server) {
+async fn a_lookup_continues_at_its_cursor(s: &Server) {
     seed(s, 5).await;
     let page = s.get("/posts/by-category?category=c&limit=2").await.json();
     assert_eq!((page["items"].as_array().unwrap().len(), &page["hasMore"]), (2, &json!(true)));
@@ -48,7 +62,7 @@ async fn look_04(s: &Server) {
     assert_ne!(next["items"][0]["id"], page["items"][1]["id"]);
 }
 
-async fn look_05(s: &Server) {
+async fn a_lookup_limits_its_pages(s: &Server) {
     seed(s, 5).await;
     assert_eq!(s.get("/posts/by-category?category=c&limit=9999").await.json()["items"].as_array().unwrap().len(), 3);
     for limit in ["0", "-1", "x"] {
@@ -56,7 +70,7 @@ async fn look_05(s: &Server) {
     }
 }
 
-async fn look_06(s: &Server) {
+async fn an_omitted_parameter_drops_its_condition(s: &Server) {
     seed(s, 2).await;
     let first = s.get("/posts").await.json()["items"][0].clone();
     s.raw("POST", &format!("{}/publish", s.path(&first)), &[], "").await;
@@ -65,7 +79,7 @@ async fn look_06(s: &Server) {
     assert_eq!(s.get("/posts/by-category-status").await.json()["items"].as_array().unwrap().len(), 2);
 }
 
-async fn look_07(s: &Server) {
+async fn a_lookup_finds_missing_values(s: &Server) {
     seed(s, 2).await;
     s.post("/posts", json!({"slug": "n", "title": "N"})).await;
     let page = s.get("/posts/by-category?category[null]=true").await.json();
@@ -73,13 +87,13 @@ async fn look_07(s: &Server) {
     assert_eq!(page["items"][0]["slug"], "n");
 }
 
-async fn look_08(s: &Server) {
+async fn a_fixed_value_is_no_parameter(s: &Server) {
     seed(s, 2).await;
     assert_eq!(s.get("/posts/published-ones").await.json()["items"], json!([]));
     assert_eq!(s.get("/posts/published-ones?status=draft").await.code(), (400, "unknown_parameter"));
 }
 
-async fn look_09(s: &Server) {
+async fn parameters_with_other_names_than_their_fields(s: &Server) {
     for (slug, owner) in [("x", "t1"), ("y", "t1"), ("z", "t2")] {
         s.post("/posts", json!({"slug": slug, "title": "t", "category": "post", "ownerId": owner})).await;
     }
@@ -89,19 +103,19 @@ async fn look_09(s: &Server) {
     assert_eq!((one["items"].as_array().unwrap().len(), &one["items"][0]["slug"]), (1, &json!("x")));
 }
 
-async fn look_10(s: &Server) {
+async fn a_lookup_with_a_sort_returns_the_first(s: &Server) {
     seed(s, 1).await;
     s.advance(1000);
     s.post("/posts", json!({"slug": "newest", "title": "t", "category": "c"})).await;
     assert_eq!(s.get("/posts/newest?category=c").await.json()["slug"], "newest");
 }
 
-async fn look_11(s: &Server) {
+async fn a_lookup_has_no_post(s: &Server) {
     let reply = s.raw("POST", "/posts/by-slug", &[], "").await;
     assert_eq!(reply.code(), (405, "method_not_allowed"));
 }
 
-async fn look_13(s: &Server) {
+async fn exists_answers_get_and_head(s: &Server) {
     s.create("a").await;
     assert_eq!(s.get("/posts/slug-taken?slug=a").await.json(), json!({"exists": true}));
     assert_eq!(s.get("/posts/slug-taken/z").await.json(), json!({"exists": false}));
@@ -111,7 +125,7 @@ async fn look_13(s: &Server) {
     s.get("/posts/slug-taken").await.problem("required", "query:slug");
 }
 
-async fn look_14(s: &Server) {
+async fn exists_checks_further_conditions(s: &Server) {
     let created = s.create("a").await;
     assert_eq!(s.get("/posts/slug-live?slug=a").await.json(), json!({"exists": false}));
     s.raw("POST", &format!("{}/publish", s.path(&created)), &[], "").await;

@@ -1,14 +1,14 @@
-//! The black-box acceptance cases of the entity contract, each under its id, on every store of this build.
+//! Black-box acceptance tests of entities and operations, on every store of this build.
 //!
-//! A case is an `async fn` that talks HTTP over a real socket to a fresh app. The ids in the names are the contract's.
+//! A case is an `async fn` that talks HTTP over a real socket to a fresh app.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
 mod aggregates;
+mod all_problems;
 #[path = "../support/around.rs"]
 mod around;
 mod audit;
-mod beyond;
 #[cfg(feature = "postgres")]
 mod blocked;
 mod budgets;
@@ -16,11 +16,13 @@ mod choices;
 mod claims;
 mod collections;
 mod computed;
+mod computed_fields;
 mod constraints;
 #[cfg(feature = "postgres")]
 mod contended;
 mod context;
 mod counters;
+mod coverage;
 mod crud;
 mod custom;
 mod custom_records;
@@ -34,16 +36,17 @@ mod document;
 mod events;
 mod extensions;
 mod fixture;
-mod following;
+mod gated;
+mod gated_fixture;
 mod gates;
 mod guarded_paths;
 mod hidden_states;
-mod ids;
 mod isolation;
 mod limits;
 mod list;
 mod lookup;
 mod moved;
+mod number_bounds;
 mod on_delete;
 mod once;
 mod operations;
@@ -53,7 +56,7 @@ mod permission_cost;
 mod permissions;
 #[cfg(feature = "postgres")]
 mod plans;
-mod plugged;
+mod plugin_routes;
 mod policy;
 mod projections;
 mod provider;
@@ -66,13 +69,10 @@ mod relations;
 mod repeats;
 mod repeats_permitted;
 mod search;
-mod seen;
-mod seen_fixture;
 mod server;
 mod sorts;
 mod tenancy;
 mod timeouts;
-mod together;
 mod transactions;
 mod unlisted;
 mod unreachable;

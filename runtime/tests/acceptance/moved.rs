@@ -1,4 +1,4 @@
-//! Contract 2.9: `method` and `path` of the generated routes and of a collection's methods. The defaults are then not mounted.
+//! `method` and `path` of generated routes and of collection methods. The default routes are then not mounted.
 
 #![allow(missing_docs)] // a fixture
 

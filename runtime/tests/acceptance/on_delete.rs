@@ -1,6 +1,6 @@
-//! Section 2.8: keys that must name records, and what becomes of those who name a record that is deleted.
+//! `on_delete`: keys that must name records, and the effects of a deletion.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use linchpin::{Actor, Code, Cx};

@@ -1,6 +1,6 @@
-//! EXT-13: what a call answers once.
+//! `output_once`: values that only the first response has.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::http::{Inputs, OverrideCall};
 use linchpin::operation::{CustomCall, CustomStore};
@@ -99,7 +99,7 @@ fn changed(app: App) -> App {
     app.override_route::<Hook, _, _>(Route::Create, created).override_operation(ROTATE, rotated).override_operation(ENSURE, ensured)
 }
 
-cases!(&crate::once::HOOKS, super::changed => ext_13, of_operations, what_is_not_said, said_of_once);
+cases!(&crate::once::HOOKS, super::changed => output_once_is_returned_once, of_operations, what_is_not_said, said_of_once);
 
 async fn send(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     let headers = [("content-type", "application/json"), ("idempotency-key", key)];
@@ -114,7 +114,7 @@ fn without(mut record: Json, members: &[&str]) -> Json {
     record
 }
 
-async fn ext_13(s: &Server) {
+async fn output_once_is_returned_once(s: &Server) {
     let first = send(s, "/hooks", "k", &json!({"name": "a"})).await;
     assert_eq!((first.status, first.header("cache-control")), (201, "no-store".to_owned()));
     let record = first.json();

@@ -1,13 +1,25 @@
-//! TRAN-*, INC-*: writes by operation.
+//! `transition` and `increment`.
 
 use serde_json::json;
 
 use crate::cases;
 use crate::server::Server;
 
-cases!(tran_01, tran_02, tran_03, tran_04, tran_05, tran_06, tran_07, inc_01, inc_02, inc_03, inc_range);
+cases!(
+    a_transition_sets_state_and_fields,
+    a_transition_from_another_state_is_refused,
+    a_transition_of_a_missing_record_is_not_found,
+    a_transition_starts_from_each_of_its_states,
+    a_transition_may_return_a_boolean,
+    a_transition_takes_parameters,
+    concurrent_transitions_succeed_once,
+    increment_adds_its_amount,
+    the_client_does_not_choose_the_amount,
+    concurrent_increments_all_count,
+    increment_stays_within_the_range
+);
 
-async fn tran_01(s: &Server) {
+async fn a_transition_sets_state_and_fields(s: &Server) {
     let created = s.create("a").await;
     s.advance(1000);
     let reply = s.raw("POST", &format!("{}/publish", s.path(&created)), &[], "").await;
@@ -18,7 +30,7 @@ async fn tran_01(s: &Server) {
     assert!(body["updatedAt"].as_str() > created["updatedAt"].as_str());
 }
 
-async fn tran_02(s: &Server) {
+async fn a_transition_from_another_state_is_refused(s: &Server) {
     let created = s.create("a").await;
     let path = format!("{}/publish", s.path(&created));
     let published = s.raw("POST", &path, &[], "").await.json();
@@ -32,11 +44,11 @@ async fn tran_02(s: &Server) {
     assert_eq!(s.get(&s.path(&created)).await.json(), published);
 }
 
-async fn tran_03(s: &Server) {
+async fn a_transition_of_a_missing_record_is_not_found(s: &Server) {
     assert_eq!(s.raw("POST", "/posts/nope/publish", &[], "").await.code(), (404, "not_found"));
 }
 
-async fn tran_04(s: &Server) {
+async fn a_transition_starts_from_each_of_its_states(s: &Server) {
     let (a, b) = (s.create("a").await, s.create("b").await);
     s.raw("POST", &format!("{}/publish", s.path(&b)), &[], "").await;
     for record in [&a, &b] {
@@ -47,13 +59,13 @@ async fn tran_04(s: &Server) {
     assert_eq!(reply.problems().iter().filter(|(_, code)| code == "expected").count(), 2);
 }
 
-async fn tran_05(s: &Server) {
+async fn a_transition_may_return_a_boolean(s: &Server) {
     let created = s.create("a").await;
     let reply = s.raw("POST", &format!("{}/release", s.path(&created)), &[], "").await;
     assert_eq!((reply.status, &reply.body[..]), (200, &b"true"[..]));
 }
 
-async fn tran_06(s: &Server) {
+async fn a_transition_takes_parameters(s: &Server) {
     let created = s.create("a").await;
     let path = format!("{}/retire", s.path(&created));
     s.post(&path, json!({})).await.problem("required", "reason");
@@ -61,26 +73,26 @@ async fn tran_06(s: &Server) {
     assert_eq!(s.post(&path, json!({"reason": "old"})).await.json()["slug"], "old");
 }
 
-async fn tran_07(s: &Server) {
+async fn concurrent_transitions_succeed_once(s: &Server) {
     let path = format!("{}/publish", s.path(&s.create("a").await));
     let replies = s.parallel(25, |_| s.raw("POST", &path, &[], "")).await;
     assert_eq!(replies.iter().filter(|r| r.status == 200).count(), 1);
     assert_eq!(replies.iter().filter(|r| r.code() == (400, "invalid_transition")).count(), 24);
 }
 
-async fn inc_01(s: &Server) {
+async fn increment_adds_its_amount(s: &Server) {
     let created = s.create("a").await;
     let reply = s.raw("POST", &format!("{}/bump", s.path(&created)), &[], "").await;
     assert_eq!((reply.status, &reply.json()["views"]), (200, &json!(5)));
 }
 
-async fn inc_02(s: &Server) {
+async fn the_client_does_not_choose_the_amount(s: &Server) {
     let created = s.create("a").await;
     s.post(&format!("{}/bump", s.path(&created)), json!({"by": 1000})).await.problem("unknown_field", "by");
     assert_eq!(s.get(&s.path(&created)).await.json()["views"], 0);
 }
 
-async fn inc_03(s: &Server) {
+async fn concurrent_increments_all_count(s: &Server) {
     let created = s.create("a").await;
     let path = format!("{}/bump", s.path(&created));
     let replies = s.parallel(25, |_| s.raw("POST", &path, &[], "")).await;
@@ -89,8 +101,8 @@ async fn inc_03(s: &Server) {
     assert_eq!(s.raw("POST", "/posts/nope/bump", &[], "").await.status, 404);
 }
 
-// No id in the list, but a rule of section 7.14: the field's range stands in the statement.
-async fn inc_range(s: &Server) {
+// The field's range is part of the statement.
+async fn increment_stays_within_the_range(s: &Server) {
     s.post("/counters", json!({"id": "1", "total": 8})).await;
     s.raw("POST", "/counters/1/add-three", &[], "").await.problem("range", "total");
     assert_eq!(s.get("/counters/1").await.json()["total"], 8);

@@ -2,7 +2,7 @@
 //!
 //! One entity has all of the options; the others are made from it by taking options away.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use std::sync::OnceLock;
 

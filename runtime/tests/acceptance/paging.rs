@@ -1,6 +1,6 @@
-//! EXT-12: pages by number.
+//! Numbered pages.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::entity::Direction;
 use linchpin::prelude::*;
@@ -61,7 +61,7 @@ pub struct Attempt {
 pub static WEBHOOKS: Package =
     package!(name = "webhooks", entities = [entity(Delivery, [OF_ENDPOINT, FEW, BY_OUTCOME]), entity(Endpoint, []), entity(Attempt, [])],);
 
-cases!(&crate::paging::WEBHOOKS => ext_12, bounds, lookups, by_cursor, smaller, only_where_asked_for, in_code);
+cases!(&crate::paging::WEBHOOKS => pages_have_numbers, bounds, lookups, by_cursor, smaller, only_where_asked_for, in_code);
 
 async fn seed(s: &Server, n: usize) {
     for i in 0..n {
@@ -93,7 +93,7 @@ fn page_of(reply: &Reply) -> (Vec<String>, bool) {
     (ids(&page), more)
 }
 
-async fn ext_12(s: &Server) {
+async fn pages_have_numbers(s: &Server) {
     seed(s, 45).await;
     assert_eq!(page_of(&s.get("/deliveries?page=2&pageSize=20").await), (latest(45, 20..40), true));
     assert_eq!(page_of(&s.get("/deliveries").await), (latest(45, 0..20), true));

@@ -1,6 +1,6 @@
-//! CAP-02, EXT-05 and the rest of permissions: what an evaluator grants, and what an owner may do all the same.
+//! Permissions: evaluator, owner, resource, rank.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use linchpin::{AccessRequest, BoxFuture, Decision, Evaluator, Plugin, PostCx, Result};
@@ -207,7 +207,7 @@ pub static WORK: Package = package!(
 );
 
 cases!(&crate::permissions::WORK, crate::permissions::judged =>
-    cap_02, ext_05,
+    start_up_reports_permissions_without_an_evaluator, permissions_allow_deny_and_abstain,
     a_record_of_somebody_else, hidden_records, lists_hold_what_is_ones_own, cursors_belong_to_a_grant, what_is_created, upserts,
     many_records, derived_lists, included_records, functions_need_a_grant, actions_alone, resources, moved_records, lists_of_a_resource, resources_in_the_path,
     a_record_that_moves_meanwhile, the_document,
@@ -230,7 +230,7 @@ async fn stored(s: &Server, record: &Json) -> Json {
     call(s, &token, "GET", &format!("/papers/{}", id(record)), Json::Null).await.json()
 }
 
-async fn cap_02(s: &Server) {
+async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
     // The store does not matter to it; a second app tells.
     let config = Config::new().signing_secret(SECRET).port(0).database("memory:");
     let app = App::new(config.clone()).plugin(JwtAuth::new()).package(&WORK);
@@ -271,7 +271,7 @@ async fn cap_02(s: &Server) {
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 
-async fn ext_05(s: &Server) {
+async fn permissions_allow_deny_and_abstain(s: &Server) {
     let record = thread(s, "ann", "one", Some("c1")).await;
     let path = format!("/threads/{}", id(&record));
     for (roles, code) in [

@@ -1,4 +1,4 @@
-//! Contract 13.7 where not everybody sees everything: the server itself logs the plan of each statement that a route runs.
+//! Query plans with row-level guards: the server logs the plan of each statement that a route runs.
 
 use serde_json::Value as Json;
 
@@ -97,7 +97,7 @@ async fn of_what_is_seen_through_others() {
          SELECT 'k' || n, 'p' || n % 2000, 's' || n, 't' || n % 500, 'draft', 0, '{}', '[]', 1",
         "remarks (id, child_id) SELECT 'r' || n, 'k' || n",
     ];
-    let (engine, _, app) = filled(&crate::seen_fixture::SEEN, &rows).await;
+    let (engine, _, app) = filled(&crate::gated_fixture::SEEN, &rows).await;
     let paths = [
         "/children",
         "/children/k8",

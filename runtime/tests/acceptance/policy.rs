@@ -1,4 +1,4 @@
-//! POL-*, VER-*, OAPI-*: who may call, versions, the document.
+//! Policies of routes, versions, and the API document of a running app.
 
 use linchpin::http::endpoints;
 use linchpin::prelude::*;
@@ -8,7 +8,14 @@ use crate::cases;
 use crate::document::{against_meta_schema, against_routes, within_itself};
 use crate::server::Server;
 
-cases!(pol_01, pol_06, pol_11, ver_01, ver_02, oapi_01);
+cases!(
+    every_closed_route_refuses_anonymous_callers,
+    a_route_with_roles_refuses_other_users,
+    a_static_route_wins_over_a_parameter,
+    if_match_is_required_and_checked,
+    concurrent_updates_of_one_version_succeed_once,
+    the_openapi_document_is_complete_and_stable
+);
 
 /// Asks every route of a package below a path as nobody: 401, whatever else may be wrong. Answers the routes.
 pub async fn strangers_are_refused(s: &Server, package: &'static Package, below: &str) -> Vec<String> {
@@ -36,7 +43,7 @@ pub async fn strangers_are_refused(s: &Server, package: &'static Package, below:
     swept
 }
 
-async fn pol_01(s: &Server) {
+async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
     let swept = strangers_are_refused(s, &crate::fixture::BLOG, "/secrets").await;
     for expected in [
         "GET /secrets",
@@ -55,7 +62,7 @@ async fn pol_01(s: &Server) {
     }
 }
 
-async fn pol_06(s: &Server) {
+async fn a_route_with_roles_refuses_other_users(s: &Server) {
     let (user, admin) = (s.token("alice", &[]), s.token("root", &["admin"]));
     let created = s.raw("POST", "/reports", &[("authorization", &user), ("content-type", "application/json")], r#"{"name":"n"}"#).await;
     assert_eq!(created.status, 201);
@@ -64,12 +71,12 @@ async fn pol_06(s: &Server) {
     assert_eq!(s.raw("DELETE", &path, &[("authorization", &admin)], "").await.status, 204);
 }
 
-async fn pol_11(s: &Server) {
+async fn a_static_route_wins_over_a_parameter(s: &Server) {
     let reply = s.get("/posts/stats2").await;
     assert_eq!((reply.status, &reply.body[..]), (200, &b"extra"[..]));
 }
 
-async fn ver_01(s: &Server) {
+async fn if_match_is_required_and_checked(s: &Server) {
     let created = s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
     assert_eq!(created.header("etag"), "\"1\"");
     assert_eq!(created.json()["version"], 1);
@@ -92,7 +99,7 @@ async fn ver_01(s: &Server) {
     assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "").await.status, 404);
 }
 
-async fn ver_02(s: &Server) {
+async fn concurrent_updates_of_one_version_succeed_once(s: &Server) {
     s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
     let headers = [("content-type", "application/json"), ("if-match", "\"1\"")];
     let replies = s.parallel(2, |_| s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#)).await;
@@ -101,7 +108,7 @@ async fn ver_02(s: &Server) {
     assert_eq!(statuses, [200, 412]);
 }
 
-async fn oapi_01(s: &Server) {
+async fn the_openapi_document_is_complete_and_stable(s: &Server) {
     let (first, second) = (s.get("/openapi.json").await, s.get("/openapi.json").await);
     assert_eq!(first.status, 200);
     assert_eq!(first.body, second.body);
@@ -118,7 +125,7 @@ async fn oapi_01(s: &Server) {
     assert!(!String::from_utf8_lossy(&first.body).contains("\"secret\""), "a private field is nowhere");
 }
 
-/// Contract 12: the same bytes for the same build, whenever it starts and whatever it stores in.
+/// The document has the same bytes for the same build, at every start and on every store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_document_is_the_same_on_every_start_and_store() {
     for package in [&crate::fixture::BLOG, &crate::permissions::WORK, &crate::extensions::CLUBS] {

@@ -1,4 +1,4 @@
-//! Contract 2.9: `output` as a named projection, for routes of an entity, of operations, and for what is included.
+//! `output` as a named projection, for routes of an entity, of operations, and for what is included.
 
 #![allow(missing_docs)] // a fixture
 

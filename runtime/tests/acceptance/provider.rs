@@ -1,5 +1,4 @@
-//! SRCH-* with a search provider: what it finds is shown, what it says of others' records is not, and its index follows every
-//! change.
+//! `search` with a search provider.
 
 #![allow(missing_docs)] // a fixture
 
@@ -98,9 +97,9 @@ macro_rules! cases {
 }
 
 cases!(
-    srch_01,
-    srch_02,
-    srch_03,
+    search_finds_text_in_its_fields,
+    search_requires_a_text,
+    search_pages_through_its_hits,
     best_first,
     every_mutation_is_followed,
     batches_of_many_records,
@@ -167,7 +166,7 @@ fn ids(list: &Json) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap()).collect()
 }
 
-async fn srch_01(l: Library) {
+async fn search_finds_text_in_its_fields(l: Library) {
     l.paper("a", "Needle doc", "").await;
     l.paper("b", "5000", "").await;
     l.paper("c", "50% off", "").await;
@@ -182,7 +181,7 @@ async fn srch_01(l: Library) {
     assert_eq!(l.words.queries.load(Ordering::SeqCst), before + 2, "the store has searched");
 }
 
-async fn srch_02(l: Library) {
+async fn search_requires_a_text(l: Library) {
     for route in ["find", "find-page"] {
         l.s.get(&format!("/papers/{route}")).await.problem("required", "query:q");
         l.s.get(&format!("/papers/{route}?q=%20%09%C2%A0")).await.problem("empty", "query:q");
@@ -193,7 +192,7 @@ async fn srch_02(l: Library) {
     assert_eq!(l.words.queries.load(Ordering::SeqCst), 0);
 }
 
-async fn srch_03(l: Library) {
+async fn search_pages_through_its_hits(l: Library) {
     for n in 0..7 {
         l.paper(&format!("p{n}"), "a word", "").await;
     }

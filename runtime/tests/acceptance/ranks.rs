@@ -1,6 +1,6 @@
-//! X5: the rank hook, which compares who calls with the user whom a record is about.
+//! `rank` of a permission: the caller is compared with the user whom a record is about.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, Plugin, PostCx, RankRequest};

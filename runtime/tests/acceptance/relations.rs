@@ -1,6 +1,6 @@
-//! Section 2.8: records together with those that they name.
+//! Relations: `include` in responses, and relations in code.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use linchpin::entity::Page;
 use linchpin::prelude::*;

@@ -1,6 +1,6 @@
-//! POL-08, POL-09 and the rest of section 4.5: calls under an idempotency key have one effect and one answer.
+//! Idempotency: calls under one key have one effect and one response.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,8 +44,8 @@ pub const BY_NUMBER: Operation<Order>;
 pub static SHOP: Package = package!(name = "shop", entities = [entity(Order, [ADD_FIVE, CLEAR, BY_NUMBER, act])]);
 
 cases!(&crate::repeats::SHOP =>
-    pol_08,
-    pol_09,
+    repeated_idempotent_calls_have_one_effect,
+    concurrent_idempotent_calls_have_one_effect,
     refusals_are_answers_too,
     what_may_pass_is_tried_again,
     keys_are_read_strictly,
@@ -94,7 +94,7 @@ async fn count(s: &Server) -> usize {
     s.walk("/orders").await.len()
 }
 
-async fn pol_08(s: &Server) {
+async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
     let body = json!({"number": "one", "amount": 7, "card": "4111-1111"});
     let first = post(s, "k-1", &body).await;
     assert_eq!(first.status, 201, "{first:?}");
@@ -129,7 +129,7 @@ async fn pol_08(s: &Server) {
     }
 }
 
-async fn pol_09(s: &Server) {
+async fn concurrent_idempotent_calls_have_one_effect(s: &Server) {
     let body = json!({"number": "one"});
     let replies = s.parallel(2, |_| post(s, "k", &body)).await;
     let first: Vec<&Reply> = replies.iter().filter(|r| r.status == 201 && !replayed(r)).collect();

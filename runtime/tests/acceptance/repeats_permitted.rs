@@ -1,6 +1,6 @@
-//! Section 4.5 on routes with a permission: the evaluator is the user's, and effect and answer are committed together all the same.
+//! Idempotent routes with a permission: effect and response are committed together here too.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! SRCH-*: search in the store itself.
+//! `search` in the store.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
@@ -38,7 +38,7 @@ pub const HUNT: Operation<Doc>;
 
 pub static DOCS: Package = package!(name = "docs", entities = [entity(Doc, [FIND, FIND_PAGE, FIND_IN, HUNT])]);
 
-cases!(&crate::search::DOCS => srch_01, srch_02, srch_03, texts_are_plain, limits, filters, as_post, in_code);
+cases!(&crate::search::DOCS => search_finds_text_in_its_fields, search_requires_a_text, search_pages_through_its_hits, texts_are_plain, limits, filters, as_post, in_code);
 
 async fn seed(s: &Server, titles: &[&str]) {
     for (rank, title) in titles.iter().enumerate() {
@@ -51,19 +51,19 @@ fn titles(list: &Json) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|d| d["title"].as_str().unwrap()).collect()
 }
 
-async fn srch_01(s: &Server) {
+async fn search_finds_text_in_its_fields(s: &Server) {
     seed(s, &["Needle doc", "5000", "50% off"]).await;
     assert_eq!(titles(&s.get("/docs/find?q=needle").await.json()), ["Needle doc"]);
     assert_eq!(titles(&s.get("/docs/find?q=50%25").await.json()), ["50% off"]);
 }
 
-async fn srch_02(s: &Server) {
+async fn search_requires_a_text(s: &Server) {
     s.get("/docs/find").await.problem("required", "query:q");
     s.get("/docs/find?q=").await.problem("empty", "query:q");
     s.get("/docs/find?q=%20%09%C2%A0").await.problem("empty", "query:q");
 }
 
-async fn srch_03(s: &Server) {
+async fn search_pages_through_its_hits(s: &Server) {
     seed(s, &["one a", "none", "two a", "three a"]).await;
     let page = s.get("/docs/find-page?q=A&limit=1").await.json();
     assert_eq!((titles(&page["items"]), &page["hasMore"]), (vec!["one a"], &json!(true)));

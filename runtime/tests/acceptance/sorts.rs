@@ -1,6 +1,6 @@
-//! EXT-10: orders that a call chooses by name, and default sorts of several fields.
+//! Lookups with named orders.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use linchpin::entity::Direction;
 use linchpin::prelude::*;
@@ -75,7 +75,7 @@ pub const PLAIN: Operation<Topic>;
 
 pub static BOARD: Package = package!(name = "board", entities = [entity(Topic, [OF_CONTAINER, PAGES, UNTIL, PLAIN])]);
 
-cases!(&crate::sorts::BOARD => ext_10, nulls_and_ties, the_first_page_s_clock, a_caller_s_instant, default_of_several, from_the_body, in_code, described);
+cases!(&crate::sorts::BOARD => a_lookup_offers_named_sorts, nulls_and_ties, the_first_page_s_clock, a_caller_s_instant, default_of_several, from_the_body, in_code, described);
 
 /// Every mixture of pinned, date and title, nulls among them, with ties that only the key breaks.
 async fn seed(s: &Server) -> Vec<Json> {
@@ -107,7 +107,7 @@ async fn seed(s: &Server) -> Vec<Json> {
 fn ordered(topics: &[Json], keys: &[(&str, bool)]) -> Vec<String> {
     let last = keys.last().unwrap().1;
     let mut all: Vec<&Json> = topics.iter().collect();
-    // The order of JSON values of one type as the contract has it.
+    // The order of JSON values of one type.
     let value = |topic: &Json, key: &str| match &topic[key] {
         Json::Null => (0, 0, String::new()),
         Json::Bool(b) => (1, i64::from(*b), String::new()),
@@ -131,7 +131,7 @@ fn ids(items: &[Json]) -> Vec<String> {
     items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn ext_10(s: &Server) {
+async fn a_lookup_offers_named_sorts(s: &Server) {
     let topics = seed(s).await;
     for (sort, keys) in [("new", NEW), ("top", TOP), ("byTitle", &[("title", false)])] {
         let path = format!("/topics/of-container/c?sort={sort}");

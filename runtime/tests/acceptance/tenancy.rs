@@ -14,7 +14,7 @@ use crate::visibility_fixture::{
 };
 
 cases!(&crate::visibility_fixture::SEEN =>
-    pol_01, pol_02, pol_03, pol_04, pol_05, ext_01, ext_04,
+    every_closed_route_refuses_anonymous_callers, records_of_another_owner_are_not_found, the_owner_is_written_by_the_server, a_client_cannot_supply_context_values, tenants_never_see_each_other, a_context_default_is_written_by_the_server, records_without_a_tenant_are_public,
     tenants_share_nothing, uniques_are_per_tenant, cursors_belong_to_their_caller, records_of_no_tenant_are_their_own,
     scopes_that_are_lifted, scopes_of_some_routes, tenants_that_are_numbers, parents_are_in_the_path, the_application_itself,
     the_document_says_who_writes, a_transaction_has_one_tenant,
@@ -46,14 +46,14 @@ pub fn slugs(reply: &Reply) -> Vec<String> {
 }
 
 /// Of somebody, of a tenant, of whoever sees what it lies in: nobody is asked who they are on every route.
-async fn pol_01(s: &Server) {
+async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
     for (below, least) in [("/tasks", 15), ("/accounts", 20), ("/slips", 15)] {
         let swept = strangers_are_refused(s, &SEEN, below).await;
         assert!(swept.len() >= least, "{swept:?}");
     }
 }
 
-async fn pol_02(s: &Server) {
+async fn records_of_another_owner_are_not_found(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("b", &[]));
     let record = made(s, &b, "/tasks", json!({"slug": "s", "title": "T"})).await;
     let path = format!("/tasks/{}", id(&record));
@@ -77,7 +77,7 @@ async fn pol_02(s: &Server) {
     assert_eq!(call(s, &b, "GET", &path, Json::Null).await.json(), record, "unchanged");
 }
 
-async fn pol_03(s: &Server) {
+async fn the_owner_is_written_by_the_server(s: &Server) {
     let a = s.token("a", &[]);
     for owner in ["a", "b"] {
         let reply = call(s, &a, "POST", "/tasks", json!({"slug": "s", "title": "T", "ownerId": owner})).await;
@@ -92,7 +92,7 @@ async fn pol_03(s: &Server) {
     call(s, &a, "POST", "/tasks/task-ensure", json!({"slug": "s", "title": "T", "ownerId": "a"})).await.problem("unknown_field", "ownerId");
 }
 
-async fn pol_04(s: &Server) {
+async fn a_client_cannot_supply_context_values(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("victim", &[]));
     made(s, &b, "/tasks", json!({"slug": "s", "title": "T"})).await;
     let reply = call(s, &a, "GET", "/tasks/mine?actor.id=victim", Json::Null).await;
@@ -101,7 +101,7 @@ async fn pol_04(s: &Server) {
     assert_eq!(slugs(&call(s, &b, "GET", "/tasks/mine", Json::Null).await), ["s"]);
 }
 
-async fn pol_05(s: &Server) {
+async fn tenants_never_see_each_other(s: &Server) {
     let (one, two, nobody) = (s.token_in("a", "t1"), s.token_in("b", "t2"), s.token("c", &[]));
     for (token, slug) in [(&one, "x"), (&one, "y"), (&two, "x")] {
         made(s, token, "/accounts", json!({"slug": slug, "title": "T"})).await;
@@ -175,7 +175,7 @@ async fn cursors_belong_to_their_caller(s: &Server) {
     assert_eq!(call(s, &a, "GET", &format!("/tasks?limit=1&cursor={cursor}"), Json::Null).await.code(), (400, "invalid_cursor"));
 }
 
-async fn ext_04(s: &Server) {
+async fn records_without_a_tenant_are_public(s: &Server) {
     let (one, nobody) = (s.token_in("a", "t1"), s.token("c", &[]));
     let theirs = made(s, &one, "/sheets", json!({"slug": "theirs"})).await;
     let open = made(s, &nobody, "/sheets", json!({"slug": "open"})).await;
@@ -282,7 +282,7 @@ async fn parents_are_in_the_path(s: &Server) {
     assert!(comments.get(&Cx::system("any"), id(&record)).await.unwrap().is_some());
 }
 
-async fn ext_01(s: &Server) {
+async fn a_context_default_is_written_by_the_server(s: &Server) {
     let a = s.token("a", &[]);
     call(s, &a, "POST", "/articles", json!({"title": "T", "authorId": "a"})).await.problem("read_only", "authorId");
     let record = made(s, &a, "/articles", json!({"title": "T"})).await;

@@ -1,6 +1,6 @@
 //! A route whose time is up while its statement waits (4.3).
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Section 7.16: calls that take effect together.
+//! Transactions: calls on several adapters that commit together.
 
 #![allow(missing_docs)] // a fixture
 

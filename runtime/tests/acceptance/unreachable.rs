@@ -1,4 +1,4 @@
-//! CRUD-32: the store cannot be reached. Embedded stores always can, so one that may be cut off stands before each.
+//! A store that cannot be reached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
     (parts.status.as_u16(), parts.headers.contains_key("retry-after"), String::from_utf8(body.to_vec()).unwrap())
 }
 
-async fn crud_32(store: Arc<dyn Store>) {
+async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
     let post = BLOG.entities[0].desc;
     let cut = Arc::<Cut>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&cut)));
@@ -64,8 +64,8 @@ async fn crud_32(store: Arc<dyn Store>) {
 
 mod memory {
     #[tokio::test]
-    async fn crud_32() {
-        super::crud_32(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+    async fn an_unreachable_store_is_unavailable() {
+        super::an_unreachable_store_is_unavailable(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
     }
 }
 
@@ -73,10 +73,10 @@ mod sqlite {
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
 
     #[tokio::test]
-    async fn crud_32() {
+    async fn an_unreachable_store_is_unavailable() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).unwrap();
-        super::crud_32(std::sync::Arc::new(store)).await;
+        super::an_unreachable_store_is_unavailable(std::sync::Arc::new(store)).await;
     }
 }
 
@@ -85,8 +85,8 @@ mod postgres {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
     #[tokio::test]
-    async fn crud_32() {
+    async fn an_unreachable_store_is_unavailable() {
         let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
-        super::crud_32(std::sync::Arc::new(store)).await;
+        super::an_unreachable_store_is_unavailable(std::sync::Arc::new(store)).await;
     }
 }

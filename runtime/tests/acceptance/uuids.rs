@@ -1,6 +1,6 @@
 //! A uuid is the same one in upper case: for requests and for code.
 
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use linchpin::Cx;
 use linchpin::operation::{CustomCall, CustomStore};

@@ -10,7 +10,7 @@ use crate::tenancy::{call, id, made};
 use crate::visibility_fixture::{Flagged, Note, NoteCreate, Session, SessionCreate, Status};
 
 cases!(&crate::visibility_fixture::SEEN =>
-    crud_28, crud_29, crud_30, look_12,
+    a_soft_deleted_record_is_hidden, a_soft_deleted_record_frees_its_unique_values, a_record_expires_after_its_ttl, lookups_hide_deleted_records,
     deleted_records_are_missing_everywhere, deleting_is_a_change, the_mark_is_not_for_clients, a_key_stays_reserved,
     deleted_records_are_for_the_application, expired_records_are_missing_everywhere, expired_records_never_block,
     expired_records_never_block_a_transaction, expiry_is_put_off_by_every_change, the_sweeper_removes_what_has_expired,
@@ -21,7 +21,7 @@ async fn note(s: &Server, slug: &str) -> String {
     format!("/notes/{}", id(&record))
 }
 
-async fn crud_28(s: &Server) {
+async fn a_soft_deleted_record_is_hidden(s: &Server) {
     let path = note(s, "a").await;
     assert_eq!(s.delete(&path).await.status, 204);
     assert_eq!(s.get(&path).await.code(), (404, "not_found"));
@@ -36,7 +36,7 @@ async fn crud_28(s: &Server) {
     assert_eq!((all.items.len(), all.items[0].deleted_at), (1, Some(s.now())));
 }
 
-async fn crud_29(s: &Server) {
+async fn a_soft_deleted_record_frees_its_unique_values(s: &Server) {
     let path = note(s, "a").await;
     assert_eq!(s.post("/notes", json!({"slug": "a", "title": "T"})).await.code(), (409, "conflict"));
     assert_eq!(s.delete(&path).await.status, 204);
@@ -48,7 +48,7 @@ async fn crud_29(s: &Server) {
     assert_eq!(refused.problems(), [("slug".to_owned(), "unique".to_owned())]);
 }
 
-async fn look_12(s: &Server) {
+async fn lookups_hide_deleted_records(s: &Server) {
     let path = note(s, "a").await;
     assert_eq!(s.get("/notes/by-slug?slug=a").await.json()["slug"], "a");
     s.delete(&path).await;
@@ -163,7 +163,7 @@ async fn deleted_records_are_for_the_application(s: &Server) {
     assert_eq!(notes.list(&actor, query().include_deleted()).await.unwrap_err().code(), linchpin::Code::Forbidden);
 }
 
-async fn crud_30(s: &Server) {
+async fn a_record_expires_after_its_ttl(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     s.advance(500);
     assert_eq!(s.patch("/sessions/x", json!({"note": "n"})).await.status, 200);

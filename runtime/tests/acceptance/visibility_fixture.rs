@@ -1,5 +1,5 @@
 //! Entities that not everybody sees: soft delete, expiry, tenants, data scope, parents.
-#![allow(missing_docs)] // a fixture; its fields are the cases'
+#![allow(missing_docs)] // test entities
 
 use linchpin::prelude::*;
 

@@ -1,6 +1,6 @@
-//! FUPD-*, ARR-*, BAT-*, UPS-*, CONS-*: the other writes by operation.
+//! Operations that write: field_update, arrays, batch, upsert, consume.
 
-#![allow(missing_docs)] // a fixture; its fields are the contract's
+#![allow(missing_docs)] // test entities
 
 mod array;
 mod batch;
@@ -11,11 +11,26 @@ mod upsert;
 use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
-use self::array::{arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bounds};
-use self::batch::{bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique};
-use self::consume::{cons_01, cons_02, cons_03, cons_04, cons_05, cons_in_use, cons_many};
-use self::field_update::{fupd_01, fupd_02, fupd_03, fupd_04, fupd_05, fupd_06};
-use self::upsert::{ups_01, ups_02, ups_03, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach};
+use self::array::{
+    arr_bounds, array_pull_removes_all_equal_values, array_push_adds_a_value_once, array_push_creates_an_optional_list,
+    array_push_of_a_context_value, array_push_without_dedupe_repeats_values, array_set_replaces_the_list, concurrent_pushes_all_arrive,
+};
+use self::batch::{
+    a_batch_applies_every_condition, a_batch_deletes_all_matches, a_batch_updates_all_matches, a_batch_without_a_match_changes_nothing,
+    a_void_batch_returns_nothing, bat_unique,
+};
+use self::consume::{
+    concurrent_consumes_succeed_once, cons_in_use, cons_many, consume_ignores_expired_records, consume_may_return_a_boolean,
+    consume_returns_a_record_once, consume_takes_the_first_in_order,
+};
+use self::field_update::{
+    field_update_refuses_other_fields, field_update_validates_its_fields, field_update_writes_its_fields,
+    match_conditions_restrict_a_field_update, nullable_fields_may_be_cleared, partial_fields_may_be_omitted,
+};
+use self::upsert::{
+    concurrent_upserts_create_once, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach, upsert_creates_then_updates,
+    upsert_keeps_omitted_fields,
+};
 use crate::cases;
 use crate::fixture::Status;
 use crate::server::Server;
@@ -205,11 +220,11 @@ pub static WRITES: Package = package!(
 );
 
 cases!(&super::WRITES =>
-    fupd_01, fupd_02, fupd_03, fupd_04, fupd_05, fupd_06,
-    arr_01, arr_02, arr_03, arr_04, arr_05, arr_06, arr_07, arr_bounds,
-    bat_01, bat_02, bat_03, bat_04, bat_05, bat_unique,
-    ups_01, ups_02, ups_03, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
-    cons_01, cons_02, cons_03, cons_04, cons_05, cons_many, cons_in_use,
+    field_update_writes_its_fields, field_update_refuses_other_fields, field_update_validates_its_fields, partial_fields_may_be_omitted, nullable_fields_may_be_cleared, match_conditions_restrict_a_field_update,
+    array_push_adds_a_value_once, array_push_without_dedupe_repeats_values, array_pull_removes_all_equal_values, array_set_replaces_the_list, array_push_creates_an_optional_list, array_push_of_a_context_value, concurrent_pushes_all_arrive, arr_bounds,
+    a_batch_updates_all_matches, a_batch_deletes_all_matches, a_batch_without_a_match_changes_nothing, a_batch_applies_every_condition, a_void_batch_returns_nothing, bat_unique,
+    upsert_creates_then_updates, upsert_keeps_omitted_fields, concurrent_upserts_create_once, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
+    consume_returns_a_record_once, consume_may_return_a_boolean, consume_ignores_expired_records, consume_takes_the_first_in_order, concurrent_consumes_succeed_once, cons_many, cons_in_use,
 );
 
 async fn article(s: &Server, body: Json) -> String {

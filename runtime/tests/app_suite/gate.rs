@@ -1,4 +1,4 @@
-//! CAP-01: a store that lacks things, before it is asked anything.
+//! Start-up compares what operations need with what the store grants, before a port is opened.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -93,7 +93,7 @@ static COUNTERS: Package = package(
 );
 
 #[tokio::test]
-async fn cap_01_lists_every_gap_and_touches_nothing() {
+async fn start_up_lists_every_missing_capability_and_touches_nothing() {
     let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain(&[]))).start().await.unwrap_err();
     let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
     let expected = format!(
@@ -166,7 +166,7 @@ static PLAIN: EntityDesc = EntityDesc { name: "Plain", storage_name: "plain", pa
 
 /// EXT-03: what a statement cannot look through, and what it would lead to.
 #[tokio::test]
-async fn ext_03_a_gate_needs_a_store_that_looks_through_it_and_an_entity_behind_it() {
+async fn a_gate_needs_a_store_with_transactions_and_a_mounted_entity() {
     static BOTH: Package = package(
         "filing",
         &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }, EntityEntry { desc: &PLAIN, operations: &[], routes: &[] }],

@@ -188,7 +188,7 @@ impl Plugin for Context {
     }
 }
 
-/// Contract 6.4: a value that a declaration reads comes from somebody, in the type that it was checked against.
+/// A context value that a declaration reads has a provider, with the type that was checked.
 #[tokio::test]
 async fn what_declarations_read_of_the_context_is_provided() {
     let app = || App::new(config()).package(&POSTERS).plugin(JwtAuth::new());

@@ -1,5 +1,5 @@
 //! Conformance of stores, at the level of calls: the same calls on the memory model and on a store must have the same outcome,
-//! and of many callers at once exactly one wins where the contract says so.
+//! and of many callers at once exactly one wins where only one may.
 //!
 //! `cargo xtask conformance` runs as many random sequences as one likes; `cargo test` a bounded number from a fixed seed. A
 //! sequence that shows a difference is shrunk and kept in `seeds/`, and what is there runs first, on every store.

@@ -1,4 +1,4 @@
-//! Each row of the contract's table of errors, over a real socket.
+//! Each error code with its status, over a real socket.
 
 use std::sync::Arc;
 use std::time::Duration;

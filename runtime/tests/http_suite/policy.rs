@@ -125,7 +125,7 @@ async fn roles_and_named_checks() {
 }
 
 #[tokio::test]
-async fn checks_come_in_the_contracts_order() {
+async fn checks_have_a_fixed_order() {
     let app = blog().await;
     note(&app, "a").await;
     let long = "x".repeat(100);

@@ -1,4 +1,4 @@
-//! The contract's `Post`, written as descriptors, with one operation of each kind.
+//! `Post`, written as descriptors, with one operation of each kind.
 
 use std::sync::Arc;
 

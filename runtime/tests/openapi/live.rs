@@ -106,7 +106,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const ADMIN: (&str, &str) = ("x-actor", "alice admin");
 
 #[tokio::test]
-async fn oapi_01_every_answer_is_one_the_document_announces() {
+async fn every_response_is_one_that_the_document_announces() {
     let document: Json = serde_json::from_str(&super::text()).expect("JSON");
     let mut live =
         Live { service: service(), document: document.clone(), seen: BTreeSet::new(), faults: Vec::new(), validators: HashMap::new() };

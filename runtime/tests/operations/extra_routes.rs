@@ -30,7 +30,7 @@ async fn what_extractors_refuse(s: &Server) {
     let taken = s.post(&format!("{path}/copies/1"), body.clone()).await;
     assert_eq!(taken.code(), (409, "conflict"));
     assert_eq!(taken.json()["requestId"], taken.header("x-request-id"));
-    // What axum refuses has a status of the contract and its body.
+    // What axum refuses has the standard status and body.
     for (path, headers, body, status) in [
         (format!("{path}/copies/300"), vec![("content-type", "application/json")], body.to_string(), 400),
         (format!("{path}/copies/1?x=1"), vec![("content-type", "application/json")], body.to_string(), 400),

@@ -1,4 +1,4 @@
-//! `increment` over HTTP (contract 7.14): added in the store, within the field's bounds and what every client can hold.
+//! `increment` over HTTP: added in the store, within the field's bounds and what every client can hold.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `If-Match` on operations that write one record (contract 5.4): honoured when sent, never required.
+//! `If-Match` on operations that write one record: honoured when sent, never required.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Operations on another method or path (contract 2.9, 7.1): in other methods than GET, parameters, `limit` and `cursor` are
+//! Operations on another method or path: in other methods than GET, parameters, `limit` and `cursor` are
 //! members of the body.
 
 use serde_json::json;

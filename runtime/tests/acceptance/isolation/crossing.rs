@@ -57,7 +57,7 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
         assert!(real.headers.get(REPLAYED).is_none(), "{name}: {real:?}");
         assert!(!String::from_utf8_lossy(&real.body).contains("idempotency"), "{name}: {real:?}");
         assert_eq!(dump(s, desc).await, before, "{name} changed what is not the caller's");
-        // Uniques beyond one's own records tell that a value is taken, as the contract allows; in a call of one's own none is.
+        // Uniques beyond one's own records tell that a value is taken; in a call of one's own none is.
         if same && real.status == 409 {
             continue;
         }

@@ -145,7 +145,7 @@ fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) ->
     Json::Object(members.collect())
 }
 
-/// Whether a unique beyond one's own records tells that a value is taken: a refused create says so, as the contract allows.
+/// Whether a unique beyond one's own records tells that a value is taken: a refused create says so.
 fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
     let holds = |u: &linchpin::entity::UniqueDesc| u.fields.iter().any(|f| desc.fields[*f].wire == field.wire);
     desc.uniques.iter().any(|u| (u.global || desc.tenant.is_none()) && holds(u))

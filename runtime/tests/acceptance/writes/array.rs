@@ -1,11 +1,11 @@
-//! ARR-*: lists of strings, one element or all.
+//! `array_push`, `array_pull` and `array_set`.
 
 use serde_json::{Value as Json, json};
 
 use super::{article, plain};
 use crate::server::Server;
 
-pub(super) async fn arr_01(s: &Server) {
+pub(super) async fn array_push_adds_a_value_once(s: &Server) {
     let path = format!("{}/add-tag", plain(s).await);
     for _ in 0..2 {
         let reply = s.post(&path, json!({"tag": "x"})).await;
@@ -16,13 +16,13 @@ pub(super) async fn arr_01(s: &Server) {
     s.post(&path, json!({})).await.problem("required", "tag");
 }
 
-pub(super) async fn arr_02(s: &Server) {
+pub(super) async fn array_push_without_dedupe_repeats_values(s: &Server) {
     let path = format!("{}/append-tag", plain(s).await);
     s.post(&path, json!({"tag": "x"})).await;
     assert_eq!(s.post(&path, json!({"tag": "x"})).await.json()["tags"], json!(["x", "x"]));
 }
 
-pub(super) async fn arr_03(s: &Server) {
+pub(super) async fn array_pull_removes_all_equal_values(s: &Server) {
     let path = article(s, json!({"tags": ["a", "x", "x"]})).await;
     for _ in 0..2 {
         let reply = s.delete(&format!("{path}/drop-tag?tag=x")).await;
@@ -31,7 +31,7 @@ pub(super) async fn arr_03(s: &Server) {
     s.delete(&format!("{path}/drop-tag")).await.problem("required", "query:tag");
 }
 
-pub(super) async fn arr_04(s: &Server) {
+pub(super) async fn array_set_replaces_the_list(s: &Server) {
     let path = format!("{}/set-tags", plain(s).await);
     let put = |body: Json| s.raw_json("PUT", &path, body);
     assert_eq!(put(json!({"tags": ["a", "a", "b"]})).await.json()["tags"], json!(["a", "b"]));
@@ -39,14 +39,14 @@ pub(super) async fn arr_04(s: &Server) {
     put(json!({"tags": ["a", 1]})).await.problem("type", "tags[1]");
 }
 
-pub(super) async fn arr_05(s: &Server) {
+pub(super) async fn array_push_creates_an_optional_list(s: &Server) {
     let path = plain(s).await;
     assert_eq!(s.get(&path).await.json()["tags"], Json::Null);
     assert_eq!(s.post(&format!("{path}/add-tag"), json!({"tag": "x"})).await.json()["tags"], json!(["x"]));
     assert_eq!(s.post("/articles/nope/add-tag", json!({"tag": "x"})).await.code(), (404, "not_found"));
 }
 
-pub(super) async fn arr_06(s: &Server) {
+pub(super) async fn array_push_of_a_context_value(s: &Server) {
     let path = format!("{}/follow", plain(s).await);
     let token = s.token("alice", &[]);
     let json = ("content-type", "application/json");
@@ -57,7 +57,7 @@ pub(super) async fn arr_06(s: &Server) {
     assert_eq!(s.raw("POST", &path, &[], "").await.status, 401);
 }
 
-pub(super) async fn arr_07(s: &Server) {
+pub(super) async fn concurrent_pushes_all_arrive(s: &Server) {
     let path = plain(s).await;
     let push = |tag: String| {
         let path = format!("{path}/add-tag");

@@ -1,4 +1,4 @@
-//! BAT-*: many records at once.
+//! `batch`.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ pub(super) async fn statuses(s: &Server) -> Vec<String> {
     s.walk("/articles").await.iter().map(|r| r["status"].as_str().unwrap().to_owned()).collect()
 }
 
-pub(super) async fn bat_01(s: &Server) {
+pub(super) async fn a_batch_updates_all_matches(s: &Server) {
     three(s).await;
     let reply = s.post("/articles/publish-all", json!({"category": "x"})).await;
     assert_eq!((reply.status, &reply.body[..]), (200, &b"2"[..]));
@@ -24,7 +24,7 @@ pub(super) async fn bat_01(s: &Server) {
     s.post("/articles/publish-all", json!({"category": "x", "more": 1})).await.problem("unknown_field", "more");
 }
 
-pub(super) async fn bat_02(s: &Server) {
+pub(super) async fn a_batch_deletes_all_matches(s: &Server) {
     three(s).await;
     s.post("/articles/publish-all", json!({"category": "x"})).await;
     assert_eq!(&s.raw("POST", "/articles/sweep", &[], "").await.body[..], b"2");
@@ -32,7 +32,7 @@ pub(super) async fn bat_02(s: &Server) {
     assert_eq!(s.walk("/articles").await.len(), 1);
 }
 
-pub(super) async fn bat_03(s: &Server) {
+pub(super) async fn a_batch_without_a_match_changes_nothing(s: &Server) {
     three(s).await;
     assert_eq!(&s.raw("POST", "/articles/sweep-either", &[], "").await.body[..], b"0");
     assert_eq!(s.walk("/articles").await.len(), 3);
@@ -43,7 +43,7 @@ async fn slugs(s: &Server, query: &str) -> Vec<String> {
     s.walk(&format!("/articles?{query}")).await.iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect()
 }
 
-pub(super) async fn bat_04(s: &Server) {
+pub(super) async fn a_batch_applies_every_condition(s: &Server) {
     // Each of the last three lacks one thing that the others have; the score is one that `a` lacks.
     three(s).await;
     article(s, json!({"slug": "category", "category": "z", "score": 5})).await;
@@ -72,7 +72,7 @@ pub(super) async fn bat_04(s: &Server) {
     s.post("/articles/archive-some", json!({"least": 1, "part": ""})).await.problem("empty", "part");
 }
 
-pub(super) async fn bat_05(s: &Server) {
+pub(super) async fn a_void_batch_returns_nothing(s: &Server) {
     three(s).await;
     let reply = s.post("/articles/reset", json!({"category": "x"})).await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));

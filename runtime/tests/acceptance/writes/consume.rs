@@ -1,4 +1,4 @@
-//! CONS-*: taken by one.
+//! `consume`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) async fn code(s: &Server, body: Json) -> String {
     reply.json()["id"].as_str().unwrap().to_owned()
 }
 
-pub(super) async fn cons_01(s: &Server) {
+pub(super) async fn consume_returns_a_record_once(s: &Server) {
     let id = code(s, json!({"code": "k"})).await;
     let first = s.post("/vouchers/redeem", json!({"code": "k"})).await;
     assert_eq!((first.status, &first.json()["id"]), (200, &json!(id)));
@@ -23,13 +23,13 @@ pub(super) async fn cons_01(s: &Server) {
     assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 404);
 }
 
-pub(super) async fn cons_02(s: &Server) {
+pub(super) async fn consume_may_return_a_boolean(s: &Server) {
     code(s, json!({"code": "k"})).await;
     assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"true");
     assert_eq!(&s.post("/vouchers/spend", json!({"code": "k"})).await.body[..], b"false");
 }
 
-pub(super) async fn cons_03(s: &Server) {
+pub(super) async fn consume_ignores_expired_records(s: &Server) {
     let id = code(s, json!({"code": "k", "expiresAt": "2026-03-04T05:06:07.008Z"})).await;
     assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json(), Json::Null);
     assert_eq!(s.get(&format!("/vouchers/{id}")).await.status, 200);
@@ -37,14 +37,14 @@ pub(super) async fn cons_03(s: &Server) {
     assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(valid), "an expired one hides none");
 }
 
-pub(super) async fn cons_04(s: &Server) {
+pub(super) async fn consume_takes_the_first_in_order(s: &Server) {
     code(s, json!({"code": "k", "rank": 2})).await;
     let first = code(s, json!({"code": "k", "rank": 1})).await;
     assert_eq!(s.post("/vouchers/redeem", json!({"code": "k"})).await.json()["id"], json!(first));
     assert_eq!(s.walk("/vouchers").await.len(), 1);
 }
 
-pub(super) async fn cons_05(s: &Server) {
+pub(super) async fn concurrent_consumes_succeed_once(s: &Server) {
     code(s, json!({"code": "k"})).await;
     let replies = s.parallel(25, |_| s.post("/vouchers/redeem", json!({"code": "k"}))).await;
     assert_eq!(replies.iter().filter(|r| r.json() != Json::Null).count(), 1);

@@ -1,11 +1,11 @@
-//! FUPD-*: fields set by name.
+//! `field_update`.
 
 use serde_json::{Value as Json, json};
 
 use super::{article, plain};
 use crate::server::Server;
 
-pub(super) async fn fupd_01(s: &Server) {
+pub(super) async fn field_update_writes_its_fields(s: &Server) {
     let path = plain(s).await;
     let before = s.get(&path).await.json();
     s.advance(5);
@@ -18,13 +18,13 @@ pub(super) async fn fupd_01(s: &Server) {
     assert!(expected["updatedAt"].as_str() > before["updatedAt"].as_str());
 }
 
-pub(super) async fn fupd_02(s: &Server) {
+pub(super) async fn field_update_refuses_other_fields(s: &Server) {
     let path = plain(s).await;
     s.patch(&format!("{path}/retitle"), json!({"title": "New", "score": 1})).await.problem("unknown_field", "score");
     assert_eq!(s.get(&path).await.json()["title"], "A title");
 }
 
-pub(super) async fn fupd_03(s: &Server) {
+pub(super) async fn field_update_validates_its_fields(s: &Server) {
     let path = plain(s).await;
     assert_eq!(s.patch("/articles/nope/retitle", json!({"title": "New"})).await.code(), (404, "not_found"));
     s.patch(&format!("{path}/retitle"), json!({"title": 42})).await.problem("type", "title");
@@ -32,7 +32,7 @@ pub(super) async fn fupd_03(s: &Server) {
     s.patch(&format!("{path}/retitle"), json!({"title": null})).await.problem("null_not_allowed", "title");
 }
 
-pub(super) async fn fupd_04(s: &Server) {
+pub(super) async fn partial_fields_may_be_omitted(s: &Server) {
     let path = article(s, json!({"category": "c"})).await;
     s.patch(&format!("{path}/rename"), json!({"title": "New"})).await.problem("required", "category");
     let reply = s.patch(&format!("{path}/revise"), json!({"title": "New"})).await;
@@ -43,14 +43,14 @@ pub(super) async fn fupd_04(s: &Server) {
     assert_eq!((nothing.status, nothing.json()), (200, before), "an empty change is none");
 }
 
-pub(super) async fn fupd_05(s: &Server) {
+pub(super) async fn nullable_fields_may_be_cleared(s: &Server) {
     let path = article(s, json!({"category": "c", "email": "a@b.example"})).await;
     let reply = s.patch(&format!("{path}/clear"), json!({"category": null})).await;
     assert_eq!((&reply.json()["category"], &reply.json()["email"]), (&Json::Null, &json!("a@b.example")));
     s.patch(&format!("{path}/rename"), json!({"title": "t", "category": null})).await.problem("null_not_allowed", "category");
 }
 
-pub(super) async fn fupd_06(s: &Server) {
+pub(super) async fn match_conditions_restrict_a_field_update(s: &Server) {
     let path = format!("{}/decide", plain(s).await);
     let reply = s.patch(&path, json!({"status": "published"})).await;
     assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("published")));

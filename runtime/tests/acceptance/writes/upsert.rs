@@ -1,11 +1,11 @@
-//! UPS-*: created, or changed when it is there.
+//! `upsert`.
 
 use serde_json::{Value as Json, json};
 
 use super::plain;
 use crate::server::{Reply, Server};
 
-pub(super) async fn ups_01(s: &Server) {
+pub(super) async fn upsert_creates_then_updates(s: &Server) {
     let first = s.post("/articles/ensure", json!({"slug": "u", "title": "One"})).await;
     assert_eq!((first.status, &first.json()["created"]), (201, &json!(true)));
     let entity = first.json()["entity"].clone();
@@ -24,7 +24,7 @@ pub(super) async fn ups_01(s: &Server) {
     s.post("/articles/ensure", json!({"slug": "v", "title": "x", "score": 1})).await.problem("unknown_field", "score");
 }
 
-pub(super) async fn ups_02(s: &Server) {
+pub(super) async fn upsert_keeps_omitted_fields(s: &Server) {
     s.post("/articles/ensure", json!({"slug": "u", "title": "One", "category": "c"})).await;
     let second = s.post("/articles/ensure", json!({"slug": "u", "title": "Two"})).await;
     assert_eq!(second.json()["entity"]["category"], "c");
@@ -32,7 +32,7 @@ pub(super) async fn ups_02(s: &Server) {
     assert_eq!(third.json()["entity"]["category"], Json::Null);
 }
 
-pub(super) async fn ups_03(s: &Server) {
+pub(super) async fn concurrent_upserts_create_once(s: &Server) {
     let replies: Vec<Reply> = s.parallel(25, |i| s.post("/articles/ensure", json!({"slug": "u", "title": format!("t{i}")}))).await;
     assert_eq!(replies.iter().filter(|r| r.status == 201 && r.json()["created"] == true).count(), 1);
     assert_eq!(replies.iter().filter(|r| r.status == 200 && r.json()["created"] == false).count(), 24);

@@ -1,4 +1,4 @@
-//! Nearly wrong enums and items: neighbours of `fail/entity/enum_*` and `fail/entity/embedded_*`.
+//! Enums and items, one step away from the cases in `fail/entity/field_enum` and `fail/entity/embedded`.
 #![deny(warnings)]
 #![allow(dead_code)] // it compiles: that is the test
 

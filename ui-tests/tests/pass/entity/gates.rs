@@ -1,4 +1,4 @@
-//! Nearly wrong: gates, trees and conditions one step away from the cases x3 in `fail/`.
+//! Gates, trees and conditions, one step away from the cases in `fail/entity/gate` and `fail/entity/visible`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;

@@ -1,4 +1,4 @@
-//! `method`, `path` and `description` of generated routes and of a collection's methods, nearly wrong.
+//! `method`, `path` and `description` of generated routes and of a collection's methods.
 
 use linchpin::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Nearly wrong: each entity is one step away from a case in `fail/entity`, named by the same number.
+//! Each entity is one step away from a case in `fail/entity`; its comment names the folder.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -18,7 +18,7 @@ type Tags = Vec<String>;
 const LIMIT: i64 = 3;
 const MAX: u32 = 10_000;
 
-// 01, 02: the one key behind an alias, among fields that could be keys.
+// primary: the one key behind an alias, among fields that could be keys.
 #[entity]
 pub struct Keyed {
     #[field(primary)]
@@ -26,7 +26,7 @@ pub struct Keyed {
     pub id: String,
 }
 
-// 03, 04, 05: generated and literal defaults behind aliases and optional types.
+// default: generated and literal defaults behind aliases and optional types.
 #[entity]
 pub struct Defaults {
     #[field(primary, default = cuid)]
@@ -50,7 +50,7 @@ pub struct Defaults {
     pub since: Timestamp,
 }
 
-// 06: bounds that just fit.
+// constraints: bounds that just fit.
 #[entity]
 pub struct Bounds {
     #[field(primary, default = uuid)]
@@ -78,7 +78,7 @@ pub struct Bounds {
     pub counted_in_characters: String,
 }
 
-// 07, 62: names that differ on the wire and in storage; an old name that is free again.
+// names, rename_from: names that differ on the wire and in storage; an old name that is free again.
 #[entity(rename_from = "namings")]
 pub struct Named {
     #[field(primary)]
@@ -93,7 +93,7 @@ pub struct Named {
     pub limit: i64,
 }
 
-// 08, 09, 10: the same fields in another order or direction, and hidden fields where they cannot leak.
+// index, unique, private: the same fields in another order or direction, and hidden fields where they cannot leak.
 #[entity(
     index(a, b),
     index(b, a),
@@ -114,7 +114,7 @@ pub struct Listed {
     pub tags: Vec<String>,
 }
 
-// 14: a field called version is fine when the counter has another name.
+// version: a field called version is fine when the counter has another name.
 #[entity(version(field = rev))]
 pub struct Versioned {
     #[field(primary)]
@@ -122,21 +122,21 @@ pub struct Versioned {
     pub version: String,
 }
 
-// 15: the limits themselves.
+// pagination: the limits themselves.
 #[entity(pagination(default = MAX, max = 10_000))]
 pub struct Paged {
     #[field(primary)]
     pub id: String,
 }
 
-// 16, 58, 61: every key once, a trailing comma, a route of its own.
+// options, routes, middleware, guards, rate_limit, timeout: every key once, a trailing comma, a route of its own.
 #[entity(routes(auth = none, timeout = "1ms", create(disabled,), list(auth = "userAuth", roles = ["none"])),)]
 pub struct Routed {
     #[field(primary)]
     pub id: String,
 }
 
-// 17: read-only with a value of its own.
+// read_only: read-only with a value of its own.
 #[entity]
 pub struct Owned {
     #[field(primary)]
@@ -151,7 +151,7 @@ pub struct Owned {
     pub token: String,
 }
 
-// 17: private with a value of its own.
+// private: private with a value of its own.
 type Texts = Vec<String>;
 
 #[entity(scope(owner_id = ctx(actor.id)), tenant(team))]
@@ -176,7 +176,7 @@ pub struct Account {
     pub token: String,
 }
 
-// 17: private and created by code alone.
+// private: private and created by code alone.
 #[entity(routes(create(disabled)))]
 pub struct Secret {
     #[field(primary)]
@@ -187,7 +187,7 @@ pub struct Secret {
     pub status: Status,
 }
 
-// 65: 63 bytes exactly.
+// names: 63 bytes exactly.
 #[entity(storage_name = "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggg", path = "a/b-c.d_e~f")]
 pub struct Long {
     #[field(primary)]

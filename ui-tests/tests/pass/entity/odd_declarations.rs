@@ -1,4 +1,4 @@
-//! Declarations that are odd, and right: the neighbours of those in `fail/entity/00_*`.
+//! Declarations that are odd, and right: the neighbours of those in `fail/entity/struct`.
 #![deny(warnings)]
 #![allow(dead_code)] // it compiles: that is the test
 

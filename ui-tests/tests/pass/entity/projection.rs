@@ -1,4 +1,4 @@
-//! 60: projections, nearly wrong.
+//! Projections, one step away from the cases in `fail/entity/projection`.
 
 #![deny(dead_code)]
 

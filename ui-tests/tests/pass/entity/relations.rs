@@ -1,4 +1,4 @@
-//! Nearly wrong: relations one step away from the cases 64 in `fail/`.
+//! Relations, one step away from the cases in `fail/entity/relations` and `fail/entity/on_delete`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;

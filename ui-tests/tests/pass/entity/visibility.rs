@@ -1,4 +1,4 @@
-//! Nearly wrong: who sees a record, one step away from the cases 11 to 14, 61, 66 and 67 in `fail/`.
+//! Deletion, expiry, tenants and scopes, one step away from their cases in `fail/entity`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -13,7 +13,7 @@ pub enum Status {
 type Moment = Timestamp;
 type Text = String;
 
-// 11, 14: dates behind aliases; the default is another variant than the mark.
+// soft_delete, ttl: dates behind aliases; the default is another variant than the mark.
 #[entity(soft_delete(deleted_at), ttl(expires_at))]
 pub struct Dated {
     #[field(primary, default = uuid)]
@@ -31,14 +31,14 @@ pub struct Marked {
     pub before: Option<Status>,
 }
 
-// 66: another field of the same enum; from and to within the living values.
+// soft_delete: another field of the same enum; from and to within the living values.
 #[operation(kind = "transition", field = before, from = Status::Live, to = Status::Gone)]
 pub const REMEMBER: Operation<Marked>;
 
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Live)]
 pub const PUBLISH: Operation<Marked>;
 
-// 12, 13: a hidden tenant of whole numbers; every public route reads.
+// tenant, scope: a hidden tenant of whole numbers; every public route reads.
 #[entity(
     tenant(tenant_id, optional, anonymous_read),
     scope(owner_id = ctx(actor.id), apply_to(create, update, delete)),
@@ -62,7 +62,7 @@ pub const BY_TEAM: Operation<Owned>;
 #[operation(kind = "increment", field = views)]
 pub const VIEW: Operation<Owned>;
 
-// 67: left out, for a reason.
+// unscoped: left out, for a reason.
 #[entity(scope(owner_id = ctx(actor.id), apply_to(create, list), unscoped = "editors share all drafts"))]
 pub struct Shared {
     #[field(primary, default = uuid)]

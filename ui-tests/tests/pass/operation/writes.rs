@@ -1,4 +1,4 @@
-//! Nearly wrong neighbours of the rules of writing kinds.
+//! One step away from the mistakes of writing kinds.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
@@ -74,7 +74,7 @@ pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]
 pub const TAKE: Operation<Post>;
 
-// 60: given once, beside the record.
+// output_once: given once, beside the record.
 #[operation(kind = "upsert", match(slug), set(title, author_id), route(output_once(token: String, seen_at: Option<Timestamp>)))]
 pub const GRANT: Operation<Post>;
 

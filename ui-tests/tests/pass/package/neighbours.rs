@@ -1,4 +1,4 @@
-//! Nearly wrong packages and routes: neighbours of the cases in `fail/package`.
+//! Packages and routes, one step away from the cases in `fail/package`.
 #![deny(warnings)]
 
 use linchpin::axum::Json;
@@ -90,7 +90,7 @@ pub const TITLED: Operation<Watched>;
 
 pub static WATCH: Package = package!(name = "watch", entities = [entity(Watched, [TITLED])], audited = ["moderate"]);
 
-// 67: operations whose names are near those of routes, and a method of a collection.
+// apply_to: operations whose names are near those of routes, and a method of a collection.
 #[derive(Embedded, Clone, Debug)]
 pub struct Member {
     pub key: String,
@@ -121,7 +121,7 @@ pub const MEMBERS: Operation<Team>;
 
 pub static TEAMS: Package = package!(name = "teams", entities = [entity(Team, [SET, LAST, DELETED, MEMBERS])]);
 
-// 55: what plain key-value wiring can do.
+// stores: what plain key-value wiring can do.
 #[entity(stores(memory, redis), index(owner_id))]
 #[derive(Clone, Debug)]
 pub struct Board {
@@ -139,7 +139,7 @@ pub const BOARDS_OF: Operation<Board>;
 
 pub static BOARDS: Package = package!(name = "boards", entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]);
 
-// 35, 39: filters that some records match and others do not, and code that sees more than callers.
+// filter: filters that some records match and others do not, and code that sees more than callers.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum Stage {
     Draft,

@@ -1,0 +1,302 @@
+//! Numbers that the server computes: beyond ±(2^53−1) they are refused, and nothing is written.
+
+#![allow(missing_docs)] // test entities
+
+use linchpin::Code;
+use linchpin::prelude::*;
+use serde_json::{Value as Json, json};
+
+use crate::cases;
+use crate::server::{Reply, Server};
+
+const MOST: i64 = (1 << 53) - 1;
+const GREAT: i64 = 1 << 52;
+
+fn worth(lot: &Lot) -> i64 {
+    lot.price.saturating_mul(lot.pieces)
+}
+
+fn weight(lot: &Lot) -> f64 {
+    lot.each * lot.pieces as f64
+}
+
+fn secret(lot: &Lot) -> Option<i64> {
+    (lot.price < 0).then(|| lot.price.saturating_mul(4))
+}
+
+/// Pieces of one kind.
+#[entity(unique(code), version(required_on_write = false), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Lot {
+    #[field(primary)]
+    pub id: String,
+    pub code: Option<String>,
+    #[field(default = 1)]
+    pub price: i64,
+    #[field(default = 1)]
+    pub pieces: i64,
+    #[field(default = 1.0)]
+    pub each: f64,
+    #[field(default = false)]
+    pub closed: bool,
+    #[field(computed(worth, from(price, pieces)))]
+    pub worth: i64,
+    #[field(computed(weight, from(each, pieces)))]
+    pub weight: f64,
+    #[field(private, computed(secret, from(price)))]
+    pub secret: Option<i64>,
+    #[field(read_only, default = 0)]
+    pub sales: i64,
+    #[field(read_only, default = 0)]
+    pub large: i64,
+    #[field(default = 0)]
+    pub sum: i64,
+    pub all: Option<f64>,
+    pub numbers: Option<serde_json::Value>,
+}
+
+#[operation(kind = "increment", field = pieces, by = 2)]
+pub const ADD: Operation<Lot>;
+
+#[operation(kind = "field_update", set(pieces))]
+pub const RECOUNT: Operation<Lot>;
+
+#[operation(kind = "transition", field = closed, from = false, to = true, set(pieces = param(pieces)))]
+pub const CLOSE: Operation<Lot>;
+
+#[operation(kind = "batch", action = "update", filter = (price >= param(least)), set(pieces = param(pieces)))]
+pub const CHANGE_ALL: Operation<Lot>;
+
+/// Counts anew, by what is no count.
+#[operation(
+    kind = "computed_aggregate",
+    source = Coin,
+    source_filter = (lot_id == param(id)),
+    compute = sum(amount),
+    target_match(id = param(id)),
+    materialize_to = sales,
+)]
+pub const NEARLY: Operation<Lot>;
+
+#[operation(kind = "upsert", match(code), set(price, pieces), on_create(id = param(key)))]
+pub const PUT: Operation<Lot>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Coin,
+    source_filter = (lot_id == param(id)),
+    compute = sum(amount),
+    target_match(id = param(id)),
+    materialize_to = sum,
+)]
+pub const SUM: Operation<Lot>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Coin,
+    source_filter = (lot_id == param(id)),
+    compute = sum(ratio),
+    target_match(id = param(id)),
+    materialize_to = all,
+)]
+pub const WEIGH: Operation<Lot>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Coin,
+    source_filter = (lot_id == param(id)),
+    compute = sum(amount),
+    target_match(id = param(id)),
+    materialize_to = price,
+    atomic,
+)]
+pub const REPRICE: Operation<Lot>;
+
+#[operation(
+    kind = "computed_aggregate",
+    source = Coin,
+    source_filter = (lot_id == param(id)),
+    compute(total = sum(amount), all = sum(ratio)),
+    target_match(id = param(id)),
+    materialize_to = numbers,
+)]
+pub const RENUMBER: Operation<Lot>;
+
+/// One piece that was sold.
+#[entity(
+    counter(Lot.sales, by = lot_id),
+    counter(Lot.large, by = lot_id, when(large)),
+    routes(auth = none)
+)]
+#[derive(Clone, Debug)]
+pub struct Sale {
+    #[field(primary)]
+    pub id: String,
+    pub lot_id: Option<String>,
+    #[field(default = false)]
+    pub large: bool,
+}
+
+#[operation(kind = "batch", action = "update", filter = (large == param(large)), set(lot_id = param(lot)))]
+pub const MOVE_ALL: Operation<Sale>;
+
+/// What is summed.
+#[entity(index(lot_id), routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Coin {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub lot_id: String,
+    #[field(default = 0)]
+    pub amount: i64,
+    #[field(default = 0.0)]
+    pub ratio: f64,
+}
+
+pub static LOTS: Package = package!(
+    name = "lots",
+    entities = [
+        entity(Lot, [ADD, RECOUNT, CLOSE, CHANGE_ALL, NEARLY, PUT, SUM, WEIGH, REPRICE, RENUMBER]),
+        entity(Sale, [MOVE_ALL]),
+        entity(Coin)
+    ],
+);
+
+cases!(&crate::number_bounds::LOTS =>
+    computed_fields, computed_by_operations, computed_of_many, computed_in_code, counters, sums, sums_beyond_stores
+);
+
+async fn made(s: &Server, path: &str, body: Json) -> Json {
+    let reply = s.post(path, body).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    reply.json()
+}
+
+async fn lot(s: &Server, id: &str) -> Json {
+    s.get(&format!("/lots/{id}")).await.json()
+}
+
+async fn computed_fields(s: &Server) {
+    s.post("/lots", json!({"id": "a", "price": MOST, "pieces": 2})).await.problem("range", "worth");
+    s.post("/lots", json!({"id": "a", "price": -MOST, "pieces": 2})).await.problem("range", "worth");
+    // A double that is none.
+    s.post("/lots", json!({"id": "a", "each": 1e308, "pieces": 100})).await.problem("range", "weight");
+    // Nobody is told that there is a private field.
+    let refused = s.post("/lots", json!({"id": "a", "price": -GREAT})).await;
+    refused.problem("range", "");
+    assert!(!String::from_utf8_lossy(&refused.body).contains("secret"), "{refused:?}");
+    assert_eq!(s.get("/lots").await.json()["items"], json!([]));
+    // The greatest and the least are held.
+    assert_eq!(made(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"], json!(MOST));
+    assert_eq!(made(s, "/lots", json!({"id": "b", "price": MOST, "pieces": -1})).await["worth"], json!(-MOST));
+    let before = lot(s, "a").await;
+    s.patch("/lots/a", json!({"pieces": 2})).await.problem("range", "worth");
+    s.patch("/lots/a", json!({"price": GREAT, "pieces": -3})).await.problem("range", "worth");
+    s.patch("/lots/a", json!({"each": -1e308, "price": 1, "pieces": 1000})).await.problem("range", "weight");
+    assert_eq!(lot(s, "a").await, before, "neither a value nor the version");
+}
+
+async fn computed_by_operations(s: &Server) {
+    made(s, "/lots", json!({"id": "a", "code": "A", "price": GREAT})).await;
+    let before = lot(s, "a").await;
+    let refused = |reply: Reply| reply.problem("range", "worth");
+    refused(s.post("/lots/a/add", json!({})).await);
+    refused(s.raw_json("PATCH", "/lots/a/recount", json!({"pieces": 2})).await);
+    refused(s.post("/lots/a/close", json!({"pieces": 2})).await);
+    refused(s.post("/lots/put", json!({"code": "A", "pieces": 2, "key": "x"})).await);
+    refused(s.post("/lots/put", json!({"code": "B", "price": GREAT, "pieces": 2, "key": "x"})).await);
+    assert_eq!(lot(s, "a").await, before);
+    assert_eq!(s.get("/lots/x").await.status, 404);
+    made(s, "/coins", json!({"lotId": "b", "amount": GREAT})).await;
+    made(s, "/lots", json!({"id": "b", "pieces": 2})).await;
+    refused(s.post("/lots/reprice", json!({"id": "b"})).await);
+    assert_eq!((&lot(s, "b").await["price"], &lot(s, "b").await["version"]), (&json!(1), &json!(1)));
+    assert_eq!(s.post("/lots/a/close", json!({"pieces": 1})).await.status, 200);
+}
+
+async fn computed_of_many(s: &Server) {
+    for (id, price) in [("a", 1), ("b", 2), ("c", GREAT), ("d", 3)] {
+        made(s, "/lots", json!({"id": id, "price": price})).await;
+    }
+    let before = s.get("/lots").await.json();
+    // One of them would be beyond: all stay.
+    s.post("/lots/change-all", json!({"least": 1, "pieces": 2})).await.problem("range", "worth");
+    assert_eq!(s.get("/lots").await.json(), before);
+    assert_eq!(s.post("/lots/change-all", json!({"least": 1, "pieces": 1})).await.json(), json!(4));
+}
+
+async fn computed_in_code(s: &Server) {
+    let (lots, cx) = (s.running().adapter::<Lot>().unwrap(), Cx::system("a test"));
+    made(s, "/lots", json!({"id": "a", "price": GREAT})).await;
+    let refused = lots.add(&cx, "a").await.unwrap_err();
+    assert_eq!((refused.code(), refused.details()[0].path.as_str()), (Code::ValidationFailed, "worth"));
+    // What a transaction did beside it stays its own matter.
+    cx.transaction(async |cx| {
+        assert_eq!(lots.add(cx, "a").await.unwrap_err().code(), Code::ValidationFailed);
+        lots.update(cx, "a", LotPatch { price: Some(3), ..LotPatch::default() }, None).await
+    })
+    .await
+    .unwrap();
+    assert_eq!((&lot(s, "a").await["worth"], &lot(s, "a").await["pieces"]), (&json!(3), &json!(1)));
+}
+
+async fn counters(s: &Server) {
+    made(s, "/lots", json!({"id": "a"})).await;
+    made(s, "/lots", json!({"id": "b"})).await;
+    made(s, "/coins", json!({"lotId": "a", "amount": MOST - 1})).await;
+    assert_eq!(s.post("/lots/nearly", json!({"id": "a"})).await.json()["sales"], json!(MOST - 1));
+    made(s, "/sales", json!({"id": "1", "lotId": "a"})).await;
+    made(s, "/sales", json!({"id": "2", "lotId": "b", "large": true})).await;
+    assert_eq!(lot(s, "a").await["sales"], json!(MOST));
+    s.post("/sales", json!({"id": "3", "lotId": "a"})).await.problem("range", "lotId");
+    s.patch("/sales/2", json!({"lotId": "a"})).await.problem("range", "lotId");
+    s.post("/sales/move-all", json!({"large": true, "lot": "a"})).await.problem("range", "lotId");
+    // None of it has happened.
+    assert_eq!(s.get("/sales").await.json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(s.get("/sales/2").await.json()["lotId"], "b");
+    assert_eq!((&lot(s, "a").await["sales"], &lot(s, "a").await["large"]), (&json!(MOST), &json!(0)));
+    assert_eq!((&lot(s, "b").await["sales"], &lot(s, "b").await["large"]), (&json!(1), &json!(1)));
+    // Another number of the same record has room, and where one goes there is room for one.
+    assert_eq!(s.patch("/sales/1", json!({"large": true})).await.status, 200);
+    assert_eq!(s.delete("/sales/1").await.status, 204);
+    assert_eq!(s.patch("/sales/2", json!({"lotId": "a"})).await.status, 200);
+    assert_eq!(lot(s, "a").await["sales"], json!(MOST));
+    // A key that names nothing counts nowhere.
+    made(s, "/sales", json!({"id": "4", "lotId": "nowhere"})).await;
+}
+
+async fn sums(s: &Server) {
+    made(s, "/lots", json!({"id": "a"})).await;
+    made(s, "/coins", json!({"lotId": "a", "amount": MOST, "ratio": 1e308})).await;
+    for (route, member) in [("sum", "sum"), ("weigh", "all"), ("reprice", "price")] {
+        let reply = s.post(&format!("/lots/{route}"), json!({"id": "a"})).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(!reply.json()[member].is_null());
+    }
+    assert_eq!(s.post("/lots/renumber", json!({"id": "a"})).await.json()["numbers"]["total"], json!(MOST));
+    let before = lot(s, "a").await;
+    made(s, "/coins", json!({"lotId": "a", "amount": 1, "ratio": 1e308})).await;
+    for (route, member) in [("sum", "sum"), ("weigh", "all"), ("reprice", "price"), ("renumber", "numbers")] {
+        s.post(&format!("/lots/{route}"), json!({"id": "a"})).await.problem("range", member);
+    }
+    assert_eq!(lot(s, "a").await, before);
+}
+
+/// Not only beyond what clients hold, but beyond what a store's own whole numbers do.
+async fn sums_beyond_stores(s: &Server) {
+    made(s, "/lots", json!({"id": "a"})).await;
+    let (coins, cx) = (s.running().adapter::<Coin>().unwrap(), Cx::system("a test"));
+    cx.transaction(async |cx| {
+        for _ in 0..1025 {
+            coins.create(cx, CoinCreate { lot_id: "a".to_owned(), amount: Some(MOST), ratio: None }).await?;
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let before = lot(s, "a").await;
+    for (route, member) in [("sum", "sum"), ("reprice", "price"), ("renumber", "numbers")] {
+        s.post(&format!("/lots/{route}"), json!({"id": "a"})).await.problem("range", member);
+    }
+    assert_eq!(lot(s, "a").await, before);
+}
