@@ -43,7 +43,7 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-/// Tries of each class, turn by turn: more than the 200 of contract 8.5, after which the median of a hash is known to 2 ms only.
+/// Tries of each class, turn by turn: more than 200, after which the median of a hash is known to 2 ms only.
 const TRIES: usize = 600;
 
 /// What a checked session may cost: this share of the throughput without one stays.

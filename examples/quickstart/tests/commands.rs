@@ -127,7 +127,7 @@ fn what_is_wrong_is_said() {
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"), "{output:?}");
 }
 
-/// What the log of a start says of passwords (contract 8.1).
+/// What the log of a start says of passwords.
 #[test]
 fn short_passwords_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -46,7 +46,7 @@ fn time_and_randomness_have_one_door() {
     }
 }
 
-/// The table of contract 15.1.
+/// Every event.
 const EVENTS: [&str; 34] = [
     "auth:user.created",
     "auth:user.updated",

@@ -1,4 +1,4 @@
-//! Contract 8.5: how long an answer takes does not say whether there is an account. Over 200 interleaved tries of each class the medians of
+//! Response times do not reveal whether an account exists. Over 200 interleaved tries of each class the medians of
 //! known and unknown ones differ by less than 5 % or 2 ms, whichever is larger.
 //!
 //! It is a program of its own with one test, so that nothing of ours runs beside it: cargo runs such programs one after the other.

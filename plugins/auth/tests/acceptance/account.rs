@@ -1,4 +1,4 @@
-//! AUTH-01 to AUTH-16: register, login, me, logout.
+//! Registration, login, logout and profiles.
 
 use linchpin_auth::PrimaryField;
 use serde_json::json;
@@ -7,29 +7,29 @@ use crate::cases;
 use crate::server::{GOOD, Store};
 
 cases!(
-    auth_01,
-    auth_02,
-    auth_03,
-    auth_04,
-    auth_05,
-    auth_06,
-    auth_07,
-    auth_08,
-    auth_09,
+    registration_creates_an_account_and_a_session,
+    one_address_is_one_account_however_it_is_spelled,
+    registration_reports_all_problems,
+    registration_refuses_server_fields,
+    common_and_personal_passwords_are_refused,
+    bodies_need_the_json_content_type_and_a_limited_size,
+    login_returns_a_token_and_an_http_only_cookie,
+    unknown_accounts_and_wrong_passwords_look_the_same,
+    a_token_is_accepted_from_three_places,
     a_public_route_tells_of_a_credential_that_cannot_be_used,
-    auth_10,
-    auth_11,
-    auth_12,
-    auth_13,
-    auth_14,
-    auth_15,
-    auth_16,
-    auth_74,
-    auth_76
+    the_first_credential_of_a_request_counts,
+    logout_ends_the_given_session,
+    an_expired_token_still_logs_out,
+    a_profile_is_changed_by_its_owner,
+    passwords_are_normalised_and_keep_spaces,
+    accounts_may_have_user_names,
+    disabled_passwords_remove_their_routes,
+    wrong_passwords_are_limited_alike_for_unknown_accounts,
+    forwarded_addresses_are_trusted_from_proxies_only
 );
 
 /// An account is made, and its token is good.
-async fn auth_01(store: Store) {
+async fn registration_creates_an_account_and_a_session(store: Store) {
     let app = store.app().await;
     let reply = app.post("/auth/register", json!({ "email": "Ada@Example.test", "password": GOOD })).await;
     assert_eq!(reply.status, 201, "{reply:?}");
@@ -48,7 +48,7 @@ async fn auth_01(store: Store) {
 }
 
 /// One address is one account, however it is spelled; dots and tags are significant.
-async fn auth_02(store: Store) {
+async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     for email in ["ada@example.test", "ADA@Example.Test", "  ada@example.test "] {
@@ -61,7 +61,7 @@ async fn auth_02(store: Store) {
 }
 
 /// All that is wrong is told.
-async fn auth_03(store: Store) {
+async fn registration_reports_all_problems(store: Store) {
     let app = store.app().await;
     let empty = app.post("/auth/register", json!({})).await;
     empty.problem("required", "email");
@@ -75,7 +75,7 @@ async fn auth_03(store: Store) {
 }
 
 /// Nothing about a user is taken from the client.
-async fn auth_04(store: Store) {
+async fn registration_refuses_server_fields(store: Store) {
     let app = store.app().await;
     for (member, value) in [("role", json!("admin")), ("roles", json!(["admin"])), ("emailVerified", json!(true)), ("id", json!("x"))] {
         let mut body = json!({ "email": "ada@example.test", "password": GOOD });
@@ -86,7 +86,7 @@ async fn auth_04(store: Store) {
 }
 
 /// What everybody tries first is refused; composition does not matter.
-async fn auth_05(store: Store) {
+async fn common_and_personal_passwords_are_refused(store: Store) {
     let app = store.app().await;
     for password in ["password123", "ada.lovelace1"] {
         let reply = app.post("/auth/register", json!({ "email": "ada.lovelace@example.test", "password": password })).await;
@@ -98,7 +98,7 @@ async fn auth_05(store: Store) {
 }
 
 /// Bodies are JSON, declared as such, of some size.
-async fn auth_06(store: Store) {
+async fn bodies_need_the_json_content_type_and_a_limited_size(store: Store) {
     let app = store.app().await;
     let good = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
     app.raw("POST", "/auth/register", &[("content-type", "text/plain")], &good).await.refused(415, "unsupported_media_type");
@@ -109,7 +109,7 @@ async fn auth_06(store: Store) {
 }
 
 /// A login gives a token and a cookie that scripts cannot read.
-async fn auth_07(store: Store) {
+async fn login_returns_a_token_and_an_http_only_cookie(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let reply = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
@@ -126,7 +126,7 @@ async fn auth_07(store: Store) {
 }
 
 /// Who does not exist and who typed the wrong password are told the same.
-async fn auth_08(store: Store) {
+async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let wrong = app.post("/auth/login", json!({ "email": "ada@example.test", "password": "wrong-otter-91-lamp" })).await;
@@ -145,7 +145,7 @@ async fn auth_08(store: Store) {
 }
 
 /// A token is taken from three places; nothing, garbage and what has expired are 401.
-async fn auth_09(store: Store) {
+async fn a_token_is_accepted_from_three_places(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let (bearer, cookie) = (format!("Bearer {}", ada.token), format!("__Host-token={}", ada.token));
@@ -209,7 +209,7 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
 }
 
 /// The first credential that is there counts, good or bad.
-async fn auth_10(store: Store) {
+async fn the_first_credential_of_a_request_counts(store: Store) {
     let app = store.app().await;
     let (a, b) = (app.register("a@example.test").await, app.register("b@example.test").await);
     let (bearer, cookie) = (format!("Bearer {}", b.token), format!("__Host-token={}", b.token));
@@ -220,7 +220,7 @@ async fn auth_10(store: Store) {
 }
 
 /// A logout ends what it is given, and minds nothing else.
-async fn auth_11(store: Store) {
+async fn logout_ends_the_given_session(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let ok = |reply: crate::server::Reply| {
@@ -248,7 +248,7 @@ async fn auth_11(store: Store) {
 }
 
 /// An expired token still ends its session.
-async fn auth_12(store: Store) {
+async fn an_expired_token_still_logs_out(store: Store) {
     let app = store.app_with(linchpin_auth::Auth::refresh_tokens).await;
     let ada = app.register("ada@example.test").await;
     app.advance(1000).await;
@@ -258,7 +258,7 @@ async fn auth_12(store: Store) {
 }
 
 /// A profile is its owner's to change, and nothing else is.
-async fn auth_13(store: Store) {
+async fn a_profile_is_changed_by_its_owner(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let patch = |body: serde_json::Value| app.with(&ada.token, "PATCH", "/auth/me", Some(body));
@@ -283,7 +283,7 @@ async fn auth_13(store: Store) {
 }
 
 /// Two spellings of one text are one password; spaces are part of it.
-async fn auth_14(store: Store) {
+async fn passwords_are_normalised_and_keep_spaces(store: Store) {
     let app = store.app().await;
     let register = json!({ "email": "ada@example.test", "password": " pa\u{308}ssword of ada" });
     assert_eq!(app.post("/auth/register", register).await.status, 201);
@@ -294,7 +294,7 @@ async fn auth_14(store: Store) {
 }
 
 /// Accounts may be known by user names.
-async fn auth_15(store: Store) {
+async fn accounts_may_have_user_names(store: Store) {
     let app = store.app_with(|auth| auth.primary_field(PrimaryField::Username)).await;
     let made = app.post("/auth/register", json!({ "username": "Ada_L", "password": GOOD })).await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -309,7 +309,7 @@ async fn auth_15(store: Store) {
 }
 
 /// Without passwords there is nothing to register or log in with.
-async fn auth_16(store: Store) {
+async fn disabled_passwords_remove_their_routes(store: Store) {
     let app = store.app_with(|auth| auth.configure(|config| config.auth.password.enabled = false)).await;
     for path in ["/auth/register", "/auth/login"] {
         app.post(path, json!({ "email": "ada@example.test", "password": GOOD })).await.refused(404, "not_found");
@@ -317,7 +317,7 @@ async fn auth_16(store: Store) {
 }
 
 /// Ten wrong passwords, known or not, however the address is spelled; then nothing for a while.
-async fn auth_74(store: Store) {
+async fn wrong_passwords_are_limited_alike_for_unknown_accounts(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     for email in ["ada@example.test", "nobody@example.test"] {
@@ -337,7 +337,7 @@ async fn auth_74(store: Store) {
 }
 
 /// Proxies are believed as far as they are trusted.
-async fn auth_76(store: Store) {
+async fn forwarded_addresses_are_trusted_from_proxies_only(store: Store) {
     let address = async |app: &crate::server::Server, email: &str| {
         let body = json!({ "email": email, "password": GOOD }).to_string();
         let headers = [

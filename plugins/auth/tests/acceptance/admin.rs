@@ -1,4 +1,4 @@
-//! Administration and what is written down: AUTH-26 and AUTH-27 by the routes, AUTH-84.
+//! Administration, and its audit.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -10,9 +10,9 @@ use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases!(
-    auth_26_by_route,
-    auth_27_by_route,
-    auth_84,
+    a_suspension_by_route_ends_sessions,
+    roles_changed_by_route_take_effect,
+    every_event_is_audited,
     administration_is_for_administrators,
     accounts_are_listed,
     sessions_are_ended,
@@ -51,7 +51,7 @@ fn texts(rows: &[Json], member: &str) -> Vec<String> {
     rows.iter().map(|row| row[member].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-async fn auth_26_by_route(store: Store) {
+async fn a_suspension_by_route_ends_sessions(store: Store) {
     let app = store.app_with(administered).await;
     let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
     assert_eq!(app.me(&ada.token).await.status, 200);
@@ -140,7 +140,7 @@ async fn one_administrator_is_left_who_can_sign_in() {
     assert_eq!(app.send(&ada, "DELETE", "/auth/me", leaves).await.status, 202);
 }
 
-async fn auth_27_by_route(store: Store) {
+async fn roles_changed_by_route_take_effect(store: Store) {
     let app = store.app_with(administered).await;
     let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
     app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");
@@ -159,7 +159,7 @@ async fn auth_27_by_route(store: Store) {
     send(&app, &root, "PUT", "/users/nobody/roles", Some(json!({ "roles": [] }))).await.refused(404, "not_found");
 }
 
-async fn auth_84(store: Store) {
+async fn every_event_is_audited(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| administered(post.on(auth)).refresh_tokens()).await;
     let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);

@@ -1,4 +1,4 @@
-//! AUTH-75, AUTH-81, AUTH-86: what a browser sends by itself, actors, and guards on the app's own routes.
+//! CSRF checks, actors, and guards on the app's own routes.
 
 use linchpin::http::{GuardArg, RouteGuard};
 use linchpin::prelude::*;
@@ -11,11 +11,11 @@ use crate::testbed::NOTES;
 
 cases! {
     one_store:
-        auth_75, allowed_origins, auth_81, auth_85, auth_85_bearer, auth_86,
+        cookie_requests_need_origin_and_csrf_token, allowed_origins, the_actor_reaches_the_apps_own_routes, guards_by_path_run_before_the_policy, bearer_routes_take_api_credentials, unverified_accounts_are_refused_by_the_guard,
         what_no_caller_could_pass, transports;
 }
 
-async fn auth_75(store: Store) {
+async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
@@ -91,7 +91,7 @@ async fn allowed_origins(store: Store) {
     assert_eq!(may(&app.any("OPTIONS", "/auth/login", &asks, "").await), (true, false));
 }
 
-async fn auth_81(store: Store) {
+async fn the_actor_reaches_the_apps_own_routes(store: Store) {
     let credential =
         ApiCredential { id: "robot".into(), token: SecretText::new("a-token-of-a-program-of-32-characters"), roles: vec!["admin".into()] };
     let app = store.app_with(|auth| auth.configure(|config| config.security.api_credentials.push(credential))).await;
@@ -119,7 +119,7 @@ async fn auth_81(store: Store) {
 }
 
 /// A guard by path stands before the policy of every route below it.
-async fn auth_85(store: Store) {
+async fn guards_by_path_run_before_the_policy(store: Store) {
     let app = store.guarded("/notes/{*rest}", linchpin::http::require_role(["member"])).await.unwrap();
     let ada = app.register("ada@example.test").await;
     let create = async |token: &str| app.with(token, "POST", "/notes", Some(json!({ "text": "hi" }))).await;
@@ -139,8 +139,7 @@ async fn auth_85(store: Store) {
     assert!(error.contains("/nothing/{*rest}"), "{error}");
 }
 
-/// The part of AUTH-85 that is about `auth = "bearer"`.
-async fn auth_85_bearer(store: Store) {
+async fn bearer_routes_take_api_credentials(store: Store) {
     let credential =
         ApiCredential { id: "robot".into(), token: SecretText::new("a-token-of-a-program-of-32-characters"), roles: Vec::new() };
     let app = store.app_with(|auth| auth.configure(|config| config.security.api_credentials.push(credential))).await;
@@ -185,7 +184,7 @@ async fn what_no_caller_could_pass(store: Store) {
     }
 }
 
-async fn auth_86(store: Store) {
+async fn unverified_accounts_are_refused_by_the_guard(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let note = app.with(&ada.token, "POST", "/notes", Some(json!({ "text": "hi" }))).await.text("id");

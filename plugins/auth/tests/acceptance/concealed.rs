@@ -1,4 +1,4 @@
-//! Sign-ups that tell nobody whether there is an account: AUTH-43.
+//! Concealed registration: responses do not reveal whether an account exists.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::server::{GOOD, Reply, Server, Store};
 
 cases! {
     every_store:
-        auth_43, auth_43_two_passwords_are_none, auth_43_a_provider_of_who_came_first_is_none,
-        auth_43_a_sign_up_that_is_done_late,
-        auth_43_a_sign_up_that_is_done_after_a_change_of_address,
-        auth_43_an_account_of_before_its_proof_was_noted, auth_43_refusals_are_alike,
-        auth_43_an_unproved_account_is_no_oracle, auth_43_suspended;
-    one_store: auth_43_settings;
+        concealed_registration_responds_alike, two_passwords_for_an_unproved_address_are_none, a_provider_of_an_unproved_sign_up_is_unlinked,
+        a_late_concealed_sign_up_counts_from_its_request,
+        a_late_concealed_sign_up_respects_a_proved_address,
+        an_account_with_an_old_proof_keeps_its_password, concealed_refusals_are_alike,
+        an_unproved_account_reveals_nothing_at_sign_in, a_suspended_account_stays_concealed;
+    one_store: concealment_needs_verification;
 }
 
 pub fn concealed(auth: Auth, post: &Post) -> Auth {
@@ -50,7 +50,7 @@ fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
     (reply.status, headers, body)
 }
 
-async fn auth_43(store: Store) {
+async fn concealed_registration_responds_alike(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     let new = sign_up(&app, "ada@x.test", GOOD).await;
@@ -92,7 +92,7 @@ const OTHER: &str = "amber-walrus-17-dune";
 
 /// Of two who sign up with an address before it is proved, neither is known to be its owner: whoever was first must not have a password
 /// that works once the owner follows the link, and believes theirs to be set.
-async fn auth_43_two_passwords_are_none(store: Store) {
+async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     let post = Post::default();
     let few = linchpin_auth::Limit { max: 2, window_seconds: 3600 };
     let few = |auth: Auth| auth.configure(|config| config.auth.rate_limit.buckets.extend([("strangerMail".to_owned(), few)]));
@@ -130,7 +130,7 @@ async fn auth_43_two_passwords_are_none(store: Store) {
 }
 
 /// A provider that somebody signed up by who never proved the address is no way in once its owner has.
-async fn auth_43_a_provider_of_who_came_first_is_none(store: Store) {
+async fn a_provider_of_an_unproved_sign_up_is_unlinked(store: Store) {
     let post = Post::default();
     let app = oauth::app_with(&store, |auth| concealed(auth, &post)).await;
     let thief = enter(&app, "peer", "mallory").await;
@@ -165,7 +165,7 @@ impl Mailer for Slow {
 }
 
 /// What was asked for before the address was proved counts as if it had been done then.
-async fn auth_43_a_sign_up_that_is_done_late(store: Store) {
+async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     let post = Post::default();
     let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
     let mailer = slow.clone();
@@ -189,7 +189,7 @@ async fn auth_43_a_sign_up_that_is_done_late(store: Store) {
 }
 
 /// Whoever has once proved an address keeps password and sessions, whatever others ask for while they take another one.
-async fn auth_43_a_sign_up_that_is_done_after_a_change_of_address(store: Store) {
+async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     let post = Post::default();
     let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
     let mailer = slow.clone();
@@ -214,7 +214,7 @@ async fn auth_43_a_sign_up_that_is_done_after_a_change_of_address(store: Store) 
 }
 
 /// A database of before has the date of the last proof alone.
-async fn auth_43_an_account_of_before_its_proof_was_noted(store: Store) {
+async fn an_account_with_an_old_proof_keeps_its_password(store: Store) {
     let Some(file) = store.file() else { return };
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
@@ -241,7 +241,7 @@ impl AuthHooks for Refusing {
     }
 }
 
-async fn auth_43_refusals_are_alike(store: Store) {
+async fn concealed_refusals_are_alike(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
@@ -257,7 +257,7 @@ async fn auth_43_refusals_are_alike(store: Store) {
 }
 
 // Whoever signs up and then signs in with the same password learns nothing from the second answer either.
-async fn auth_43_an_unproved_account_is_no_oracle(store: Store) {
+async fn an_unproved_account_reveals_nothing_at_sign_in(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "known@x.test", "amber-walrus-17-dune").await;
@@ -271,7 +271,7 @@ async fn auth_43_an_unproved_account_is_no_oracle(store: Store) {
     assert_eq!((answers[0].0, &answers[0]), (401, &answers[1]));
 }
 
-async fn auth_43_suspended(store: Store) {
+async fn a_suspended_account_stays_concealed(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
@@ -288,7 +288,7 @@ async fn auth_43_suspended(store: Store) {
     app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
 }
 
-async fn auth_43_settings(store: Store) {
+async fn concealment_needs_verification(store: Store) {
     let wrong = store.try_app(|auth| auth.configure(|config| config.auth.conceal_registration = true)).await;
     assert!(wrong.err().unwrap().to_string().contains("auth.concealRegistration"));
     let app = store.app().await;

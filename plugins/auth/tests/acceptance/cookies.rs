@@ -1,4 +1,4 @@
-//! Cookies of a domain and below a path (contract 9.1), and cookies that somebody else has put there.
+//! Cookies with a domain or a path, and planted cookies.
 
 use linchpin_auth::Auth;
 use serde_json::json;

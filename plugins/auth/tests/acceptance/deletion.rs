@@ -1,4 +1,4 @@
-//! The end of an account: AUTH-79, AUTH-80, and what of AUTH-77 is about it.
+//! Deletion of an account.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -17,8 +17,8 @@ use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases! {
     every_store:
-        auth_77_deletion, auth_79, auth_80_grace, auth_80_at_once, auth_80_by_the_job,
-        auth_80_what_is_kept, auth_80_what_is_kept_of_an_administrator, auth_80_while_nothing_runs;
+        hooks_may_refuse_a_deletion, a_deletion_needs_proof, a_scheduled_deletion_can_be_cancelled, a_deletion_without_grace_is_immediate, the_job_removes_accounts_that_are_due,
+        the_audit_of_a_deleted_account_is_anonymised, the_audit_of_a_deleted_administrator_is_anonymised, a_deletion_due_while_the_app_is_down;
     one_store: a_deletion_without_a_page, deletion_is_a_setting;
 }
 
@@ -84,7 +84,7 @@ impl AuthHooks for Refusing {
     }
 }
 
-async fn auth_77_deletion(store: Store) {
+async fn hooks_may_refuse_a_deletion(store: Store) {
     for (hooks, status, code) in [(Refusing::Own, 402, "unpaid"), (Refusing::Plainly, 400, "hook_rejected")] {
         let app = store.app_with(|auth| auth.hooks(hooks)).await;
         let ada = app.register(&format!("{code}@x.test")).await;
@@ -97,7 +97,7 @@ async fn auth_77_deletion(store: Store) {
     }
 }
 
-async fn auth_79(store: Store) {
+async fn a_deletion_needs_proof(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| deleting(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
@@ -132,7 +132,7 @@ async fn auth_79(store: Store) {
     assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.status, 200);
 }
 
-async fn auth_80_grace(store: Store) {
+async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store.app_with(|auth| deleting(auth, &post).hooks(told.clone())).await;
     let ada = app.register("ada@x.test").await;
@@ -175,7 +175,7 @@ async fn auth_80_grace(store: Store) {
     assert_eq!(app.me(&new.token).await.status, 200);
 }
 
-async fn auth_80_at_once(store: Store) {
+async fn a_deletion_without_grace_is_immediate(store: Store) {
     let told = Told::default();
     let at_once = |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
     let app = store.app_with(|auth| at_once(auth).hooks(told.clone())).await;
@@ -192,7 +192,7 @@ async fn auth_80_at_once(store: Store) {
 }
 
 /// Nobody asks for the address; the job removes the account by itself.
-async fn auth_80_by_the_job(store: Store) {
+async fn the_job_removes_accounts_that_are_due(store: Store) {
     let told = Told::default();
     let app = store.app_with(|auth| auth.hooks(told.clone())).await;
     let ada = app.register("ada@x.test").await;
@@ -203,7 +203,7 @@ async fn auth_80_by_the_job(store: Store) {
 }
 
 /// The audit stays, and leads to nobody; nothing else is left.
-async fn auth_80_what_is_kept(store: Store) {
+async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
         .app_with(|auth| {
@@ -241,7 +241,7 @@ async fn auth_80_what_is_kept(store: Store) {
 }
 
 /// What somebody did to others is kept as well, and no longer says who it was.
-async fn auth_80_what_is_kept_of_an_administrator(store: Store) {
+async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
         .app_with(|auth| {
@@ -299,7 +299,7 @@ for table in tables:
 "#;
 
 /// The app does not run when it is due.
-async fn auth_80_while_nothing_runs(store: Store) {
+async fn a_deletion_due_while_the_app_is_down(store: Store) {
     if !store.keeps() {
         return;
     }

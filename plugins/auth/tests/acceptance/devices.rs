@@ -1,4 +1,4 @@
-//! Devices that are recognised, and guesses that lock nobody out (contract 8.3).
+//! Recognised devices, and guesses that lock nobody out.
 
 use linchpin_auth::{Auth, Limit};
 use serde_json::json;

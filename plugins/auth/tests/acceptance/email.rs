@@ -1,4 +1,4 @@
-//! Another address for an account: AUTH-45.
+//! Change of address, and its undoing.
 
 use linchpin_auth::{Auth, PrimaryField};
 use serde_json::{Value as Json, json};
@@ -14,22 +14,22 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    auth_45,
-    auth_45_undone_before,
-    auth_45_undone_after,
-    auth_45_undone_though_somebody_sits_there,
-    auth_45_an_unproved_address_displaces_nobody,
-    auth_45_codes_to_the_other_mailbox,
-    auth_45_an_address_in_use,
-    auth_45_a_second_change_does_not_shake_off_the_owner,
-    auth_45_nor_does_a_way_back_of_the_thief,
-    auth_45_a_way_back_to_the_thief_ends_with_it,
-    auth_45_what_was_added_goes_as_well,
-    auth_45_codes_and_trust_of_since_go_as_well,
-    auth_45_undone_though_it_was_to_be_deleted,
-    auth_45_passkeys_that_were_added_go_as_well,
-    auth_45_providers_that_were_added_go_as_well,
-    auth_45_by_user_name
+    a_change_of_address_needs_proof_and_verification,
+    a_change_of_address_can_be_undone_before_it_takes_effect,
+    a_change_of_address_can_be_undone_after_it_takes_effect,
+    an_address_is_restored_although_somebody_signed_up_with_it,
+    an_unproved_address_displaces_nobody,
+    codes_mailed_to_the_other_address_end,
+    a_change_to_an_address_in_use_does_not_reveal_it,
+    a_second_change_of_address_keeps_the_restore_link,
+    a_restore_link_ends_no_earlier_one,
+    restoring_an_address_ends_later_restore_links,
+    restoring_an_address_removes_later_factors,
+    restoring_an_address_removes_later_codes_and_trust,
+    restoring_an_address_cancels_a_deletion,
+    restoring_an_address_removes_later_passkeys,
+    restoring_an_address_removes_later_providers,
+    accounts_with_user_names_change_their_address
 );
 
 pub fn changing(auth: Auth, post: &Post) -> Auth {
@@ -52,7 +52,7 @@ pub fn done(reply: &Reply) {
     assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true, "message": "The address is verified." })), "{reply:?}");
 }
 
-async fn auth_45(store: Store) {
+async fn a_change_of_address_needs_proof_and_verification(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post).configure(|config| config.auth.magic_link.enabled = true)).await;
     let ada = app.register("ada@x.test").await;
@@ -89,7 +89,7 @@ async fn auth_45(store: Store) {
     assert_eq!(app.me(&ada.token).await.text("email"), "New@x.test");
 }
 
-async fn auth_45_undone_before(store: Store) {
+async fn a_change_of_address_can_be_undone_before_it_takes_effect(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
@@ -101,7 +101,7 @@ async fn auth_45_undone_before(store: Store) {
     app.me(&ada.token).await.refused(401, "unauthorized");
 }
 
-async fn auth_45_undone_after(store: Store) {
+async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -127,7 +127,7 @@ async fn auth_45_undone_after(store: Store) {
 }
 
 /// Whoever takes an account over cannot keep its owner out by signing up with the address that it had.
-async fn auth_45_undone_though_somebody_sits_there(store: Store) {
+async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store) {
     for primary in [PrimaryField::Email, PrimaryField::Username] {
         let post = Post::default();
         let told = Told::default();
@@ -170,7 +170,7 @@ async fn auth_45_undone_though_somebody_sits_there(store: Store) {
 }
 
 /// Whoever never proved an address gets it back from nobody: the account of who signed up with it since may be its owner's.
-async fn auth_45_an_unproved_address_displaces_nobody(store: Store) {
+async fn an_unproved_address_displaces_nobody(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let stranger = app.register("ada@x.test").await;
@@ -184,7 +184,7 @@ async fn auth_45_an_unproved_address_displaces_nobody(store: Store) {
 }
 
 /// What was mailed to the other mailbox completes no sign-in once the account has this one again.
-async fn auth_45_codes_to_the_other_mailbox(store: Store) {
+async fn codes_mailed_to_the_other_address_end(store: Store) {
     let post = Post::default();
     let with_codes = |auth: Auth| {
         changing(auth, &post).configure(|config| {
@@ -210,7 +210,7 @@ async fn auth_45_codes_to_the_other_mailbox(store: Store) {
     assert_eq!(app.verify(&challenge, &post.code(3).await).await.status, 200);
 }
 
-async fn auth_45_an_address_in_use(store: Store) {
+async fn a_change_to_an_address_in_use_does_not_reveal_it(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let (ada, _) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
@@ -236,7 +236,7 @@ async fn auth_45_an_address_in_use(store: Store) {
     assert_eq!(limited().await, 429);
 }
 
-async fn auth_45_a_second_change_does_not_shake_off_the_owner(store: Store) {
+async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -256,7 +256,7 @@ async fn auth_45_a_second_change_does_not_shake_off_the_owner(store: Store) {
 }
 
 /// The owner who moves the account back by the form leaves the thief no way back, which would take with it what they have set up since.
-async fn auth_45_a_way_back_to_the_thief_ends_with_it(store: Store) {
+async fn restoring_an_address_ends_later_restore_links(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
@@ -278,7 +278,7 @@ async fn auth_45_a_way_back_to_the_thief_ends_with_it(store: Store) {
 }
 
 /// A way back ends none that was given before it: the thief has some as well.
-async fn auth_45_nor_does_a_way_back_of_the_thief(store: Store) {
+async fn a_restore_link_ends_no_earlier_one(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -295,7 +295,7 @@ async fn auth_45_nor_does_a_way_back_of_the_thief(store: Store) {
 }
 
 /// A factor that was set up since the address was changed would keep its owner out, and let the thief in.
-async fn auth_45_what_was_added_goes_as_well(store: Store) {
+async fn restoring_an_address_removes_later_factors(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -317,7 +317,7 @@ async fn auth_45_what_was_added_goes_as_well(store: Store) {
 }
 
 /// Who had the account had one of its codes, and made the rest of them their own; a device of theirs asks for no code at all.
-async fn auth_45_codes_and_trust_of_since_go_as_well(store: Store) {
+async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post).configure(|config| config.auth.mfa.trust_device_seconds = 86_400)).await;
     let ada = app.register("ada@x.test").await;
@@ -351,7 +351,7 @@ async fn auth_45_codes_and_trust_of_since_go_as_well(store: Store) {
 }
 
 /// The mail about a deletion went to the other address.
-async fn auth_45_undone_though_it_was_to_be_deleted(store: Store) {
+async fn restoring_an_address_cancels_a_deletion(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -369,7 +369,7 @@ async fn auth_45_undone_though_it_was_to_be_deleted(store: Store) {
 }
 
 /// A passkey of before stays, one of since goes.
-async fn auth_45_passkeys_that_were_added_go_as_well(store: Store) {
+async fn restoring_an_address_removes_later_passkeys(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| with_passkeys(changing(auth, &post))).await;
     let ada = app.register("ada@x.test").await;
@@ -387,7 +387,7 @@ async fn auth_45_passkeys_that_were_added_go_as_well(store: Store) {
     assert_eq!(post.all("passkey_removed", 1).await[0].to, "ada@x.test");
 }
 
-async fn auth_45_providers_that_were_added_go_as_well(store: Store) {
+async fn restoring_an_address_removes_later_providers(store: Store) {
     let post = Post::default();
     let app = oauth::app_with(&store, |auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
@@ -407,7 +407,7 @@ async fn auth_45_providers_that_were_added_go_as_well(store: Store) {
     assert_eq!(post.all("provider_unlinked", 1).await[0].to, "ada@x.test");
 }
 
-async fn auth_45_by_user_name(store: Store) {
+async fn accounts_with_user_names_change_their_address(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post).primary_field(PrimaryField::Username)).await;
     let made = app.post("/auth/register", json!({ "username": "ada", "email": "ada@x.test", "password": GOOD })).await.signed_in();

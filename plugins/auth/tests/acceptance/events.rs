@@ -1,4 +1,4 @@
-//! What is told and written down: every event of contract 15.1 that is about accounts, and no secret anywhere (AUTH-84).
+//! Every event of accounts is audited, and no secret appears anywhere.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-cases!(every_event_of_an_account, auth_84_nothing_secret_is_written, refusals_are_written_once, identifiers_cost_nothing_and_write_nothing);
+cases!(every_event_of_an_account, no_secret_is_logged_or_audited, refusals_are_written_once, identifiers_cost_nothing_and_write_nothing);
 
 /// Every event of every entity.
 #[derive(Clone, Default)]
@@ -141,7 +141,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     assert_eq!(app.post("/auth/register", json!({ "email": "new@x.test", "password": GOOD })).await.status, 201);
 }
 
-/// The table of contract 15.1, but for what other cases tell of: second factors, passkeys, providers.
+/// Every event, except those of second factors, passkeys and providers, which other cases cover.
 const EVENTS: [&str; 21] = [
     "auth:user.created",
     "auth:user.updated",
@@ -265,7 +265,7 @@ impl Write for Pen {
     }
 }
 
-async fn auth_84_nothing_secret_is_written(store: Store) {
+async fn no_secret_is_logged_or_audited(store: Store) {
     let log = logged();
     let (post, sink) = (Post::default(), Sink::default());
     let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;

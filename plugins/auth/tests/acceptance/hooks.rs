@@ -1,4 +1,4 @@
-//! What hooks may do with the app they belong to: AUTH-78.
+//! What hooks may do with their app.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::cases;
 use crate::server::{GOOD, Store, claims};
 use crate::testbed::{Note, NoteCreate};
 
-cases!(claims_that_no_cookie_holds, auth_78, a_session_that_ends_while_claims_are_asked_for);
+cases!(claims_that_no_cookie_holds, hooks_emit_messages_on_the_bus, a_session_that_ends_while_claims_are_asked_for);
 
 /// Notes what it finds.
 #[derive(Clone, Default)]
@@ -52,7 +52,7 @@ impl AuthHooks for Reading {
     }
 }
 
-async fn auth_78(store: Store) {
+async fn hooks_emit_messages_on_the_bus(store: Store) {
     let plain = store.app().await;
     let without = claims(&plain.register("plain@x.test").await.token);
     plain.stop().await;

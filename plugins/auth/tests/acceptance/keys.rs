@@ -1,4 +1,4 @@
-//! Keys for data at rest, and hashes of another program (contract 5.1, 8.2).
+//! Keys for data at rest, and imported password hashes.
 
 use std::sync::Arc;
 

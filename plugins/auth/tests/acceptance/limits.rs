@@ -1,4 +1,4 @@
-//! Limits (contract 8.4): guesses from many addresses and of many names, and every bucket that no other case goes over.
+//! Rate limits: guesses from many addresses and of many names, and every other bucket.
 
 use linchpin_auth::{Auth, Limit, TrustProxy};
 use serde_json::{Value as Json, json};

@@ -1,4 +1,4 @@
-//! What goes by mail: proving an address, signing in by a link: AUTH-41, AUTH-42, AUTH-44.
+//! Verification of addresses, and sign-in by mailed links.
 
 use serde_json::json;
 
@@ -8,8 +8,8 @@ use crate::server::{GOOD, Server, Store};
 
 cases! {
     every_store:
-        sign_ups_are_counted_once, auth_41_required, auth_42_resend, auth_44_magic_link,
-        auth_44_first_proof_of_a_mailbox, auth_44_a_link_makes_an_account;
+        sign_ups_are_counted_once, required_verification_gives_no_session_before_it, resent_verification_does_not_reveal_accounts, a_magic_link_signs_in_once,
+        a_magic_link_that_first_proves_a_mailbox_resets_the_account, a_magic_link_may_create_an_account;
     one_store:
         mail_routes_are_mounted_when_asked_for, the_language_of_a_mail, what_to_do_about_a_notice;
 }
@@ -25,7 +25,7 @@ async fn verifying(store: &Store, post: &Post, required: bool) -> Server {
     store.app_with(asked).await
 }
 
-async fn auth_41_required(store: Store) {
+async fn required_verification_gives_no_session_before_it(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, true).await;
     let account = json!({ "email": "a@x.test", "password": GOOD });
@@ -45,7 +45,7 @@ async fn auth_41_required(store: Store) {
     app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");
 }
 
-async fn auth_42_resend(store: Store) {
+async fn resent_verification_does_not_reveal_accounts(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     app.register("done@x.test").await;
@@ -74,7 +74,7 @@ async fn auth_42_resend(store: Store) {
     assert_eq!(post.count("verify_email"), 4);
 }
 
-async fn auth_44_magic_link(store: Store) {
+async fn a_magic_link_signs_in_once(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     app.register("a@x.test").await;
@@ -96,7 +96,7 @@ async fn auth_44_magic_link(store: Store) {
 }
 
 // Somebody signs up with another's address; its owner signs in by link, and nothing of the stranger is left.
-async fn auth_44_first_proof_of_a_mailbox(store: Store) {
+async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     let stranger = app.register("owner@x.test").await;
@@ -123,7 +123,7 @@ async fn auth_44_first_proof_of_a_mailbox(store: Store) {
     app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(403, "account_suspended");
 }
 
-async fn auth_44_a_link_makes_an_account(store: Store) {
+async fn a_magic_link_may_create_an_account(store: Store) {
     let post = Post::default();
     let signing_up = |auth| {
         post.on(auth).configure(|config| {

@@ -1,4 +1,4 @@
-//! The black-box cases of the authentication contract, each under its id, on every store of this build.
+//! Black-box acceptance tests of authentication, on every store of this build.
 //!
 //! A case is an `async fn` that is given a store and starts apps on it; it talks HTTP over a real socket.
 
@@ -6,13 +6,13 @@
 
 mod account;
 mod admin;
-mod alike;
 mod authenticator;
 mod between;
 mod browser;
 mod chromium;
 mod client_proofs;
 mod concealed;
+mod concurrent_endings;
 mod cookies;
 mod deletion;
 mod devices;
@@ -20,6 +20,7 @@ mod document;
 mod dropped;
 mod email;
 mod email_wish;
+mod equal_work;
 mod events;
 mod factor;
 mod factor_there;
@@ -42,7 +43,6 @@ mod oauth;
 mod oauth_attacks;
 mod oauth_presets;
 mod original_client;
-mod overtaken;
 mod pages;
 mod pages_browser;
 mod pages_email;

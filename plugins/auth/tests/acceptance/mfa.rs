@@ -1,4 +1,4 @@
-//! Second factors: AUTH-46 to AUTH-53.
+//! Second factors: authenticator apps and recovery codes.
 
 use serde_json::json;
 
@@ -9,10 +9,10 @@ use crate::server::{GOOD, Server, Store, claims};
 
 cases! {
     every_store:
-        auth_46_set_up, auth_46_a_set_up_bears_five_wrong_codes_and_ten_minutes,
-        auth_46_an_unproved_address_enrols_nothing, auth_47_challenge, auth_48_tries,
-        auth_49_replay, auth_49_replay_in_every_order, auth_50_window, auth_51_second_set_up,
-        auth_52_recovery, auth_53_removal, guesses_of_many_challenges_are_counted_together,
+        an_authenticator_app_is_set_up_with_a_code, a_set_up_allows_five_wrong_codes_and_ten_minutes,
+        an_unproved_address_sets_up_no_factor, a_sign_in_with_a_second_factor_returns_a_challenge, a_challenge_allows_a_limited_number_of_codes,
+        a_code_works_once, a_code_works_once_in_every_order_of_uses, codes_are_accepted_one_step_early_or_late, a_second_set_up_replaces_the_secret_on_success,
+        recovery_codes_work_once, removing_factors_needs_proof, guesses_of_many_challenges_are_counted_together,
         a_challenge_dies_with_what_it_was_made_for, nothing_stands_in_for_another_purpose,
         an_administrator_takes_factors_away, hostile_answers_are_answered;
     one_store: without_the_setting_there_is_nothing;
@@ -20,7 +20,7 @@ cases! {
 
 const VERIFY_SETUP: &str = "/auth/mfa/verify-setup";
 
-async fn auth_46_set_up(store: Store) {
+async fn an_authenticator_app_is_set_up_with_a_code(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a+b@x.test").await;
@@ -49,7 +49,7 @@ async fn auth_46_set_up(store: Store) {
     assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:mfa.enabled"), "{events}");
 }
 
-async fn auth_46_a_set_up_bears_five_wrong_codes_and_ten_minutes(store: Store) {
+async fn a_set_up_allows_five_wrong_codes_and_ten_minutes(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;
@@ -70,7 +70,7 @@ async fn auth_46_a_set_up_bears_five_wrong_codes_and_ten_minutes(store: Store) {
     app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code_at(&app, &secret, 0) })).await.refused(400, "setup_not_started");
 }
 
-async fn auth_46_an_unproved_address_enrols_nothing(store: Store) {
+async fn an_unproved_address_sets_up_no_factor(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
     let me = app.register("a@x.test").await;
@@ -80,7 +80,7 @@ async fn auth_46_an_unproved_address_enrols_nothing(store: Store) {
     enrol(&app, &me).await;
 }
 
-async fn auth_47_challenge(store: Store) {
+async fn a_sign_in_with_a_second_factor_returns_a_challenge(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, linchpin_auth::Auth::refresh_tokens).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -117,7 +117,7 @@ async fn auth_47_challenge(store: Store) {
     assert!(link.headers.get("set-cookie").is_none());
 }
 
-async fn auth_48_tries(store: Store) {
+async fn a_challenge_allows_a_limited_number_of_codes(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -141,7 +141,7 @@ async fn auth_48_tries(store: Store) {
     assert_eq!(app.verify(&app.challenged("a@x.test").await, &code).await.status, 200);
 }
 
-async fn auth_49_replay(store: Store) {
+async fn a_code_works_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -160,7 +160,7 @@ async fn auth_49_replay(store: Store) {
 }
 
 // One code, presented at a sign-in, at a step-up and as a proof: whichever comes first, none of the others is taken.
-async fn auth_49_replay_in_every_order(store: Store) {
+async fn a_code_works_once_in_every_order_of_uses(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -187,7 +187,7 @@ async fn auth_49_replay_in_every_order(store: Store) {
     }
 }
 
-async fn auth_50_window(store: Store) {
+async fn codes_are_accepted_one_step_early_or_late(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -198,7 +198,7 @@ async fn auth_50_window(store: Store) {
     }
 }
 
-async fn auth_51_second_set_up(store: Store) {
+async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -220,7 +220,7 @@ async fn auth_51_second_set_up(store: Store) {
     app.with(&ada.who.token, "POST", "/auth/mfa/setup", None).await.refused(403, "step_up_required");
 }
 
-async fn auth_52_recovery(store: Store) {
+async fn recovery_codes_work_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -245,7 +245,7 @@ async fn auth_52_recovery(store: Store) {
     drop(bob);
 }
 
-async fn auth_53_removal(store: Store) {
+async fn removing_factors_needs_proof(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;

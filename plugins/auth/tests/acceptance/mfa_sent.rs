@@ -1,4 +1,4 @@
-//! Codes that are sent, factors that everybody has to have, and devices that are not asked again: AUTH-54 to AUTH-57.
+//! Sent codes, required factors and trusted devices.
 
 use serde_json::json;
 
@@ -8,21 +8,21 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    auth_54_mailed_codes,
-    auth_54_as_a_second_method,
-    auth_54_refused_codes_cost_nothing,
-    auth_54_not_to_who_just_read_a_mail,
-    auth_54_not_to_who_has_no_address,
-    auth_55_text_messages,
-    auth_55_text_messages_are_few,
-    auth_55_text_messages_are_switched_off,
-    auth_56_required,
-    auth_56_a_phone_alone_is_not_enough,
-    auth_57_trusted_devices,
+    mailed_codes_are_a_second_factor,
+    mailed_codes_join_an_authenticator_app,
+    refused_codes_do_not_use_up_the_owners,
+    a_mailed_link_is_not_followed_by_a_mailed_code,
+    accounts_without_an_address_get_no_mailed_codes,
+    text_messages_are_a_second_factor,
+    text_messages_are_limited,
+    disabled_text_messages_leave_recovery_codes,
+    a_required_factor_must_be_set_up_first,
+    a_phone_alone_does_not_satisfy_a_required_factor,
+    trusted_devices_skip_the_second_factor,
 );
 
 /// Whoever has the password asks for codes until there are no more: that keeps the owner from nothing.
-async fn auth_54_refused_codes_cost_nothing(store: Store) {
+async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
@@ -59,7 +59,7 @@ async fn auth_54_refused_codes_cost_nothing(store: Store) {
 }
 
 /// Known by a name alone.
-async fn auth_54_not_to_who_has_no_address(store: Store) {
+async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
     let post = Post::default();
     let named = |auth: linchpin_auth::Auth| {
         auth.configure(|config| {
@@ -80,7 +80,7 @@ async fn auth_54_not_to_who_has_no_address(store: Store) {
 }
 
 /// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is asked for that.
-async fn auth_54_not_to_who_just_read_a_mail(store: Store) {
+async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = false)).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -121,7 +121,7 @@ async fn by_mail(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {
     texts(&done.json()["recoveryCodes"])
 }
 
-async fn auth_54_mailed_codes(store: Store) {
+async fn mailed_codes_are_a_second_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;
@@ -172,7 +172,7 @@ async fn auth_54_mailed_codes(store: Store) {
     assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
 }
 
-async fn auth_54_as_a_second_method(store: Store) {
+async fn mailed_codes_join_an_authenticator_app(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -211,7 +211,7 @@ async fn with_phone(app: &Server, phone: &Phone, who: &SignedIn) -> Reply {
     app.send(who, "POST", "/auth/mfa/sms/verify-setup", json!({ "setupToken": begun.text("setupToken"), "code": code })).await
 }
 
-async fn auth_55_text_messages(store: Store) {
+async fn text_messages_are_a_second_factor(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
@@ -233,7 +233,7 @@ async fn auth_55_text_messages(store: Store) {
     assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
 }
 
-async fn auth_55_text_messages_are_few(store: Store) {
+async fn text_messages_are_limited(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
@@ -254,7 +254,7 @@ async fn auth_55_text_messages_are_few(store: Store) {
 }
 
 /// Where no message can be sent any more, what is set up is still asked for, and a recovery code still answers.
-async fn auth_55_text_messages_are_switched_off(store: Store) {
+async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
@@ -280,7 +280,7 @@ async fn auth_55_text_messages_are_switched_off(store: Store) {
     assert_eq!(phone.count(), 1);
 }
 
-async fn auth_56_required(store: Store) {
+async fn a_required_factor_must_be_set_up_first(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.required = true)).await;
     let reply = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
@@ -306,7 +306,7 @@ async fn auth_56_required(store: Store) {
     assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.status, 200, "one is left");
 }
 
-async fn auth_56_a_phone_alone_is_not_enough(store: Store) {
+async fn a_phone_alone_does_not_satisfy_a_required_factor(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth).configure(|config| config.auth.mfa.required = true)).await;
     let me = app.register("a@x.test").await;
@@ -322,7 +322,7 @@ async fn auth_56_a_phone_alone_is_not_enough(store: Store) {
     assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None).await.status, 200);
 }
 
-async fn auth_57_trusted_devices(store: Store) {
+async fn trusted_devices_skip_the_second_factor(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.trust_device_seconds = 3600)).await;
     let ada = enrolled(&app, "a@x.test").await;

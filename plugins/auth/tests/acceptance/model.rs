@@ -1,4 +1,4 @@
-//! The state machine of sign-ins (contract 7.4) as a model: what somebody may do next, what the server answers to it, and the invariants
+//! The state machine of sign-ins as a model: what somebody may do next, what the server answers to it, and the invariants
 //! that whatever it gives out is held against. `model_walks` goes through it by chance, `model_search` everywhere.
 
 use serde_json::{Value as Json, json};
@@ -61,7 +61,7 @@ pub struct Challenge {
     pub over: bool,
 }
 
-/// Somebody, as the contract says they are.
+/// The state of a user in the model.
 #[derive(Default)]
 pub struct Model {
     pub email: String,

@@ -1,4 +1,4 @@
-//! AUTH-61 to AUTH-68: sign-in by providers, with npm `oidc-provider` as the issuer.
+//! Sign-in with providers, with npm `oidc-provider` as the issuer.
 
 mod accounts;
 
@@ -6,8 +6,9 @@ use linchpin_auth::{Auth, ResponseMode};
 use serde_json::json;
 
 use self::accounts::{
-    auth_64_existing_account, auth_64_linking_verified, auth_65_link, auth_65_unlink, auth_67_first_password, auth_67_second_factor,
-    deleted_accounts,
+    a_provider_does_not_replace_the_second_factor, a_provider_does_not_take_over_an_existing_account, an_account_links_a_provider,
+    an_account_of_a_provider_sets_its_first_password, deleted_accounts, the_last_way_to_sign_in_is_not_unlinked,
+    verified_linking_needs_two_verified_addresses,
 };
 use crate::cases;
 use crate::issuer::{APP, Away, Browser, MARK, Peer, decode, enter, landed, parameter};
@@ -15,11 +16,11 @@ use crate::server::{Reply, Server, Store};
 
 cases! {
     every_store:
-        auth_61_start, auth_62_full_flow, auth_62_native_client, auth_62_code_ages, auth_63_state,
-        auth_64_existing_account, auth_64_linking_verified, auth_65_link, auth_65_unlink,
-        auth_67_first_password, auth_67_second_factor, deleted_accounts;
+        a_sign_in_with_a_provider_starts_with_a_redirect, a_provider_signs_in_by_an_exchange_code, a_native_client_proves_itself_by_its_verifier, an_exchange_code_expires, a_wrong_state_is_refused,
+        a_provider_does_not_take_over_an_existing_account, verified_linking_needs_two_verified_addresses, an_account_links_a_provider, the_last_way_to_sign_in_is_not_unlinked,
+        an_account_of_a_provider_sets_its_first_password, a_provider_does_not_replace_the_second_factor, deleted_accounts;
     one_store:
-        auth_66_return_target, auth_68_key_rotation, every_algorithm_and_way_to_prove_the_client,
+        return_addresses_are_restricted, rotated_keys_of_a_provider_are_fetched, every_algorithm_and_way_to_prove_the_client,
         form_post;
 }
 
@@ -34,7 +35,7 @@ pub async fn app_with(store: &Store, change: impl FnOnce(Auth) -> Auth) -> Serve
     app
 }
 
-async fn auth_61_start(store: Store) {
+async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     let app = app(&store).await;
     let peer = Peer::shared();
     let providers = app.raw("GET", "/auth/providers", &[], "").await;
@@ -77,7 +78,7 @@ async fn auth_61_start(store: Store) {
     assert_ne!(Away::of(&made_up).cookie, "x");
 }
 
-async fn auth_62_full_flow(store: Store) {
+async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     let app = app(&store).await;
     let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
     let callback = Browser::new().sign_in(&away.url, "ada").await;
@@ -109,7 +110,7 @@ async fn auth_62_full_flow(store: Store) {
 }
 
 /// A client that has no cookies proves by its verifier that it began.
-async fn auth_62_native_client(store: Store) {
+async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
     let app = app(&store).await;
     // RFC 7636, appendix B.
     let (verifier, challenge) = ("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
@@ -137,7 +138,7 @@ async fn auth_62_native_client(store: Store) {
     app.post("/auth/oauth/exchange", json!({ "codeVerifier": verifier })).await.problem("required", "code");
 }
 
-async fn auth_62_code_ages(store: Store) {
+async fn an_exchange_code_expires(store: Store) {
     let app = app(&store).await;
     let go = async || {
         let away = Away::from(&app, "/auth/peer").await;
@@ -163,7 +164,7 @@ async fn auth_62_code_ages(store: Store) {
     }
 }
 
-async fn auth_63_state(store: Store) {
+async fn a_wrong_state_is_refused(store: Store) {
     let app = store.app_with(|auth| Peer::shared().with(Peer::shared().on(auth), "other", |other| other)).await;
     app.to_the_present().await;
     let refused = |reply: &Reply| {
@@ -197,7 +198,7 @@ async fn auth_63_state(store: Store) {
     refused(&away.back(&app, &callback).await);
 }
 
-async fn auth_66_return_target(store: Store) {
+async fn return_addresses_are_restricted(store: Store) {
     let app = app_with(&store, |auth| {
         auth.configure(|config| {
             config.auth.oauth.allowed_redirect_origins = vec!["https://front.test".to_owned()];
@@ -246,7 +247,7 @@ async fn auth_66_return_target(store: Store) {
     }
 }
 
-async fn auth_68_key_rotation(store: Store) {
+async fn rotated_keys_of_a_provider_are_fetched(store: Store) {
     let peer = Peer::start();
     let app = store.app_with(|auth| peer.on(auth)).await;
     app.to_the_present().await;

@@ -1,4 +1,4 @@
-//! AUTH-69 to AUTH-73 in Chromium: what a real browser makes of the options, and what the server makes of its answers.
+//! Passkeys in Chromium: options and answers of a real browser.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -9,7 +9,7 @@ use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases! {
     every_store: a_copied_authenticator;
-    one_store: auth_69, auth_70, auth_71_required, auth_72, auth_73;
+    one_store: a_passkey_is_registered_and_renamed, a_passkey_is_a_second_factor, required_user_verification_is_checked, a_passkey_signs_in_without_an_identifier, a_removed_passkey_signs_nobody_in;
 }
 
 /// An app that a browser calls by `localhost`, which it takes for a secure site.
@@ -70,7 +70,7 @@ impl Site {
     }
 }
 
-async fn auth_69(store: Store) {
+async fn a_passkey_is_registered_and_renamed(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
@@ -101,7 +101,7 @@ async fn auth_69(store: Store) {
     site.close().await;
 }
 
-async fn auth_70(store: Store) {
+async fn a_passkey_is_a_second_factor(store: Store) {
     let mut site = Site::open(store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
@@ -117,8 +117,8 @@ async fn auth_70(store: Store) {
     site.close().await;
 }
 
-/// The part of AUTH-71 under `required`: the flag counts, whatever the browser was asked.
-async fn auth_71_required(store: Store) {
+/// The flag of the authenticator counts, whatever the browser was asked.
+async fn required_user_verification_is_checked(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(false).await;
     let ada = site.app.register("ada@example.test").await;
@@ -135,7 +135,7 @@ async fn auth_71_required(store: Store) {
     site.close().await;
 }
 
-async fn auth_72(store: Store) {
+async fn a_passkey_signs_in_without_an_identifier(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
@@ -159,7 +159,7 @@ async fn auth_72(store: Store) {
 }
 
 /// Removed, it signs nobody in any more; the browser has it still.
-async fn auth_73(store: Store) {
+async fn a_removed_passkey_signs_nobody_in(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;

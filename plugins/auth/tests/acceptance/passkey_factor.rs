@@ -1,4 +1,4 @@
-//! Passkeys as a second factor and as proof of who is signed in, and taking them away: AUTH-70, AUTH-71, AUTH-73.
+//! Passkeys as a second factor and as proof, and their removal.
 
 use linchpin_auth::{Auth, UserVerification};
 use serde_json::{Value as Json, json};
@@ -11,13 +11,13 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
 cases!(
-    auth_70,
+    a_passkey_is_a_second_factor,
     what_was_asked_is_answered_once,
     asking_again_sends_nothing,
-    auth_71_preferred,
-    auth_71_all_that_there_is,
+    a_passkey_without_user_verification_is_one_factor,
+    a_lone_passkey_proves_its_account,
     step_up_by_passkey,
-    auth_73,
+    a_removed_passkey_signs_nobody_in,
     with_the_last_one_the_factor_goes,
     all_factors_at_once,
     of_two_who_take_the_last_two_one_is_told,
@@ -34,7 +34,7 @@ async fn answer(app: &Server, token: &str, response: &Json) -> Reply {
     app.post("/auth/mfa/verify", json!({ "mfaToken": token, "webauthnResponse": response })).await
 }
 
-async fn auth_70(store: Store) {
+async fn a_passkey_is_a_second_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
@@ -138,7 +138,7 @@ async fn what_was_asked_is_answered_once(store: Store) {
 }
 
 /// Without user verification a passkey is one factor, and none to itself.
-async fn auth_71_preferred(store: Store) {
+async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     let post = Post::default();
     let preferred = |auth: Auth| with_passkeys(auth).configure(|c| c.auth.passkeys.user_verification = UserVerification::Preferred);
     let app = app_with(&store, &post, preferred).await;
@@ -185,7 +185,7 @@ async fn auth_71_preferred(store: Store) {
 }
 
 /// Whoever has nothing but a passkey that verifies nobody, and no mail to go by, signs in with it to change what they have.
-async fn auth_71_all_that_there_is(store: Store) {
+async fn a_lone_passkey_proves_its_account(store: Store) {
     let by_name = |auth: Auth| {
         with_passkeys(auth).configure(|config| {
             config.auth.primary_field = linchpin_auth::PrimaryField::Username;
@@ -282,7 +282,7 @@ async fn without_password(app: &Server, post: &Post, email: &str) -> SignedIn {
     reply.signed_in()
 }
 
-async fn auth_73(store: Store) {
+async fn a_removed_passkey_signs_nobody_in(store: Store) {
     let post = Post::default();
     let links = |auth: Auth| post.on(with_passkeys(auth)).configure(|config| config.auth.magic_link.enabled = true);
     let app = store.app_with(links).await;

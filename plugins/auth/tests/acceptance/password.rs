@@ -1,4 +1,4 @@
-//! Passwords that are changed, forgotten and reset: AUTH-34 to AUTH-40.
+//! Passwords: change, forgotten, reset.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,10 @@ use crate::server::{GOOD, Server, SignedIn, Store};
 
 cases! {
     every_store:
-        auth_34_change, auth_34_wrong_ones_are_limited, auth_35_reissue, auth_36_history,
-        auth_38_forgot, auth_38_limits_of_an_address_and_silently_of_an_identifier, auth_39_reset,
-        auth_39_reset_fifty_at_once, auth_40_refused_and_newer;
-    one_store: auth_37_breaches;
+        a_password_change_needs_the_current_password, wrong_current_passwords_are_limited, a_password_change_may_replace_all_sessions, former_passwords_are_refused,
+        forgotten_passwords_do_not_reveal_accounts, forgotten_passwords_are_limited_silently_per_identifier, a_reset_sets_the_password_and_ends_sessions,
+        a_reset_token_works_once_of_fifty_times, a_refused_reset_keeps_its_token_and_a_newer_one_ends_it;
+    one_store: breached_passwords_are_refused;
 }
 
 const NEW: &str = "amber-walrus-17-dune";
@@ -28,7 +28,7 @@ async fn login(app: &Server, email: &str, password: &str) -> u16 {
     app.post("/auth/login", json!({ "email": email, "password": password })).await.status
 }
 
-async fn auth_34_change(store: Store) {
+async fn a_password_change_needs_the_current_password(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let me = app.register("a@x.test").await;
@@ -52,7 +52,7 @@ async fn auth_34_change(store: Store) {
     app.post("/auth/set-password", json!({ "password": NEW })).await.refused(401, "unauthorized");
 }
 
-async fn auth_34_wrong_ones_are_limited(store: Store) {
+async fn wrong_current_passwords_are_limited(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     for _ in 0..10 {
@@ -65,7 +65,7 @@ async fn auth_34_wrong_ones_are_limited(store: Store) {
     assert_eq!(set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await.status, 200);
 }
 
-async fn auth_35_reissue(store: Store) {
+async fn a_password_change_may_replace_all_sessions(store: Store) {
     let reissue = |auth: linchpin_auth::Auth| {
         auth.refresh_tokens().configure(|config| config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue)
     };
@@ -85,7 +85,7 @@ async fn auth_35_reissue(store: Store) {
     assert_eq!(app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh })).await.status, 200);
 }
 
-async fn auth_36_history(store: Store) {
+async fn former_passwords_are_refused(store: Store) {
     let app = store.app_with(|auth| auth.configure(|config| config.auth.password.history_count = 3)).await;
     let me = app.register("a@x.test").await;
     let nth = |n: usize| format!("violet-otter-{n}-lamp");
@@ -120,7 +120,7 @@ impl BreachChecker for Stub {
     }
 }
 
-async fn auth_37_breaches(store: Store) {
+async fn breached_passwords_are_refused(store: Store) {
     let (post, stub) = (Post::default(), Stub::default());
     let with = |on_error: BreachOnError| {
         let (post, stub) = (post.clone(), stub.clone());
@@ -149,7 +149,7 @@ async fn auth_37_breaches(store: Store) {
     assert_eq!((refused.status, refused.text("code").as_str()), (503, "unavailable"));
 }
 
-async fn auth_38_forgot(store: Store) {
+async fn forgotten_passwords_do_not_reveal_accounts(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;
@@ -167,7 +167,7 @@ async fn auth_38_forgot(store: Store) {
     app.post("/auth/forgot-password", json!({ "email": "a@x.test", "extra": 1 })).await.problem("unknown_field", "extra");
 }
 
-async fn auth_38_limits_of_an_address_and_silently_of_an_identifier(store: Store) {
+async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;
@@ -200,7 +200,7 @@ async fn reset_token(app: &Server, post: &Post, nth: usize) -> String {
     post.token("password_reset", nth).await
 }
 
-async fn auth_39_reset(store: Store) {
+async fn a_reset_sets_the_password_and_ends_sessions(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let me = app.register("a@x.test").await;
@@ -223,7 +223,7 @@ async fn auth_39_reset(store: Store) {
     }
 }
 
-async fn auth_39_reset_fifty_at_once(store: Store) {
+async fn a_reset_token_works_once_of_fifty_times(store: Store) {
     let (store, post) = (store.hashing_slowly(), Post::default());
     let limits = |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
     let app = Arc::new(store.app_with(|auth| limits(post.on(auth))).await);
@@ -250,7 +250,7 @@ async fn auth_39_reset_fifty_at_once(store: Store) {
     assert_eq!(login(&app, "a@x.test", &format!("violet-otter-{}-lamp", done[0])).await, 200);
 }
 
-async fn auth_40_refused_and_newer(store: Store) {
+async fn a_refused_reset_keeps_its_token_and_a_newer_one_ends_it(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;

@@ -1,4 +1,4 @@
-//! Two processes of one app: what one changes counts in the other (contract 6.3); and the tenant that somebody acts in (7.1).
+//! Two processes of one app: changes in one take effect in the other; and tenants of users.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

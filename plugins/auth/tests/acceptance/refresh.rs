@@ -1,4 +1,4 @@
-//! AUTH-28 to AUTH-33: refresh tokens.
+//! Refresh tokens.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,17 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store, claims};
 
-cases!(auth_28, auth_29, auth_30, auth_30_fifty_at_once, auth_31, auth_31_beside_a_rotation, auth_32, auth_33, in_every_order);
+cases!(
+    refresh_tokens_renew_short_access_tokens,
+    the_refresh_cookie_has_strict_attributes,
+    a_refresh_token_has_one_successor_within_the_grace_period,
+    fifty_concurrent_refreshes_have_one_successor,
+    reuse_of_a_refresh_token_ends_the_session,
+    reuse_during_a_rotation_ends_the_session,
+    invalid_refresh_tokens_are_refused,
+    custom_claims_survive_a_refresh,
+    in_every_order
+);
 
 async fn app(store: &Store) -> Server {
     store.app_with(Auth::refresh_tokens).await
@@ -22,7 +32,7 @@ async fn refresh(app: &Server, token: &str) -> Reply {
     app.post("/auth/refresh", json!({ "refreshToken": token })).await
 }
 
-async fn auth_28(store: Store) {
+async fn refresh_tokens_renew_short_access_tokens(store: Store) {
     let app = app(&store).await;
     let ada = app.register("ada@example.test").await;
     let first = claims(&ada.token);
@@ -41,7 +51,7 @@ async fn auth_28(store: Store) {
     assert_eq!(app.me(&renewed.text("token")).await.status, 200);
 }
 
-async fn auth_29(store: Store) {
+async fn the_refresh_cookie_has_strict_attributes(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
     let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
@@ -76,7 +86,7 @@ async fn auth_29(store: Store) {
     assert!(none.cookie("__Host-token").unwrap().contains("Max-Age=0"), "{none:?}");
 }
 
-async fn auth_30(store: Store) {
+async fn a_refresh_token_has_one_successor_within_the_grace_period(store: Store) {
     let app = app(&store).await;
     let ada = app.register("ada@example.test").await;
     let successor = refresh(&app, &ada.refresh).await.text("refreshToken");
@@ -92,7 +102,7 @@ async fn auth_30(store: Store) {
 }
 
 /// However many bring one token at once, it has one successor.
-async fn auth_30_fifty_at_once(store: Store) {
+async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
     let often = |auth: Auth| {
         auth.refresh_tokens().configure(|config| {
             config.auth.rate_limit.buckets.insert("refresh".to_owned(), Limit { max: 1000, window_seconds: 60 });
@@ -112,7 +122,7 @@ async fn auth_30_fifty_at_once(store: Store) {
 }
 
 /// A thief's token and its owner's, at once: whichever is seen first, the session is over, and so is what came of it meanwhile.
-async fn auth_31_beside_a_rotation(store: Store) {
+async fn reuse_during_a_rotation_ends_the_session(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
     for turn in 0..12 {
@@ -139,7 +149,7 @@ async fn auth_31_beside_a_rotation(store: Store) {
     }
 }
 
-async fn auth_31(store: Store) {
+async fn reuse_of_a_refresh_token_ends_the_session(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth).refresh_tokens()).await;
     let ada = app.register("ada@example.test").await;
@@ -157,7 +167,7 @@ async fn auth_31(store: Store) {
     }
 }
 
-async fn auth_32(store: Store) {
+async fn invalid_refresh_tokens_are_refused(store: Store) {
     let app = app(&store).await;
     let ada = app.register("ada@example.test").await;
     for garbage in ["garbage", "", "v1.a.b", &ada.token, &format!("{}x", ada.refresh)] {
@@ -193,7 +203,7 @@ impl AuthHooks for Plans {
     }
 }
 
-async fn auth_33(store: Store) {
+async fn custom_claims_survive_a_refresh(store: Store) {
     let asked = Arc::new(AtomicUsize::new(0));
     let hooks = Plans(Arc::clone(&asked));
     let app = store.app_with(|auth| auth.refresh_tokens().hooks(hooks)).await;

@@ -1,4 +1,4 @@
-//! Hooks that refuse, and hooks that fail: AUTH-77, for every turn that has one beside sign-up and deletion.
+//! Hooks that refuse, and hooks that fail, except at sign-up and deletion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(auth_77_sign_in, auth_77_passwords, auth_77_what_is_told_may_fail);
+cases!(hooks_may_refuse_a_sign_in, hooks_may_refuse_a_password, failures_of_later_hooks_are_ignored);
 
 const NEW: &str = "amber-walrus-17-dune";
 
@@ -44,7 +44,7 @@ async fn login(app: &Server, password: &str) -> crate::server::Reply {
 }
 
 /// A refusal is no wrong password: however often, nobody is kept out for it, and no session is opened.
-async fn auth_77_sign_in(store: Store) {
+async fn hooks_may_refuse_a_sign_in(store: Store) {
     let closed = Closed::default();
     let app = store.app_with(|auth| auth.hooks(closed.clone())).await;
     let ada = app.register("a@x.test").await;
@@ -66,7 +66,7 @@ async fn auth_77_sign_in(store: Store) {
 }
 
 /// What refuses a new password leaves the one there is, the sessions, and the token that was mailed.
-async fn auth_77_passwords(store: Store) {
+async fn hooks_may_refuse_a_password(store: Store) {
     let (post, closed) = (Post::default(), Closed::default());
     let app = store.app_with(|auth: Auth| post.on(auth).hooks(closed.clone())).await;
     let (ada, other) = (app.register("a@x.test").await, app.login("a@x.test").await);
@@ -105,7 +105,7 @@ impl AuthHooks for Failing {
     }
 }
 
-async fn auth_77_what_is_told_may_fail(store: Store) {
+async fn failures_of_later_hooks_are_ignored(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth).hooks(Failing).configure(|config| config.auth.magic_link.enabled = true)).await;
     app.register("a@x.test").await;

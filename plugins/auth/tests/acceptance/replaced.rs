@@ -1,4 +1,4 @@
-//! A plugin of the app's own in place of this one: AUTH-82.
+//! The app's own plugin in place of this one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{SECRET, Store};
 
-cases!(auth_82, auth_82_by_accounts, roles_that_nobody_can_hold);
+cases!(another_plugin_may_replace_this_one, the_same_policies_hold_with_accounts, roles_that_nobody_can_hold);
 
 #[entity(routes(auth = "userAuth", create(auth = none), delete(roles = ["admin"])))]
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ fn said(started: linchpin::Result<linchpin::Running>) -> String {
     started.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
-async fn auth_82(store: Store) {
+async fn another_plugin_may_replace_this_one(store: Store) {
     let app = pages(&store).plugin(Own).start().await.unwrap();
     let user = Client::new(&app).with_header("x-user", "ada").unwrap();
     let admin = Client::new(&app).with_header("x-user", "root").unwrap().with_header("x-role", "admin").unwrap();
@@ -101,8 +101,8 @@ async fn auth_82(store: Store) {
     assert!(two.contains("own-auth") && two.contains("keep one"), "{two}");
 }
 
-/// The same policies come to the same where this plugin says who calls (contract 16).
-async fn auth_82_by_accounts(store: Store) {
+/// The same policies have the same results with this plugin.
+async fn the_same_policies_hold_with_accounts(store: Store) {
     let app = pages(&store).plugin(Auth::new().roles(["admin", "member"]).default_role("member")).start().await.unwrap();
     let service = app.adapters().provided::<AuthService>().unwrap();
     let signed_in = async |account: NewUser| {

@@ -1,4 +1,4 @@
-//! Nothing secret of second factors, passkeys and providers is told or written down: the part of AUTH-84 that `events.rs` has not.
+//! No secret of second factors, passkeys and providers is logged or audited.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 use crate::standin::{CLIENT, SECRET, StandIn};
 
-cases!(auth_84_factors);
+cases!(every_event_about_factors_is_audited);
 
 /// Longer than usual: other cases log numbers at the same time, and six digits are among them by chance.
 const OF_APP: u64 = 8;
@@ -165,7 +165,7 @@ async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
     ada
 }
 
-/// What contract 15.1 tells of them.
+/// Their events.
 const EVENTS: [&str; 10] = [
     "auth:mfa.enabled",
     "auth:mfa.disabled",
@@ -179,7 +179,7 @@ const EVENTS: [&str; 10] = [
     "auth:oauth.linked",
 ];
 
-async fn auth_84_factors(store: Store) {
+async fn every_event_about_factors_is_audited(store: Store) {
     let log = logged();
     let (post, sink, standin) = (Post::default(), Sink::default(), StandIn::start().await);
     let app = store.watched(sink.clone(), |auth| everything(auth, &post, &standin)).await;

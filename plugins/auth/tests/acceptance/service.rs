@@ -1,4 +1,4 @@
-//! What the app's own code may do with accounts (contract 4.9), beside the routes.
+//! What the app's own code may do with accounts, besides the routes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The session check (contract 6.3) and what happens when it cannot be made (contract 1.7), as the store sees it.
+//! The session check, and its failures, as the store sees them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

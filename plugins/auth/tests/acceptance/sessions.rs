@@ -1,4 +1,4 @@
-//! AUTH-21 to AUTH-27: sessions, and what ends them.
+//! Sessions, and what ends them.
 
 use http_body_util::Full;
 use linchpin::axum::body::Bytes;
@@ -12,11 +12,11 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        auth_21, auth_22, auth_23, auth_24, auth_25, auth_26, auth_27, sessions_end_at_once;
+        sessions_are_listed, a_session_is_ended_by_its_owner_only, other_sessions_and_all_sessions_can_be_ended, the_number_of_sessions_is_limited, sessions_end_after_idle_time, a_suspension_ends_sessions, changed_roles_take_effect, sessions_end_at_once;
     one_store: cookies_of_others;
 }
 
-async fn auth_21(store: Store) {
+async fn sessions_are_listed(store: Store) {
     let app = store.app().await;
     let first = app.register("ada@example.test").await;
     app.advance(60).await;
@@ -39,7 +39,7 @@ async fn auth_21(store: Store) {
     app.me(list[0]["sessionId"].as_str().unwrap()).await.refused(401, "unauthorized");
 }
 
-async fn auth_22(store: Store) {
+async fn a_session_is_ended_by_its_owner_only(store: Store) {
     let app = store.app().await;
     let (own, other) = (app.register("ada@example.test").await, app.login("ada@example.test").await);
     let eve = app.register("eve@example.test").await;
@@ -61,7 +61,7 @@ async fn auth_22(store: Store) {
     app.me(&own.token).await.refused(401, "unauthorized");
 }
 
-async fn auth_23(store: Store) {
+async fn other_sessions_and_all_sessions_can_be_ended(store: Store) {
     let app = store.app().await;
     let own = app.register("ada@example.test").await;
     for (method, path) in [("POST", "/auth/sessions/revoke-others"), ("DELETE", "/auth/sessions")] {
@@ -78,7 +78,7 @@ async fn auth_23(store: Store) {
     }
 }
 
-async fn auth_24(store: Store) {
+async fn the_number_of_sessions_is_limited(store: Store) {
     let three = |auth: Auth| {
         auth.configure(|config| {
             config.auth.session.max_per_user = 3;
@@ -112,7 +112,7 @@ async fn auth_24(store: Store) {
     assert_eq!(live, 3);
 }
 
-async fn auth_25(store: Store) {
+async fn sessions_end_after_idle_time(store: Store) {
     let app = store.app_with(|auth| auth.configure(|config| config.auth.session.idle_seconds = 60)).await;
     let ada = app.register("ada@example.test").await;
     for _ in 0..2 {
@@ -129,7 +129,7 @@ async fn auth_25(store: Store) {
     app.with(&again.token, "DELETE", &format!("/auth/sessions/{idle}"), None).await.refused(404, "not_found");
 }
 
-async fn auth_26(store: Store) {
+async fn a_suspension_ends_sessions(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     assert_eq!(app.me(&ada.token).await.status, 200);
@@ -143,7 +143,7 @@ async fn auth_26(store: Store) {
     app.me(&ada.token).await.refused(401, "unauthorized");
 }
 
-async fn auth_27(store: Store) {
+async fn changed_roles_take_effect(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");

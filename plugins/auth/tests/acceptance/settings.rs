@@ -1,4 +1,4 @@
-//! AUTH-20 and what else start-up says of settings; the hooks that may refuse (AUTH-77, as far as there are routes).
+//! Settings that start-up checks, rotated secrets, and hooks that refuse registration.
 
 use linchpin::{BoxFuture, Plugin};
 use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp, TrustProxy};
@@ -8,14 +8,14 @@ use crate::cases;
 use crate::server::{GOOD, Store};
 
 cases! {
-    every_store: auth_20, auth_77;
+    every_store: secrets_can_be_rotated, hooks_may_refuse_registration;
     one_store: described, second_factors_are_judged, second_factors_are_read;
 }
 
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
 
-async fn auth_20(store: Store) {
+async fn secrets_can_be_rotated(store: Store) {
     let secrets = |list: &'static [&str]| {
         move |auth: Auth| auth.configure(|config| config.security.secrets = list.iter().map(|s| SecretText::new(*s)).collect())
     };
@@ -68,7 +68,7 @@ impl AuthHooks for Refusing {
     }
 }
 
-async fn auth_77(store: Store) {
+async fn hooks_may_refuse_registration(store: Store) {
     let app = store.app_with(|auth| auth.hooks(Refusing)).await;
     let register = |email: &str| app.post("/auth/register", json!({ "email": email, "password": GOOD }));
     let refused = register("no@example.test").await;
@@ -209,7 +209,7 @@ async fn second_factors_are_read(store: Store) {
     assert!(format!("{:?}", wrong.err().unwrap()).contains("auth.mfa.enable"));
 }
 
-/// Whose word about addresses counts, as contract 2.1 writes it: `false`, a number, a list; or one of them as text.
+/// Whose word about addresses counts: `false`, a number, a list; or one of them as text.
 #[tokio::test]
 async fn proxies_in_every_form() {
     let read = |value: &Json| AuthConfig::from_json(&file("security.trustProxy", value));

@@ -8,7 +8,7 @@ use crate::settings::file;
 const OLD: &str = "an-old-secret-of-at-least-32-bytes";
 const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
 
-/// Every key of the two tables of contract 2 that a file can hold, with a value of its kind that is not what holds without it. What
+/// Every key that a file can hold, with a value of its kind that is not what holds without it. What
 /// takes code (mailers, hooks, checkers) is set in code.
 fn tables() -> Vec<(String, Json)> {
     let keys = vec![
@@ -124,7 +124,7 @@ fn tables() -> Vec<(String, Json)> {
     keys.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(limits).collect()
 }
 
-/// Of contract 8.4.
+/// The default limits.
 const BUCKETS: [&str; 45] = [
     "register",
     "login",

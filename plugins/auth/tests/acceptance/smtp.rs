@@ -1,4 +1,4 @@
-//! Mail over a real SMTP server: AUTH-83.
+//! Mail over a real SMTP server.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::server::{GOOD, Server, Store};
 use crate::sink::Sink;
 
 cases! {
-    every_store: auth_83_while_the_server_is_down;
-    one_store: auth_83;
+    every_store: mail_waits_while_the_server_is_down;
+    one_store: mail_leaves_by_smtp;
 }
 
 async fn mailing(store: &Store, server: &str) -> Server {
@@ -36,7 +36,7 @@ fn token_in(mails: &[Json], to: &str, page: &str) -> String {
     rest.split_whitespace().next().unwrap().to_owned()
 }
 
-async fn auth_83(store: Store) {
+async fn mail_leaves_by_smtp(store: Store) {
     let sink = Sink::start();
     let app = mailing(&store, &sink.url()).await;
     let ada = app.register("a@x.test").await;
@@ -69,7 +69,7 @@ async fn auth_83(store: Store) {
     );
 }
 
-async fn auth_83_while_the_server_is_down(store: Store) {
+async fn mail_waits_while_the_server_is_down(store: Store) {
     let up = Sink::start();
     let (port, url) = (up.port(), up.url());
     let app = mailing(&store, &url).await;

@@ -1,4 +1,4 @@
-//! Proving once more who is signed in: AUTH-58 to AUTH-60.
+//! Step-up authentication.
 
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        auth_58_password, auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens,
-        auth_59_second_factor, auth_59_a_code_proves_once, auth_60_mailed_code,
+        a_step_up_by_password, a_step_up_replaces_the_session_and_its_refresh_tokens,
+        a_step_up_with_a_second_factor, a_code_proves_once, a_step_up_by_mailed_code,
         proofs_are_counted_together;
     one_store: what_a_step_up_lacks_is_told;
 }
@@ -18,7 +18,7 @@ cases! {
 const STEP_UP: &str = "/auth/step-up";
 const GUARDED: &str = "/__test/protected/step-up";
 
-async fn auth_58_password(store: Store) {
+async fn a_step_up_by_password(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     app.get(&me.token, GUARDED).await.refused(403, "step_up_required");
@@ -43,7 +43,7 @@ async fn auth_58_password(store: Store) {
     app.post(STEP_UP, json!({ "method": "password", "password": GOOD })).await.refused(401, "unauthorized");
 }
 
-async fn auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens(store: Store) {
+async fn a_step_up_replaces_the_session_and_its_refresh_tokens(store: Store) {
     let app = store.app_with(linchpin_auth::Auth::refresh_tokens).await;
     let me = app.register("a@x.test").await;
     let session = app.me(&me.token).await.text("sessionId");
@@ -61,7 +61,7 @@ async fn auth_58_a_step_up_replaces_the_session_and_its_refresh_tokens(store: St
     assert_eq!(list["sessions"][0]["createdAt"], "2026-03-04T05:06:07.008Z");
 }
 
-async fn auth_59_second_factor(store: Store) {
+async fn a_step_up_with_a_second_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -85,7 +85,7 @@ async fn auth_59_second_factor(store: Store) {
     app.get(&again.token, GUARDED).await.refused(403, "step_up_required");
 }
 
-async fn auth_59_a_code_proves_once(store: Store) {
+async fn a_code_proves_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
@@ -102,7 +102,7 @@ async fn auth_59_a_code_proves_once(store: Store) {
     assert_eq!(post.all("recovery_code_used", 1).await[0].vars["left"], "9");
 }
 
-async fn auth_60_mailed_code(store: Store) {
+async fn a_step_up_by_mailed_code(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;

@@ -1,4 +1,4 @@
-//! AUTH-17 to AUTH-19: tokens, as two other libraries see them; and every forged one.
+//! Tokens, as two other libraries read them, and forged ones.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ use crate::server::{SECRET, Server, Store, claims, header};
 
 cases! {
     one_store:
-        auth_17, auth_18, auth_19, auth_19_keys_that_only_verify, auth_19_keys_are_judged,
-        auth_19_a_public_key_is_no_secret, no_token_is_refused_for_its_length;
+        tokens_have_standard_claims, issuer_and_audience_are_checked, keys_are_published_as_jwks, former_keys_verify_and_do_not_sign, invalid_keys_stop_the_start,
+        a_public_key_is_not_accepted_as_a_secret, no_token_is_refused_for_its_length;
 }
 
 /// `PyJWT`: `{"token", "secret" | "jwks", "algorithm", "audience"?, "issuer"?}` in, claims out.
@@ -65,7 +65,7 @@ fn verified(app: &Server, question: &Json) -> Json {
     seen
 }
 
-async fn auth_17(store: Store) {
+async fn tokens_have_standard_claims(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let seen = verified(&app, &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }));
@@ -107,7 +107,7 @@ async fn auth_17(store: Store) {
     app.me(pyjwt(SIGN, &question).as_str().unwrap()).await.refused(401, "unauthorized");
 }
 
-async fn auth_18(store: Store) {
+async fn issuer_and_audience_are_checked(store: Store) {
     let meant = |issuer: &'static str, audience: &'static str| {
         move |auth: Auth| {
             auth.configure(|config| {
@@ -187,7 +187,7 @@ async fn with_keys(store: &Store, algorithm: &str, keys: &Json) -> linchpin::Res
 }
 
 /// What an earlier key has signed is good for as long as its public part is there, and signs nothing any more.
-async fn auth_19_keys_that_only_verify(store: Store) {
+async fn former_keys_verify_and_do_not_sign(store: Store) {
     for name in ["EdDSA", "RS256"] {
         let (old, new) = (key(name), key(name));
         let (algorithm, of_old) = match name {
@@ -215,7 +215,7 @@ async fn auth_19_keys_that_only_verify(store: Store) {
     }
 }
 
-async fn auth_19_keys_are_judged(store: Store) {
+async fn invalid_keys_stop_the_start(store: Store) {
     let (good, other, short, ed) = (key("RS256"), key("RS256"), key("short"), key("EdDSA"));
     let private = |kid: &str, pem: &str| json!({ "kid": kid, "privateKeyPem": pem });
     let no_kid = "`kid` must be 1 to 64 letters, digits, dashes or underscores";
@@ -248,7 +248,7 @@ async fn auth_19_keys_are_judged(store: Store) {
 }
 
 /// What everybody has verifies what its other half has signed, and nothing else.
-async fn auth_19_a_public_key_is_no_secret(store: Store) {
+async fn a_public_key_is_not_accepted_as_a_secret(store: Store) {
     let (new, old) = (key("RS256"), key("RS256"));
     let keys = json!([{ "kid": "new", "privateKeyPem": new }, { "kid": "old", "publicKeyPem": public(&old) }]);
     let app = with_keys(&store, "RS256", &keys).await.unwrap();
@@ -263,7 +263,7 @@ async fn auth_19_a_public_key_is_no_secret(store: Store) {
     assert_eq!(app.me(&signed(&ada.token, "new", jsonwebtoken::Algorithm::RS256, &own)).await.status, 200, "it is refused for what it is");
 }
 
-async fn auth_19(store: Store) {
+async fn keys_are_published_as_jwks(store: Store) {
     let app = store.app().await;
     app.raw("GET", "/.well-known/jwks.json", &[], "").await.refused(404, "not_found");
     app.stop().await;

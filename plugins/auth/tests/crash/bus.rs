@@ -1,4 +1,4 @@
-//! Two processes of one app on one Postgres: what is ended in one is refused by the other (contract 6.3), as soon as the bus has told it,
+//! Two processes of one app on one Postgres: what is ended in one is refused by the other, as soon as the bus has told it,
 //! and within `session.cacheSeconds` while the bus is cut.
 //!
 //! The clock of each process stands still until it is told otherwise. So nothing that is remembered grows old by itself, and what the

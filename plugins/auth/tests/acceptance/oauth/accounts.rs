@@ -1,4 +1,4 @@
-//! AUTH-64, 65 and 67: whose account it is that a provider names, and what links are made and taken away.
+//! Which account a provider signs in to, and how providers are linked and unlinked.
 
 use linchpin_auth::Linking;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::issuer::{Away, Browser, Peer, enter, landed};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
-pub(super) async fn auth_64_existing_account(store: Store) {
+pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
     let id = format!("ex{}", fresh());
@@ -37,7 +37,7 @@ pub(super) async fn auth_64_existing_account(store: Store) {
     assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_required");
 }
 
-pub(super) async fn auth_64_linking_verified(store: Store) {
+pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
     let (id, plain) = (format!("li{}", fresh()), format!("pl{}", fresh()));
@@ -75,7 +75,7 @@ pub(super) async fn auth_64_linking_verified(store: Store) {
     assert_eq!(enter(&app, "peer", &plain).await.json()["emailVerified"], json!(true));
 }
 
-pub(super) async fn auth_65_link(store: Store) {
+pub(super) async fn an_account_links_a_provider(store: Store) {
     let post = Post::default();
     let app = app_with(&store, |auth| post.on(auth).configure(|config| config.auth.admin_role = Some("admin".into()))).await;
     let ada = app.register("ada@x.test").await;
@@ -122,7 +122,7 @@ pub(super) async fn auth_65_link(store: Store) {
     link(&ada.token).await.refused(403, "step_up_required");
 }
 
-pub(super) async fn auth_65_unlink(store: Store) {
+pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
     let app = store.app_with(|auth| peer.with(peer.with(post.on(auth), "peer", |peer| peer), "other", |other| other)).await;
@@ -157,8 +157,7 @@ pub(super) async fn auth_65_unlink(store: Store) {
     assert!(events["items"].as_array().unwrap().iter().any(|event| event["event"] == "auth:oauth.unlinked"), "{events}");
 }
 
-/// The part of AUTH-67 that is about passwords.
-pub(super) async fn auth_67_first_password(store: Store) {
+pub(super) async fn an_account_of_a_provider_sets_its_first_password(store: Store) {
     let app = app(&store).await;
     let (id, late) = (format!("pw{}", fresh()), format!("pw{}", fresh()));
     let done = enter(&app, "peer", &id).await;
@@ -171,8 +170,7 @@ pub(super) async fn auth_67_first_password(store: Store) {
     set_password(&app, &late).await.refused(403, "step_up_required");
 }
 
-/// The part of AUTH-67 that is about second factors.
-pub(super) async fn auth_67_second_factor(store: Store) {
+pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) {
     let app = app_with(&store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
     let id = format!("mf{}", fresh());
     let first = enter(&app, "peer", &id).await.signed_in();

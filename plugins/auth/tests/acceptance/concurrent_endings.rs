@@ -1,4 +1,4 @@
-//! What ends everything an account had open also ends what was being opened just then; and what strangers cannot end.
+//! Endings of everything an account had open, while something is being opened; and endings that others cannot cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

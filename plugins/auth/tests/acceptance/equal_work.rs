@@ -1,4 +1,4 @@
-//! What is done for who has an account and for who has none is the same, as its store sees it: how long it takes tells nothing.
+//! Requests about known and unknown accounts do the same work in the store, so times reveal nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
