@@ -1,4 +1,4 @@
-//! What `GET /auth/me` does, without authentication: what it is held against.
+//! The work of `GET /auth/me` without authentication, as a baseline.
 //!
 //! The route is described and mounted as those of `linchpin-auth` are, reads by its adapter a record of the columns that an account
 //! has there, and answers the members that `/auth/me` answers. Whose account it shows, its path says.
@@ -57,7 +57,7 @@ pub struct Account {
     pub created_at: Timestamp,
 }
 
-/// What is shown of it.
+/// Its fields in the response.
 #[derive(Embedded, Debug)]
 #[allow(missing_docs)] // as there
 pub struct View {

@@ -11,7 +11,7 @@ use crate::line::Answer;
 /// Connections that are kept busy.
 pub const CONNECTIONS: usize = 32;
 
-/// What a load showed.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct Load {
     /// How long each answer with a 2xx took, in microseconds, sorted.
@@ -75,7 +75,7 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
         }
         for event in &events {
             let line = &mut lines[event.token().0];
-            // What is still to come of an answer makes an event of its own.
+            // The rest of a response makes an event of its own.
             let Some(status) = line.answer.read(&mut line.stream)? else { continue };
             if (200..300).contains(&status) {
                 load.micros.push(u32::try_from(line.since.elapsed().as_micros()).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! What the benchmarked servers share: the records, the schema, the token, the command line.
+//! Shared by the benchmarked servers: records, schema, token, command line.
 //!
 //! The schema is Linchpin's own: the generated server makes it, and all servers are given copies of one seeded database.
 

@@ -43,7 +43,7 @@ impl Line {
 pub(super) struct Answer {
     buffer: Box<[u8]>,
     filled: usize,
-    /// Where its body begins and ends, once its head is there.
+    /// The range of its body, once its head is complete.
     body: Option<(usize, usize)>,
     whole: bool,
 }
@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// Where the body begins and ends, once the whole head is there.
+/// The range of the body, once the head is complete.
 fn bounds(buffer: &[u8]) -> Result<Option<(usize, usize)>> {
     let Some(head) = buffer.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
     let mut length = 0;

@@ -19,11 +19,11 @@ const WARM: usize = 10;
 /// Those who have an account, and as many who have one without a password, and nobody: each is asked about equally often, so that what is
 /// counted of them is as old.
 pub const USERS: usize = 32;
-/// What those with a password have.
+/// The password of accounts that have one.
 pub const PASSWORD: &str = "violet-otter-91-lamp";
 const WRONG: &str = "wrong-otter-91-lamp";
 
-/// What went wrong.
+/// An error.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Mail arrives nowhere.
@@ -70,14 +70,14 @@ pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
 /// A question.
 #[derive(Debug)]
 pub struct Pair {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     status: u16,
     known: fn(usize) -> Vec<u8>,
     unknown: fn(usize) -> Vec<u8>,
 }
 
-/// What is asked of an app whose sign-ups say whether there is an account.
+/// Requests to an app without concealed registration.
 pub const OPEN: [Pair; 5] = [
     Pair { name: "sign-in, wrong password", status: 401, known: |n| login(&known(n)), unknown: |n| login(&nobody(n)) },
     Pair { name: "sign-in, account without a password", status: 401, known: |n| login(&without(n)), unknown: |n| login(&nobody(n)) },
@@ -86,7 +86,7 @@ pub const OPEN: [Pair; 5] = [
     Pair { name: "link to sign in", status: 200, known: |n| magic(&known(n)), unknown: |n| magic(&nobody(n)) },
 ];
 
-/// What is asked of one whose sign-ups do not. Whom nobody knew is known from then on: somebody else each time.
+/// Requests to an app with concealed registration. A sign-up makes its name known, so each uses another one.
 pub const CONCEALED: [Pair; 1] =
     [Pair { name: "concealed sign-up", status: 202, known: |n| register(&known(n)), unknown: |n| register(&format!("new{n}@x.test")) }];
 
@@ -124,7 +124,7 @@ impl Pair {
     pub fn ask(&self, line: &mut Line, from: usize, tries: usize) -> Outcome<Times> {
         let (mut known, mut unknown) = (Vec::with_capacity(tries), Vec::with_capacity(tries));
         for n in 0..tries + WARM {
-            // Who comes first changes, so that neither always finds what the other has warmed.
+            // The order alternates, so that neither class always finds warm caches.
             for turn in 0..2 {
                 let of_known = (n + turn) % 2 == 0;
                 let request = if of_known { (self.known)(from + n) } else { (self.unknown)(from + n) };

@@ -113,7 +113,7 @@ fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// What is told and its id, in the order of the first delivery.
+/// Delivered events with their ids, in the order of the first delivery.
 type Order = Vec<(String, String)>;
 
 /// Ids of the events, by what they tell; and their order.

@@ -1,4 +1,4 @@
-//! What only the store on a server can get wrong: restarts under load, encryption, and texts that a server could misread.
+//! Errors that only PostgreSQL can have: restarts under load, encryption, and texts that a server could misread.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -141,7 +141,7 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
     assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
     // Each writer wrote before, between and after.
     assert!(acknowledged.len() >= 8 * 3 * 10, "{}", acknowledged.len());
-    // What was in flight when the server went is of unknown fate: at most one write per writer and crash.
+    // The fate of a write under way at the crash is unknown: at most one per writer and crash.
     assert!(stored.len() - acknowledged.len() <= 16, "{} unknown", stored.len() - acknowledged.len());
     if let Some(told) = log {
         // The relay waits longer after each failure.
@@ -278,7 +278,7 @@ async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
     store.close().await;
 }
 
-/// What a start-up on a URL says.
+/// The error of a start with this URL.
 async fn refusal(url: &str) -> String {
     let config = Config::new().signing_secret(server::SECRET).port(0).database(url);
     let error = App::new(config).plugin(JwtAuth::new()).package(&fixture::BLOG).start().await.unwrap_err();
@@ -432,7 +432,7 @@ async fn lists_and_lookups_over_indexed_filters_scan_no_table() {
             assert!(log.contains("Index") && !log.contains("Seq Scan"), "{path}: {log}");
         }
     }
-    // What no index serves is told as such, or this test could not fail.
+    // A statement without an index is detected; otherwise this test could not fail.
     let before = engine.log().len();
     database::execute(&format!("{url}{told}"), "SELECT 1 FROM blog_posts WHERE email = 'nobody'").unwrap();
     assert!(engine.log().split_off(before).contains("Seq Scan on blog_posts"));

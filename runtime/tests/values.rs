@@ -168,7 +168,7 @@ fn typed_input_and_its_answer_as_a_body_give_the_same_record() {
         let read = fixture.runtime.block_on(fixture.samples.get(&fixture.cx, typed.id.clone())).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
         prop_assert_eq!(read.as_ref(), Some(&typed));
 
-        // What it looks like on the wire, sent back as the body of another create.
+        // Its JSON, sent back as the body of another create.
         let form = Form::Json(Arc::new(Projection::readable(DESC)));
         let rows = fixture.runtime.block_on(fixture.table.get(&fixture.cx, linchpin::Value::Text(typed.id.clone()), &form));
         let rows = rows.map_err(|e| TestCaseError::fail(format!("{e:?}")))?;

@@ -32,7 +32,7 @@ async fn words_are_found_best_first() {
         let plain = if words.trim().is_empty() { Vec::new() } else { l.find(&words).await };
         assert_eq!(l.find(q).await, plain, "{q}");
     }
-    // Where it is searched is the operation's affair.
+    // The operation decides where to search.
     assert_eq!(l.ids("/articles/find-title?q=hard").await, ["c"]);
     l.stop().await;
 }
@@ -183,7 +183,7 @@ async fn a_damaged_index_is_made_anew() {
     let l = start(folder.path()).await;
     assert_eq!(l.find("kept").await.len(), 20);
     l.stop().await;
-    // What is not ours is not touched.
+    // Files of others are not touched.
     std::fs::remove_dir_all(&index).unwrap();
     std::fs::create_dir(&index).unwrap();
     std::fs::write(index.join("thesis.txt"), "years of work").unwrap();

@@ -13,7 +13,7 @@ use linchpin::prelude::*;
 use linchpin_search_tantivy::Tantivy;
 use support::{Article, ArticleCreate, app, eventually, start, try_start};
 
-/// Where the programs below work, and what they do.
+/// The folder of the programs below, and their task.
 const FOLDER: &str = "LINCHPIN_TEST_SHARED_FOLDER";
 const WORDS: &str = "LINCHPIN_TEST_SHARED_WORDS";
 

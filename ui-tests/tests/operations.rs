@@ -1,4 +1,4 @@
-//! What the descriptors of operations, extra routes and packages hold.
+//! The contents of the descriptors of operations, extra routes and packages.
 
 // The declarations are test data.
 #![allow(missing_docs)]

@@ -46,7 +46,7 @@ pub(crate) fn run() -> Result<(), String> {
     let (mut entities, mut operations) = (0, 0);
     println!("{:<40} {:>6} {:>8}  budget", "expansion", "lines", "bytes");
     for (name, lines, bytes) in &rows {
-        // What a faulty input expands to (`…_broken`) is no code that anybody ships.
+        // Expansions of faulty input (`…_broken`) have no budget: nobody ships them.
         let budget = if name.starts_with("op_") && name != "op_broken" {
             operations += 1;
             Some(OPERATION)

@@ -46,7 +46,7 @@ static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entit
 /// Tries of each class, turn by turn: more than 200, after which the median of a hash is known to 2 ms only.
 const TRIES: usize = 600;
 
-/// What a checked session may cost: this share of the throughput without one stays.
+/// The least throughput with a checked session, as a share of that without one.
 const KEPT: f64 = 0.9;
 /// Rounds of each load, whose median counts.
 const ROUNDS: usize = 7;
@@ -200,7 +200,7 @@ fn routes(tokens: &[String]) -> [Asked; 5] {
     ]
 }
 
-/// What a checked session costs: requests per second with and without it, turn by turn.
+/// The cost of a checked session: requests per second with and without it, alternating.
 fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     let routes = routes(tokens);
     let mut seen: [Vec<(u32, u32, u32)>; 5] = Default::default();

@@ -49,7 +49,7 @@ fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
     if load.failed > 0 { Err(format!("{} requests of {what} were refused", load.failed).into()) } else { Ok(()) }
 }
 
-/// What is asked for: the ids to work on in a fixed shuffle, a cursor deep in the list, a token.
+/// The input of requests: shuffled ids, a cursor deep in the list, a token.
 struct Asking<'a> {
     what: &'a str,
     salt: usize,
@@ -125,7 +125,7 @@ impl<'a> Asking<'a> {
                 ),
             ),
             "patch" => ask("PATCH", format!("/posts/{id}"), format!(r#"{{"title":"Title {n}"}}"#)),
-            // What is done once to a record ends with the records.
+            // A load that can use each record once ends with the records.
             "publish" | "redeem" if n >= ids.len() => None,
             "publish" => ask("POST", format!("/posts/{id}/publish"), none()),
             "lookup" => ask("GET", format!("/items/by-code?code=code-{one}"), none()),

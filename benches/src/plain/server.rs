@@ -1,4 +1,4 @@
-//! What the plain server's routes share: the pools, the answer to what goes wrong, the check of the token.
+//! Shared by the plain server's routes: pools, error responses, the check of the token.
 
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -34,7 +34,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Whoever sent a valid token.
+/// The sender of a valid token.
 pub struct User;
 
 impl FromRequestParts<App> for User {

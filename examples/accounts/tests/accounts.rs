@@ -89,7 +89,7 @@ fn a_provider_of_this_machine_signs_in() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(PROGRAM, folder.path(), &variables);
     let here = format!("http://localhost:{}", server.port);
-    // What a browser does, step by step; `app.test` is this machine.
+    // The steps of a browser; `app.test` is this machine.
     let steps = [
         "browser() { curl -s -b jar -c jar -o /dev/null -w '%{redirect_url}' \"$@\"; }".to_owned(),
         format!("curl -s -D head -o /dev/null '{here}/auth/local?returnTo=/notices/welcome'"),

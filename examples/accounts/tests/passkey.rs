@@ -56,7 +56,7 @@ async fn a_member_signs_in_with_a_passkey() {
     browser.open(&format!("{origin}/auth/ui/register?returnTo=/notices/page")).await;
     browser.submit("main form", &[("identifier", "ada@example.test"), ("password", "violet-otter-91-lamp")]).await;
     assert_eq!(browser.path().await, "/notices/page", "{}", browser.seen().await);
-    // Whoever adds a way in has proved the mailbox.
+    // A passkey needs a verified mailbox.
     let token = mailed.await.expect("a link on the console");
     let proved = browser.post("/auth/verify-email", &serde_json::json!({ "token": token }), None).await;
     assert_eq!(proved["status"], 200, "{proved}");

@@ -24,7 +24,7 @@ fn tell(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str)
     child.wait_with_output().expect("its end")
 }
 
-/// What it prints; it must succeed.
+/// Its standard output; it must succeed.
 #[track_caller]
 fn told(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
     let output = tell(folder, arguments, variables, input);
@@ -32,7 +32,7 @@ fn told(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str)
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What it says on standard error; it must fail.
+/// Its standard error; it must fail.
 #[track_caller]
 fn refused(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
     let output = tell(folder, arguments, variables, input);
@@ -54,7 +54,7 @@ fn the_first_administrator() {
     let root = anybody.bearer(login.body["token"].as_str().expect("a token"));
     assert_eq!(root.ask("DELETE", "/posts/none", "").status, 404);
 
-    // What there is keeps its password. Who signed up first with an address is not known to be who is meant: that account gets no roles.
+    // An existing account keeps its password. An account with an unverified address gets no roles, because it may be another person's.
     let register = json!({"email": "alice@example.com", "password": "violet-otter-91-lamp"});
     assert_eq!(anybody.send("POST", "/auth/register", register.clone()).status, 201);
     assert_eq!(told(folder.path(), "user alice@example.com", &[], ""), "account: alice@example.com (was there already)\nroles: none\n");
@@ -127,7 +127,7 @@ fn what_is_wrong_is_said() {
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"), "{output:?}");
 }
 
-/// What the log of a start says of passwords.
+/// The lines about passwords in the log of a start.
 #[test]
 fn short_passwords_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");

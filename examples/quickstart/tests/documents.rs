@@ -6,13 +6,13 @@ use example_support::markdown::{anchors, blocks, documents, links, paths, prose,
 use example_support::session::{Server, differences, golden, run};
 use serde_json::json;
 
-/// What makes the account that the session signs in to.
+/// Creates the account of the session.
 const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"alice@example.com","password":"violet-otter-91-lamp"}'"#;
 /// The application's program.
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
-/// Whose every block is held to something.
+/// Documents in which a test checks every block.
 const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
-/// Where snippets are taken from, letter by letter.
+/// Sources that contain the snippets, character by character.
 const SOURCES: [&str; 15] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",

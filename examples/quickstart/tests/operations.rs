@@ -214,7 +214,7 @@ async fn the_guide_does_what_it_says() -> Result<()> {
     members.create(&cx, in_club("bob", false)).await?;
     let club = clubs.get(&cx, "c").await?.ok_or_else(Error::not_found)?;
     assert_eq!((club.members, club.owners), (2, 1));
-    // What counts others is not for code to write either.
+    // Code cannot write a counter either.
     let counted = clubs.update(&cx, "c", ClubPatch { members: Some(9), ..ClubPatch::default() }, None).await.err();
     let counted = counted.ok_or_else(Error::not_found)?;
     assert_eq!((counted.details()[0].path.as_str(), counted.details()[0].code), ("members", "read_only"));

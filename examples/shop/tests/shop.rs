@@ -22,7 +22,7 @@ fn on_postgres() {
     shop(&start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]));
 }
 
-/// What holds on every store.
+/// Behaviour that every store has.
 fn shop(app: &Seeded) {
     let (anybody, alice, staff) = (Client::anonymous(&app.server), app.user("alice", &[]), app.user("sam", &["staff"]));
 

@@ -34,7 +34,7 @@ impl Client {
         Self { port: server.port, token: Some(server.printed(&arguments).trim().to_owned()) }
     }
 
-    /// Whoever has this token.
+    /// The holder of this token.
     pub fn bearer(&self, token: &str) -> Self {
         Self { port: self.port, token: Some(token.to_owned()) }
     }

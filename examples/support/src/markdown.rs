@@ -42,9 +42,9 @@ pub struct Block {
     pub kind: String,
     /// The path in `<!-- from path -->` on the line before it.
     pub from: Option<String>,
-    /// What it holds, with a line break at the end.
+    /// Its text, with a line break at the end.
     pub text: String,
-    /// Where it begins.
+    /// Its first line.
     pub line: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::session::{Server, differences, printed};
 /// A seeded application in a folder of its own.
 pub struct Seeded {
     pub server: Server,
-    /// Where the database is, until the end.
+    /// The folder of the database, removed at the end.
     _folder: TempDir,
 }
 

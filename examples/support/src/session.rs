@@ -26,7 +26,7 @@ pub struct Server {
     program: String,
     folder: PathBuf,
     variables: Vec<(String, String)>,
-    /// Where it listens.
+    /// The port it listens on.
     pub port: u16,
 }
 
@@ -60,14 +60,14 @@ impl Server {
         server
     }
 
-    /// What a command of the application prints beside it. It must succeed.
+    /// The output of a command of the application, while it serves. It must succeed.
     pub fn printed(&self, arguments: &[&str]) -> String {
         let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         printed(&self.program, &self.folder, arguments, &variables)
     }
 }
 
-/// What a command of an application prints. It must succeed.
+/// The output of a command of an application. It must succeed.
 pub fn printed(program: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let output = command(program, folder).args(arguments).envs(variables.iter().copied()).output().expect("the program runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -207,7 +207,7 @@ fn wrapped(line: &str) -> String {
     out
 }
 
-/// Where documents say an application listens.
+/// The address of an application in documents.
 pub const DOCUMENTED: &str = "localhost:3000";
 
 /// Replaces what differs from run to run. The same id becomes the same word, so a document cannot mix ids up.

@@ -22,7 +22,7 @@ fn on_postgres() {
     board(&start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]));
 }
 
-/// What holds on every store.
+/// Behaviour that every store has.
 fn board(app: &Seeded) {
     let (alice, bob, admin) = (app.user("alice", &[]), app.user("bob", &[]), app.user("root", &["admin"]));
 

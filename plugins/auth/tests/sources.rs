@@ -129,7 +129,7 @@ const RULES: [(&str, &[&str]); 21] = [
     ("verify_password(", &["password/hash.rs"]),
     ("Cookie::new(", &["session/cookies.rs"]),
     ("x-forwarded-for", &["core.rs"]),
-    // What is sent to providers, and the one reader of what is sent here.
+    // Requests to providers, and the one reader of requests to the app.
     ("AUTHORIZATION", &["oauth/wire.rs", "session/credential.rs"]),
 ];
 
@@ -148,7 +148,7 @@ fn every_rule_has_one_place() {
     }
 }
 
-/// What reviewers are told: every file of the table is there, and every flow is in it.
+/// The table of the README: every file exists, and every flow is listed.
 #[test]
 fn the_table_of_rules_is_whole() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -165,7 +165,7 @@ fn the_table_of_rules_is_whole() {
             assert!(named.insert(file.to_owned()), "{file} stands in two rows: which rule is it for?");
         }
     }
-    // What is not a rule: the module itself, and what flows are made of.
+    // Not rules: the module itself, and shared parts of flows.
     let aside = ["mod.rs", "parts.rs"];
     for entry in std::fs::read_dir(root.join("src/flow")).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
@@ -193,7 +193,7 @@ fn the_table_of_errors_is_whole() {
     }
 }
 
-/// Where the tests of the list of requirements stand: as `tests/acceptance/tokens.rs`, `src/keys/signing/tests.rs`.
+/// The files of tests in the list of requirements: as `tests/acceptance/tokens.rs`, `src/keys/signing/tests.rs`.
 fn test_files() -> Vec<(PathBuf, String)> {
     fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -87,7 +87,7 @@ async fn writes(store: Arc<dyn Store>) {
         ("POST", format!("{a}/add-few"), json!({"tag": "y"}), 200, 1),
         ("POST", "/articles/nobody/add-tag".to_owned(), json!({"tag": "y"}), 404, 2),
         ("DELETE", format!("{a}/drop-tag?tag=y"), Json::Null, 200, 1),
-        // What may not become shorter than it must be is read first.
+        // A list with a minimum length is read first.
         ("DELETE", format!("{a}/drop-some?tag=a"), Json::Null, 200, 2),
         ("PUT", format!("{a}/set-tags"), json!({"tags": ["z"]}), 200, 1),
         ("POST", "/articles/ensure".to_owned(), json!({"slug": "a", "title": "V", "category": null}), 200, 1),

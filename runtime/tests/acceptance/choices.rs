@@ -44,7 +44,7 @@ pub struct Page {
     pub published_at: Option<Timestamp>,
 }
 
-/// What the shelf says.
+/// The text of the shelf.
 async fn held(call: ChooserCall<Page>) -> Result<State> {
     let page = call.record();
     assert_eq!((page.state, &*page.secret), (State::Draft, "unseen"), "the record as it is, hidden fields and all");

@@ -174,7 +174,7 @@ async fn in_code(s: &Server) {
 
 async fn all_at_once(s: &Server) {
     seed(s, &[]).await;
-    // Whoever is last has seen every remark.
+    // The last call has counted every remark.
     let replies = s
         .parallel(20, |_| async {
             assert_eq!(s.post("/remarks", json!({"paperId": "p1"})).await.status, 201);

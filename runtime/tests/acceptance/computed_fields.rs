@@ -154,7 +154,7 @@ async fn made(s: &Server, id: &str, slug: &str) -> Json {
     reply.json()
 }
 
-/// What is computed is what follows from the rest.
+/// Every computed field has the value that follows from the rest.
 fn holds(page: &Json) {
     let text = |key: &str| page[key].as_str().unwrap().to_owned();
     assert_eq!(text("slugKey"), format!("t1/{}", text("slug").to_lowercase()), "{page}");
@@ -273,7 +273,7 @@ async fn upserts(s: &Server) {
     let body = json!({"slug": "One", "title": "first", "key": "k9"}).to_string();
     let there = s.raw("POST", "/leaves/put", &[("content-type", "application/json"), ("authorization", &token)], &body).await;
     assert_eq!((there.status, &there.json()["entity"]["slugKey"]), (201, &json!("t2/one")), "{there:?}");
-    // What was deleted does not stand in the way.
+    // A deleted record does not block the value.
     assert_eq!(send(s, "DELETE", "/leaves/k1", json!(null)).await.status, 204);
     let anew = put(json!({"slug": "One", "title": "anew", "key": "k5"})).await;
     assert_eq!(anew.status, 201, "{anew:?}");

@@ -1,4 +1,4 @@
-//! What a field's constraints forbid is not written by anybody: not from the context, not by a default, not item by item.
+//! Constraints hold for every writer: context values, defaults and single items too.
 
 #![allow(missing_docs)] // a fixture
 
@@ -169,7 +169,7 @@ fn random(length: usize) -> String {
 const UUIDS: [&str; 3] =
     ["0196f2a4-0000-7abc-8def-000000000001", "0196f2a4-0000-7abc-8def-000000000002", "0196f2a4-0000-7abc-8def-000000000003"];
 
-/// What an index can hold is the same on every store, and told before a store refuses it.
+/// Indexed texts have one size limit on every store, checked before the statement.
 async fn texts_of_an_index(s: &Server) {
     let link = |members: Json| {
         let mut link = json!({ "id": UUIDS[0], "address": "a" });
@@ -188,7 +188,7 @@ async fn texts_of_an_index(s: &Server) {
     // However it is written.
     s.patch(&format!("/links/{}", UUIDS[0]), json!({ "address": random(3000) })).await.problem("max_length", "address");
     s.post("/links/put-link", json!({ "address": "b", "id": UUIDS[1], "note": random(3000) })).await.problem("max_length", "note");
-    // What is asked for is compared, and stored nowhere.
+    // A filter value is only compared, never stored.
     assert_eq!(s.get(&format!("/links?address={}", random(3000))).await.json()["items"], json!([]));
     let document = s.get("/openapi.json").await.json();
     for schema in ["LinkCreate", "LinkUpdate"] {
@@ -298,7 +298,7 @@ async fn items_at_once(s: &Server) {
     assert_eq!(s.get("/sheets/a").await.json()["lines"].as_array().unwrap().len(), 1);
 }
 
-/// What is added to nothing counts from 0, and 0 is not looked at: the sum is.
+/// An addition to null starts from 0; only the sum is checked.
 async fn sums(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
@@ -347,7 +347,7 @@ pub struct Letter {
     pub to: String,
 }
 
-/// Where it goes is too far.
+/// Its target is out of range.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -360,7 +360,7 @@ pub struct Step {
 #[operation(kind = "transition", field = at, from = "a", to = FAR)]
 pub const GO: Operation<Step>;
 
-/// What is put on it is too long.
+/// The pushed value is too long.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Parcel {

@@ -17,7 +17,7 @@ pub enum Colour {
     Blue,
 }
 
-/// What a tenant keeps.
+/// A record of a tenant.
 #[entity(tenant(tenant_id), soft_delete(deleted_at), sort = asc(weight), index(weight))]
 #[derive(Clone, Debug)]
 pub struct Crate {

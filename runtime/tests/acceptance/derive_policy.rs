@@ -216,7 +216,7 @@ async fn what_lists_ask_derives_ask(s: &Server) {
     // The records that a source names are of a list of their own.
     assert_eq!(ask(s, Some(&[]), "/d/open/behind").await.code(), (403, "mfa_required"));
     assert_eq!(ask(s, Some(&["mfa"]), "/d/open/behind").await.json()[0]["title"], "proved");
-    // What asks nothing is for everybody, and for caches.
+    // A derive without restrictions is public and may be cached.
     let plain = ask(s, None, "/d/open/plain").await;
     assert_eq!((plain.status, plain.header("cache-control").as_str()), (200, ""));
 }

@@ -350,7 +350,7 @@ async fn subscriptions_are_typed_or_by_name() {
     }
 }
 
-/// What code tells other code is heard at once, by whoever listens to that name; events of entities are none of it.
+/// Messages between parts of the app reach listeners of their name at once; events of entities are separate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_code_emits_is_heard_under_its_name() {
     let server = Server::memory(&NEWS).await;
@@ -364,7 +364,7 @@ async fn what_code_emits_is_heard_under_its_name() {
     let heard = welcomes.next().await.unwrap().unwrap();
     assert_eq!((heard.name.as_str(), heard.payload), ("welcome", json!({ "to": "ada" })));
     assert_eq!(others.next().await.unwrap().unwrap().payload, "by hand", "what entities record is for `subscribe_to`");
-    // What JSON cannot say is said to whoever emits.
+    // A payload that is not JSON is an error of the emitter.
     assert!(bus.emit("welcome", &std::collections::BTreeMap::from([(vec![1], 1)])).is_err());
     // Too slow, and told so; then it goes on.
     for n in 0..1100 {
@@ -377,7 +377,7 @@ async fn what_code_emits_is_heard_under_its_name() {
     assert!(bus.listen("welcome").is_err());
 }
 
-/// What has been delivered is kept for as long as the app says, by its clock, and then no more.
+/// Delivered events are kept for the configured time, by the app's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivered_events_are_kept_for_as_long_as_asked() {
     let heard = |app: App| app.on_event::<Quiet, _, _>("listener", |_| async { Ok(()) }).keep_events(Duration::from_secs(1));

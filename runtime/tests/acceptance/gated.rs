@@ -130,7 +130,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     }
     // Nothing has happened to it.
     assert_eq!(send(s, "GET", "/children/c001", "o", Json::Null).await.json(), before);
-    // What concerns many concerns those that are seen: 5 of 105.
+    // Operations on many records reach the visible ones: 5 of 105.
     assert_eq!(ids(&s.get("/children/by-title?title=t&limit=10").await.json()["items"]), VISIBLE);
     assert_eq!(ids(&s.get("/children/feed?title=t").await.json()), VISIBLE);
     assert_eq!(ids(&s.get("/children/find?q=s").await.json()), VISIBLE);
@@ -141,7 +141,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     let ensure = |slug: &str| json!({"slug": slug, "title": "mine", "id": "new", "parentId": "open"});
     assert_eq!(s.post("/children/ensure", ensure("s1")).await.code(), (409, "conflict"));
     assert_eq!(s.post("/children/ensure", ensure("s10")).await.json()["created"], false);
-    // What is shown beside others.
+    // Included records.
     let parent = send(s, "GET", "/parents/own?include=children", "", Json::Null).await;
     assert_eq!(parent.status, 404);
     let parents = s.get("/parents?include=children").await.json();
@@ -209,14 +209,14 @@ async fn gates_form_trees(s: &Server) {
     s.post("/folders", json!({"id": "d", "parentId": "c"})).await.problem("reference", "parentId");
     s.post("/folders", json!({"id": "d", "parentId": "d"})).await.problem("reference", "parentId");
     s.patch("/folders/x", json!({"parentId": "x"})).await.problem("immutable", "parentId");
-    // What stands deeper nobody sees, and no circle.
+    // Deeper records and cycles are visible to nobody.
     let folders = s.running().adapter::<Folder>().unwrap();
     assert!(folders.get(&Cx::system("test"), "c").await.unwrap().is_some());
     let leaves = s.running().adapter::<Leaf>().unwrap();
     assert_eq!(leaves.list(&Cx::system("test"), linchpin::entity::ListQuery::default()).await.unwrap().items.len(), 4);
 }
 
-/// Who may see a parent may not write to it for that.
+/// Seeing a parent does not permit writing below it.
 async fn a_gate_may_require_an_action(s: &Server) {
     for (id, closed) in [("p", false), ("q", true)] {
         made(s, "/parents", json!({"id": id, "closed": closed, "ownerId": "o"})).await;

@@ -39,7 +39,7 @@ mod inner {
             Some("refuse") => Err(Error::new(Code::Other(403, "not_today"), "Not today")),
             Some("answer") => Ok(Response::new("answered".into())),
             Some("panic") => panic!("a middleware of a user"),
-            // What comes behind it may fail, and it may look at that.
+            // The middleware sees errors of the rest of the pipeline.
             Some("soften") => match next.await {
                 Err(error) if error.code() == Code::NotFound => Ok(Response::new("none".into())),
                 other => other,

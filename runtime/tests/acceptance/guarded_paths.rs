@@ -13,7 +13,7 @@ use crate::cases;
 use crate::server::{Reply, SECRET, Server};
 use crate::tenancy::{call, made};
 
-/// What is sold; its list is open as far as its own policy goes.
+/// A product; its own policy opens its list.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -159,7 +159,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
     }
     let refused = ask(s, None, "GET", "/reports/reports", "").await;
     assert_eq!((refused.code(), refused.header("www-authenticate").as_str()), ((401, "unauthorized"), "Bearer"));
-    // What a guard lets pass, its own policy still judges.
+    // The policy of the route applies after the guard.
     assert_eq!(ask(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "").await.code(), (403, "forbidden"));
     assert_eq!(ask(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "").await.status, 204);
     assert_eq!(ask(s, Some(&["admin"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.code(), (403, "forbidden"));

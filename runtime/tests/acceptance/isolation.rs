@@ -66,7 +66,7 @@ fn every_kind_is_swept() {
     }
 }
 
-/// Who asks, whose records are asked about, and below which paths.
+/// The caller, the victim, and the paths.
 struct Sweep {
     asking: String,
     victim: String,
@@ -79,7 +79,7 @@ async fn other_tenants_do_not_exist(s: &Server) {
     run(s, &Sweep { asking, victim, paths: OF_TENANTS }, 2).await;
 }
 
-/// Whose tenant is a number, which nobody sees.
+/// An entity whose tenant is a hidden number.
 async fn other_numbered_tenants_do_not_exist(s: &Server) {
     run(s, &Sweep { asking: s.token_in("eve", "1"), victim: s.token_in("bob", "2"), paths: OF_NUMBERED_TENANTS }, 1).await;
 }
@@ -101,7 +101,7 @@ async fn records_behind_gates_do_not_exist(s: &Server) {
     run(s, &sweep, 1).await;
 }
 
-/// What the records of the caller and of the victim name, where that decides who sees them.
+/// Records that decide the visibility of the caller's and the victim's records.
 const OWN: &str = "vault-of-eve";
 const THEIRS: &str = "vault-of-bob";
 

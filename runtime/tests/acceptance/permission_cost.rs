@@ -1,4 +1,4 @@
-//! What a permission costs in statements: nothing, unless there is something to find out.
+//! The number of statements of a permission: none, unless the record has to be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

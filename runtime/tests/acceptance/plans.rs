@@ -83,7 +83,7 @@ async fn of_somebody_and_of_a_tenant() {
         ],
     )
     .await;
-    // What no index serves is told as such, or this test could not fail.
+    // A statement without an index is detected; otherwise this test could not fail.
     let before = engine.log().len();
     database::execute(&format!("{url}{LOGGED}"), "SELECT 1 FROM tasks WHERE views = 7").unwrap();
     assert!(engine.log().split_off(before).contains("Seq Scan on tasks"));

@@ -28,7 +28,7 @@ pub struct Greeting {
 
 const BUSY: Code = Code::Other(409, "busy");
 
-/// What every route of the plugin shares.
+/// Shared by every route of the plugin.
 const fn shared<I: RouteInput>(route: Route<I>) -> Route<I> {
     route.of("greeter").headers(&[("cache-control", "no-store"), ("referrer-policy", "no-referrer")]).max_body(512)
 }
@@ -165,7 +165,7 @@ async fn answers_paths_and_queries() {
         assert_eq!((reply.status, reply.header("allow").as_str()), (status, allow), "{method}");
         assert_eq!((reply.header("cache-control"), reply.header("referrer-policy")), ("no-store".into(), "no-referrer".into()), "{method}");
     }
-    // What may be kept of a route is none of what refuses another method.
+    // The caching header of a route is not part of its 405.
     assert_eq!(server.get("/hello/hours").await.header("cache-control"), "max-age=300");
     let refused = server.post("/hello/hours", json!({})).await;
     assert_eq!((refused.code(), refused.header("cache-control")), ((405, "method_not_allowed"), "no-store".into()));

@@ -351,7 +351,7 @@ impl linchpin::EventSink for Told {
     }
 }
 
-/// Who needs records is told the keys of a batch, in chunks; everybody else is told one event, as if nobody did.
+/// A consumer that needs records gets the keys of a batch, in chunks; all others get one event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_batches_are_for_those_who_need_them() {
     for on in STORES {

@@ -10,7 +10,7 @@ use linchpin::prelude::*;
 use linchpin::search::{Change, Document, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
 use linchpin::{BoxFuture, Result};
 
-/// What it does next.
+/// Its next behaviour.
 #[derive(Clone, Debug, Default)]
 pub enum Mood {
     #[default]
@@ -50,7 +50,7 @@ impl Words {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// What is indexed of an entity: texts by id.
+    /// The indexed texts of an entity, by id.
     pub fn indexed(&self, index: &str) -> BTreeMap<String, String> {
         let indexes = self.indexes.lock().unwrap();
         let documents = indexes.get(index).into_iter().flat_map(|kept| &kept.documents);

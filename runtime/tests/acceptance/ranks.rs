@@ -16,7 +16,7 @@ pub enum State {
     Lifted,
 }
 
-/// Whoever may ban in a container, bans those below.
+/// Callers with the grant ban users of a lower rank.
 #[entity(
     unique(container_id, user_id),
     routes(
@@ -203,7 +203,7 @@ async fn changed(s: &Server) {
     assert_eq!(asked(s, OWNER, "DELETE", "/bans/high", Json::Null).await.status, 204);
 }
 
-/// What a record comes to be about is compared as well.
+/// The new target of a record is compared too.
 async fn moved(s: &Server) {
     assert_eq!(asked(s, MOD, "POST", "/bans", ban("a", "c", "member")).await.status, 201);
     for (method, path) in [("PATCH", "/bans/a"), ("PATCH", "/bans/a/move-to")] {
@@ -224,13 +224,13 @@ async fn upserted(s: &Server) {
     assert_eq!(asked(s, MOD, "POST", "/bans/ensure", body("mod-2")).await.code(), (403, "forbidden"));
 }
 
-/// What is one's own needs no rank: the comparison is over what a grant allows.
+/// Own records need no rank: it restricts grants only.
 async fn owners(s: &Server) {
     let own = asked(s, ("owner-5", &[]), "POST", "/bans", ban("own", "c", "owner-5")).await;
     assert_eq!((own.status, &own.json()["issuedBy"]), (201, &json!("owner-5")));
     assert_eq!(asked(s, ("owner-5", &[]), "PATCH", "/bans/own", json!({"reason": "mine"})).await.status, 200);
     assert_eq!(asked(s, NOBODY, "PATCH", "/bans/own", json!({"reason": "theirs"})).await.code(), (403, "forbidden"));
-    // Who holds the grant is compared, though they made it.
+    // A caller with a grant is compared, even for a record that they created.
     assert_eq!(asked(s, ("owner-5", &["mod"]), "PATCH", "/bans/own", json!({"reason": "mine"})).await.status, 403);
 }
 

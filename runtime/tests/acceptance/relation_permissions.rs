@@ -15,7 +15,7 @@ pub struct Folder {
     pub id: String,
 }
 
-/// Whoever may read sees all of a folder, everybody else their own.
+/// Callers with the grant see the whole folder, all others their own papers.
 #[entity(
     belongs_to(folder: Folder, key = folder_id),
     belongs_to(answer_to: Paper, key = answer_to_id),
@@ -86,7 +86,7 @@ async fn asked(s: &Server) {
     assert_eq!(get(&reader, "/folders/f?include=notes").await.status, 200);
     assert_eq!(get(&ann, "/folders/f?include=notes").await.code(), (403, "forbidden"));
     assert_eq!(get(&ann, "/folders?include=papers,notes").await.code(), (403, "forbidden"));
-    // What limits the papers of a list does not leak into what they name, nor the other way round.
+    // The restriction of a list's papers does not apply to the records that they name, nor the other way round.
     let own = get(&ann, "/papers?include=answerTo,folder").await.json();
     assert_eq!(ids(&own), ["a", "c"]);
     assert_eq!((&own["items"][1]["answerTo"], &own["items"][1]["folder"]["id"]), (&Json::Null, &json!("f")), "b is bob's");

@@ -244,7 +244,7 @@ async fn two_deep(s: &Server) {
     assert_eq!(first["writer"], json!({"id": "w1", "name": "Ada"}));
     assert_eq!(first["essay"]["title"], "On notes");
     assert_eq!(first["essay"].get("remarks"), None);
-    // What leads to a path is there, in whatever order they are named.
+    // A path includes the relations that lead to it, in any order.
     let named = read(s, "/essays/e1?include=remarks,writer,remarks.essay,remarks.writer").await;
     assert_eq!(named["remarks"]["items"][0]["writer"], first["writer"]);
     assert_eq!(read(s, "/remarks/r0?include=essay.remarks").await["essay"]["remarks"]["items"][0]["id"], "r4");
@@ -308,7 +308,7 @@ async fn names(s: &Server) {
     let reply = s.get("/essays?nonsense=1&include=nobody").await;
     let paths: Vec<String> = reply.problems().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["query:include", "query:nonsense"]);
-    // Where there is nothing to include, and on what is no read.
+    // Entities without relations, and routes that write, refuse `include`.
     for (method, path) in [("GET", "/writers?include=essays"), ("DELETE", "/essays/e1?include=writer")] {
         assert_eq!(s.raw(method, path, &[], "").await.code(), (400, "unknown_parameter"), "{path}");
     }

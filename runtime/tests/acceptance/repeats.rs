@@ -113,7 +113,7 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
     assert_eq!(s.post("/orders", json!({"number": "two"})).await.status, 201);
     assert_eq!(post(s, "k-2", &json!({"number": "three"})).await.status, 201);
     assert_eq!(count(s).await, 3);
-    // What no answer tells is not kept.
+    // A call without a response stores nothing.
     assert!(!String::from_utf8_lossy(&first.body).contains("4111"));
     if let Some(file) = s.file() {
         use base64::Engine;
@@ -187,7 +187,7 @@ async fn what_may_pass_is_tried_again(s: &Server) {
     let gone = delete(&admin).await;
     assert_eq!((gone.status, gone.body.len()), (204, 0));
     same(&gone, &delete(&admin).await);
-    // Who may not call learns nothing of the answer either.
+    // A refused caller does not get the stored response.
     assert_eq!(delete(&user).await.code(), (403, "forbidden"));
     for (how, status) in [("panic", 500), ("fail", 503)] {
         let (key, body) = (key(how), json!({"name": key(how), "how": how}));
@@ -317,7 +317,7 @@ async fn documented(s: &Server) {
     assert_eq!(*codes, json!(["conflict", "idempotency_conflict", "idempotency_in_progress"]));
 }
 
-/// What is known of a key is in the store: another process, or the same one after a restart, knows it as well.
+/// Keys are in the store: another process, or the same one after a restart, knows them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_forgets_nothing() {
     let folder = tempfile::tempdir().unwrap();

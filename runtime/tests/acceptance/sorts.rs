@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
-/// What a thread list shows.
+/// An entry of a thread list.
 #[entity(
     index(container_id, desc(pinned), desc(published_at)),
     index(container_id, desc(score), title),
@@ -168,7 +168,7 @@ async fn nulls_and_ties(s: &Server) {
     }
 }
 
-/// What the filter compares with the clock stays as it was on the first page.
+/// Comparisons with the clock keep the instant of the first page.
 async fn the_first_page_s_clock(s: &Server) {
     let mut topics = seed(s).await;
     let path = "/topics/of-container/c?sort=new&limit=4";

@@ -26,7 +26,7 @@ cases!(&crate::timeouts::MOMENTS => a_write_that_waits);
 async fn a_write_that_waits(s: &Server) {
     let moments = s.running().adapter::<Moment>().unwrap();
     let cx = Cx::system("a test");
-    // Whoever is first goes away again, so that nothing but its time keeps the second out.
+    // The first caller leaves, so that only the timeout stops the second.
     let over = AtomicBool::new(false);
     let held = cx.transaction(async |cx| {
         moments.create(cx, MomentCreate { id: "m".to_owned() }).await?;
@@ -43,7 +43,7 @@ async fn a_write_that_waits(s: &Server) {
     assert!(held.is_err());
     assert_eq!(asked.code(), (504, "timeout"));
     assert!(!was_over, "it is answered while the first still stands in its way");
-    // What had not begun is not done. A server that has been sent a write ends it, as docs/decisions.md says.
+    // A write that has not begun is dropped. PostgreSQL finishes a write that was sent, as docs/decisions.md says.
     if !s.url.starts_with("postgres") {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(s.get("/moments/m").await.status, 404);

@@ -87,7 +87,7 @@ async fn together(s: &Server) {
     assert_eq!(s.walk("/entries").await.len(), 1);
 }
 
-// Whoever is told that nothing has happened finds nothing held either: a consume passes over what somebody else is writing to.
+// After a rolled-back transaction no lock remains: a consume skips records that another transaction holds.
 async fn undone_and_let_go(s: &Server) {
     let bank = bank(s);
     for number in 0..20 {

@@ -75,7 +75,7 @@ async fn requests_and_code(s: &Server) {
     assert_eq!(taken.code(), linchpin::Code::Conflict);
     badges.delete(&cx, ID, None).await.unwrap();
     assert_eq!(s.post("/badges", json!({"id": ID, "device": DEVICE, "doors": []})).await.json()["id"], small(ID));
-    // What is none is none in either case.
+    // Invalid uuids are refused in both cases.
     let wrong = BadgeCreate { id: OTHER.to_owned(), device: "0193E7A".to_owned(), doors: None };
     assert_eq!(badges.create(&cx, wrong).await.unwrap_err().code(), linchpin::Code::ValidationFailed);
 }

@@ -253,7 +253,7 @@ async fn expiry_is_put_off_by_every_change(s: &Server) {
         s.advance(900);
         assert_eq!(s.post("/sessions/login", json!({"code": "1", "note": "n", "id": "q"})).await.status, 200);
     }
-    // What changes nothing puts nothing off.
+    // A call without a change does not delay expiry.
     s.advance(900);
     assert_eq!(s.patch("/sessions/x", json!({})).await.status, 200);
     s.advance(100);

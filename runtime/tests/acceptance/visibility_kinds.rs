@@ -7,7 +7,7 @@ use linchpin::prelude::*;
 
 use crate::visibility_fixture::{Account, AccountAdapter, Sheet, SheetAdapter, Task, TaskAdapter};
 
-/// What slips lie in: its owner's alone.
+/// The container of slips, visible to its owner only.
 #[entity(visible(owner_id == ctx(actor.id)))]
 #[derive(Clone, Debug)]
 pub struct Vault {
@@ -107,7 +107,7 @@ pub const ACCOUNT_RESTORE: Operation<Account>;
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", deleted = "only", route(roles = ["admin"]))]
 pub const ACCOUNT_LOST: Operation<Account>;
 
-/// What functions of the user's find and change by the slug of a record.
+/// Functions of the user that find and change a record by its slug.
 trait Named: Entity {
     fn slug(&self) -> &str;
 }

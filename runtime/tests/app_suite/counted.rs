@@ -1,4 +1,4 @@
-//! What several declarations together say wrong about numbers that records keep.
+//! Mistakes about counters that only several declarations together show.
 
 #![allow(missing_docs, dead_code)] // fixtures
 

@@ -84,7 +84,7 @@ pub fn refused(result: Result<linchpin::Running>) -> String {
     }
 }
 
-/// What happened, in order.
+/// The recorded steps, in order.
 #[derive(Clone, Default)]
 pub struct Diary(Arc<Mutex<Vec<String>>>);
 

@@ -123,7 +123,7 @@ async fn start_up_lists_every_missing_capability_and_touches_nothing() {
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
 }
 
-/// What must be all or nothing asks for more than what need not be.
+/// `atomic` needs more capabilities.
 #[tokio::test]
 async fn all_or_nothing_is_asked_for_by_name() {
     const SAME: linchpin::filter::FilterSpec = linchpin::filter::FilterSpec::Cond(1, Op::Eq, OperandSpec::One(SourceSpec::Param(0)));

@@ -1,4 +1,4 @@
-//! Who may call: the plugin that comes with the framework, and one of the user's own.
+//! Authentication by the plugin of the framework, and by one of the user.
 
 use std::sync::Arc;
 use std::time::Duration;

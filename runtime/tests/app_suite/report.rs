@@ -104,7 +104,7 @@ impl Plugin for Extending {
     }
 }
 
-/// What this test binary does as a program: a command of an app.
+/// Runs this test binary as a program: a command of an app.
 #[tokio::test]
 #[ignore = "a program for the tests below"]
 async fn program() {
@@ -136,7 +136,7 @@ fn run(which: &str, args: &str, database: &str) -> (Output, String) {
     }
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What the harness says comes before.
+    // The harness prints first.
     let printed = printed.split_once("running 1 test\n").map_or(printed.clone(), |(_, after)| after.trim_end().to_owned());
     (output, printed)
 }

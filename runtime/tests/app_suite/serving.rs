@@ -105,7 +105,7 @@ async fn dropping_the_handle_stops_the_app() {
     }
 }
 
-/// What is no request at all is answered too, whatever else is still in the socket.
+/// Invalid HTTP gets a response too, whatever else is in the socket.
 #[tokio::test]
 async fn unreadable_requests_are_answered() {
     let app = notes().start().await.unwrap();
@@ -295,7 +295,7 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
     };
     assert_eq!(status(&answer), "503", "{answer}");
     assert!(answer.contains("retry-after: 1") && answer.contains("\"unavailable\""), "{answer}");
-    // What had room goes on.
+    // Accepted requests continue.
     first.write_all(&vec![b' '; 200_000]).await.unwrap();
     assert_eq!(status(&rest(&mut first).await), "400");
     app.stop().await.unwrap();
@@ -312,7 +312,7 @@ async fn an_address_has_no_more_connections_than_its_share() {
     assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("retry-after: 1") && head.contains("connection: close"), "{answer}");
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["code"], "unavailable");
-    // Whoever leaves makes room; that is known a moment later.
+    // A closed connection makes room a moment later.
     held.pop();
     loop {
         let mut stream = TcpStream::connect(at).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is refused before a port is opened, in which words.
+//! Errors that stop the start before a port is opened, and their messages.
 
 use linchpin::http::RouteAuth;
 use linchpin::{App, BoxFuture, Error, JwtAuth, MiddlewareCx, Package, Plugin, PostCx, Result};

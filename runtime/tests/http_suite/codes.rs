@@ -13,7 +13,7 @@ use crate::socket::{Received, Server};
 const JSON: &str = "content-type: application/json\r\n";
 const ED: &str = "content-type: application/json\r\nx-user: ed\r\nx-roles: admin\r\n";
 
-/// What the server is asked, and the status line, code and details it must answer with.
+/// A request, and the expected status line, code and details.
 struct Row {
     method: &'static str,
     path: String,

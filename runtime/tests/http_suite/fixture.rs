@@ -112,7 +112,7 @@ pub static NOTE: EntityDesc = EntityDesc {
     ..EntityDesc { pagination: Pagination::DEFAULT, ..POST_BASE }
 };
 
-// What both entities have alike.
+// Shared by both entities.
 const POST_BASE: EntityDesc = EntityDesc {
     name: "",
     namespace: None,

@@ -1,4 +1,4 @@
-//! What surrounds every request: ids, limits, methods, time, panics, the log.
+//! Handling of every request: ids, limits, methods, time, panics, the log.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who may call, and in which order requests are refused.
+//! Authorisation, and the order of checks.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ async fn a_public_route_says_that_a_credential_cannot_be_used() {
         ("GET", "/notes/a", "", "200"),
         ("HEAD", "/notes/a", "", "200"),
         ("GET", "/posts", "", "200"),
-        // What is hidden from anonymous callers may be there for this one.
+        // This caller may see records that anonymous callers do not.
         ("GET", "/notes/b", "", "404 not_found"),
         ("POST", "/posts", "not json", "400 malformed_json"),
     ] {
@@ -98,7 +98,7 @@ async fn a_public_route_says_that_a_credential_cannot_be_used() {
             assert_eq!(app.send(method, path, &[JSON, ("x-user", "u")], body).await.header("www-authenticate"), "", "{method} {path}");
         }
     }
-    // Where somebody has to be known, the code says it.
+    // A route that needs a caller returns 401.
     let refused = app.send("GET", "/notes", &ended, "").await;
     assert_eq!((refused.summary().as_str(), refused.header("www-authenticate")), ("401 unauthorized", "Bearer"));
 }

@@ -1,4 +1,4 @@
-//! What is refused before a port is opened.
+//! Errors that stop the start before a port is opened.
 
 use linchpin::http::{AuthDesc, HttpState, endpoints, service};
 

@@ -280,7 +280,7 @@ pub(crate) static PACKAGE: Package = Package {
     after_adapters: None,
 };
 
-/// What it mounts.
+/// Its mounted routes.
 pub(crate) fn endpoints() -> Vec<linchpin::http::Endpoint> {
     linchpin::http::endpoints(&PACKAGE, "/", &adapters())
 }

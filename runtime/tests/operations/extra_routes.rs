@@ -17,7 +17,7 @@ async fn every_extractor(s: &Server) {
     assert_eq!(slugs, ["p q-0-of-a", "p q-1-of-a"]);
     assert_eq!(made[0]["category"], "c");
     assert!(!reply.header("x-request-id").is_empty());
-    // What the handler made is there for everybody.
+    // Everybody sees the record that the handler created.
     assert_eq!(s.get(&format!("/tickets/{}", made[1]["id"].as_str().unwrap())).await.json(), made[1]);
 }
 

@@ -137,7 +137,7 @@ async fn copies(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Who calls, for those who hold the role.
+/// The caller, for those with the role.
 #[route(entity = Ticket, method = "GET", path = "whoami", auth = "userAuth", roles = ["agent"])]
 async fn whoami(cx: Cx, adapters: Adapters) -> Result<String> {
     adapters.get::<Ticket>()?;

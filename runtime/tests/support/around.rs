@@ -8,7 +8,7 @@ use linchpin::entity::EntityDesc;
 use linchpin::store::{Driver, Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
 use linchpin::{BoxFuture, Result, Value};
 
-/// Who stands between.
+/// The observer between.
 pub trait Watch: Send + Sync + 'static {
     /// A statement outside of transactions.
     fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;

@@ -1,4 +1,4 @@
-//! What is wrong with an OpenAPI document: against the meta-schema, within itself, and against the routes that it is about.
+//! Errors of an OpenAPI document: against the meta-schema, within itself, and against the mounted routes.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn walk(value: &Json, path: &str, visit: &mut impl FnMut(&str, &Json)) {
     }
 }
 
-/// Where it is no OpenAPI 3.1.
+/// Violations of OpenAPI 3.1.
 pub fn against_meta_schema(document: &Json) -> Vec<String> {
     let meta: Json = serde_json::from_str(include_str!("../openapi/oas-3.1-2022-10-07.json")).expect("the meta-schema is JSON");
     let validator = jsonschema::validator_for(&meta).expect("the meta-schema compiles");

@@ -113,7 +113,7 @@ END
         execute(&self.url(), "SELECT pg_reload_conf()").expect("read again");
     }
 
-    /// What it has written to its log.
+    /// Its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).expect("a log")
     }

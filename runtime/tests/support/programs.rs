@@ -3,9 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// What stands before a program of the server when root starts it: it refuses to run as root.
+/// The prefix of a server program started by root, because it refuses to run as root.
 const AS_NOBODY: &[&str] = &["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
-/// Who that is.
+/// That user.
 pub const NOBODY: &str = "nobody:nogroup";
 
 /// The folder of `initdb` and its like: that of the newest version which Debian has installed, or one of the search path.
@@ -21,7 +21,7 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// What stands before a program of the server, if anything has to.
+/// The prefix of a server program, if one is needed.
 pub fn before() -> &'static [&'static str] {
     if is_root() { AS_NOBODY } else { &[] }
 }

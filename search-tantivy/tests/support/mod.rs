@@ -54,7 +54,7 @@ pub const HUNT: Operation<Note>;
 pub static SHELF: Package =
     package!(name = "shelf", entities = [entity(Article, [FIND, FIND_TITLE, FIND_PAGE, RENAME_ALL]), entity(Note, [HUNT])]);
 
-/// Whoever names a team is of that team.
+/// A caller belongs to the team that the request names.
 struct TeamAuth;
 
 impl ActorResolver for TeamAuth {
@@ -273,7 +273,7 @@ pub fn stored(folder: &Path) -> i64 {
     count.unwrap_or(0)
 }
 
-/// What an index holds, whoever may see it, in order. The app must have stopped.
+/// All documents of an index, in order. The app must have stopped.
 pub fn ids_in_the_index(folder: &Path) -> Vec<String> {
     let runtime = std::thread::scope(|scope| {
         scope.spawn(|| tokio::runtime::Runtime::new().unwrap().block_on(everything(&folder.join("search")))).join()

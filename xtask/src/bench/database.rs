@@ -1,4 +1,4 @@
-//! What the servers under test work on: copies of one seeded database, a fresh one for each.
+//! Databases of the servers under test: a fresh copy of one seeded database for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Database {
                 let name = server.replace('-', "_");
                 cluster.sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
                 cluster.sql(&format!("CREATE DATABASE {name} TEMPLATE seed"))?;
-                // What the copy left to be written is not the next server's affair.
+                // Flush the copy, so that its writes do not slow down the next server.
                 cluster.sql("CHECKPOINT")?;
                 Ok(cluster.url(&name))
             }

@@ -86,7 +86,7 @@ pub(crate) fn gate() -> Result<(), String> {
     over_budget(gated.iter().zip(&counts).map(|((_, name, most), count)| (*name, *count, *most)))
 }
 
-/// What it costs that somebody listens.
+/// The cost of a listener.
 fn outbox(silent: u64, told: u64) -> String {
     let more = told.saturating_sub(silent);
     let share = more as f64 / silent.max(1) as f64 * 100.0;

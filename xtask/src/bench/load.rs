@@ -38,7 +38,7 @@ const KINDS: [(&str, &str); 17] = [
     ("custom", "custom"),
 ];
 
-/// What one load of one server showed.
+/// The result of one load on one server.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     per_second: f64,

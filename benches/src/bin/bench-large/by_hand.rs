@@ -1,4 +1,4 @@
-//! What a person would write, on the same database.
+//! Hand-written SQL on the same database.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) enum ByHand {
 impl ByHand {
     pub(crate) fn sqlite(file: &Path) -> Outcome<Self> {
         let connection = Connection::open(file)?;
-        // What the store's own connections are given.
+        // The settings of the store's own connections.
         connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA busy_timeout = 5000;")?;
         Ok(Self::Sqlite(connection))
     }

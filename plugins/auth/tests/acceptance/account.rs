@@ -85,7 +85,7 @@ async fn registration_refuses_server_fields(store: Store) {
     app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await.refused(401, "invalid_credentials");
 }
 
-/// What everybody tries first is refused; composition does not matter.
+/// Common passwords are refused; composition does not matter.
 async fn common_and_personal_passwords_are_refused(store: Store) {
     let app = store.app().await;
     for password in ["password123", "ada.lovelace1"] {
@@ -125,7 +125,7 @@ async fn login_returns_a_token_and_an_http_only_cookie(store: Store) {
     assert!(reply.cookie("__Secure-refresh_token").is_none());
 }
 
-/// Who does not exist and who typed the wrong password are told the same.
+/// An unknown account and a wrong password give the same response.
 async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;

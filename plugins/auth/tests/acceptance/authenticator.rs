@@ -35,7 +35,7 @@ pub struct Authenticator {
     pub flags: u8,
 }
 
-/// What an answer is made of, to be made otherwise.
+/// The parts of an answer, which tests change.
 pub struct Draft {
     pub client_data: Json,
     pub site: String,

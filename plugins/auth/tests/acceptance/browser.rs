@@ -86,7 +86,7 @@ async fn allowed_origins(store: Store) {
     let foreign = app.raw("GET", "/auth/me", &[sent[0], ("origin", "https://evil.test")], "").await;
     assert_eq!((foreign.header("access-control-allow-origin"), foreign.header("vary")), (String::new(), "origin".to_owned()));
     app.stop().await;
-    // Where sessions are in no cookie, none has to be sent.
+    // Without session cookies, no CSRF token is needed.
     let app = store.app_with(of(Transport::Bearer)).await;
     assert_eq!(may(&app.any("OPTIONS", "/auth/login", &asks, "").await), (true, false));
 }

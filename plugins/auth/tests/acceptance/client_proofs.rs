@@ -35,7 +35,7 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
     app.with(&ada.token, "DELETE", &path(&ids[1]), None).await.refused(403, "step_up_required");
     let again = app.login("ada@example.test").await;
     assert_eq!(app.send(&again, "DELETE", &path(&ids[1]), json!({})).await.status, 200);
-    // What is sent is judged, though nothing more was needed.
+    // A sent password is checked, although none was needed.
     app.send(&again, "DELETE", "/auth/mfa/webauthn", json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
     let gone = app.send(&again, "DELETE", "/auth/mfa/webauthn", json!({})).await;
     assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true, "message": "All passkeys were removed." })));

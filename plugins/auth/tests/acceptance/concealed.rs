@@ -35,7 +35,7 @@ async fn sign_up(app: &Server, email: &str, password: &str) -> Reply {
     app.post("/auth/register", json!({ "email": email, "password": password })).await
 }
 
-/// What a stranger sees of an answer.
+/// The parts of a response that an attacker compares.
 fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
     let mut headers: Vec<(String, String)> =
         reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
@@ -121,7 +121,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     sign_up(&app, "bob@x.test", GOOD).await;
     let token = post.token("verify_email", 2).await;
     sign_up(&app, "bob@x.test", OTHER).await;
-    // What was asked for later is done later: by then that has been, too.
+    // The outbox works in order: the earlier request is done by then.
     sign_up(&app, "carol@x.test", GOOD).await;
     post.token("verify_email", 3).await;
     assert_eq!(post.count("existing_account"), 1);
@@ -164,7 +164,7 @@ impl Mailer for Slow {
     }
 }
 
-/// What was asked for before the address was proved counts as if it had been done then.
+/// A sign-up counts from its request, even if the outbox is late.
 async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     let post = Post::default();
     let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
@@ -188,7 +188,7 @@ async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     app.me(&done.signed_in().token).await.refused(401, "unauthorized");
 }
 
-/// Whoever has once proved an address keeps password and sessions, whatever others ask for while they take another one.
+/// An account with a verified address keeps password and sessions during a change of address.
 async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     let post = Post::default();
     let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
@@ -256,7 +256,7 @@ async fn concealed_refusals_are_alike(store: Store) {
     assert_eq!(seen(&known), seen(&unknown));
 }
 
-// Whoever signs up and then signs in with the same password learns nothing from the second answer either.
+// Signing in with the password of the sign-up reveals nothing either.
 async fn an_unproved_account_reveals_nothing_at_sign_in(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;

@@ -36,7 +36,7 @@ fn proof() -> serde_json::Value {
     json!({ "password": GOOD })
 }
 
-/// What the hooks were told.
+/// Calls of the hooks.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
 
@@ -125,7 +125,7 @@ async fn a_deletion_needs_proof(store: Store) {
     }
     app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.refused(409, "not_scheduled");
     post.all("deletion_cancelled", 1).await;
-    // What was mailed is of no use any more.
+    // The mailed link no longer works.
     let token = post.token("cancel_deletion", 1).await;
     app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
     app.advance(WEEK + 1).await;
@@ -240,7 +240,7 @@ async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
     }
 }
 
-/// What somebody did to others is kept as well, and no longer says who it was.
+/// The audit of what an administrator did to others stays, without their identity.
 async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store

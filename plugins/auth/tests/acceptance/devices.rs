@@ -134,7 +134,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     let token = post.token("password_reset", 2).await;
     assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": set })).await.status, 200);
     assert_eq!(login(&app, set, "").await.status, 200);
-    // What nobody has an account for looks the same.
+    // An unknown identifier gives the same response.
     let unknown = async |times: usize, status: u16| {
         for _ in 0..times {
             let reply = app.post("/auth/login", json!({ "email": "nobody@x.test", "password": WRONG })).await;
@@ -184,7 +184,7 @@ async fn a_siege_ends_by_itself(store: Store) {
         guess(429).await;
         // Nobody is told of what has no account.
         post.only("password_under_attack", 1).await;
-        // What is refused prolongs nothing.
+        // A refused attempt extends no lockout.
         app.advance(5 * DAY - 1).await;
         guess(429).await;
         app.advance(1).await;
@@ -201,7 +201,7 @@ async fn a_new_device_is_told_of(store: Store) {
     let told = post.all("new_device_login", 1).await;
     assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["device"].as_str()), (1, "ada@x.test", "case"));
     assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
-    // Whoever signs in over and over fills no mailbox, and writes nothing into it.
+    // Repeated sign-ins fill no mailbox, and put no text of their own into it.
     let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
     let says = [("content-type", "application/json"), ("user-agent", "https://evil.test now! Chrome/1")];
     for _ in 0..8 {

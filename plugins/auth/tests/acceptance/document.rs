@@ -1,4 +1,4 @@
-//! What `/openapi.json` says of the plugin's routes, against every answer that a case is given.
+//! `/openapi.json` compared with every response that a case gets from the plugin's routes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,7 +17,7 @@ cases! {
     one_store: what_sign_ins_answer, what_proves_who_calls;
 }
 
-/// What hooks of cases refuse with beside `hook_rejected`: the app knows these codes and statuses, the plugin does not.
+/// Codes of hooks in cases, besides `hook_rejected`: the app knows these codes and statuses, the plugin does not.
 const OF_HOOKS: [&str; 3] = ["banned", "blocked", "unpaid"];
 
 /// The document of an app.
@@ -130,7 +130,7 @@ async fn what_sign_ins_answer(store: Store) {
         ("POST", "/auth/sessions/revoke-others", 403, "mfa_setup_required"),
     ] {
         assert_eq!(document.check(operation(method, path), &refusal(status, code)), Ok(()), "{method} {path}");
-        // What nobody says is a fault.
+        // An undocumented response is an error.
         assert!(document.check(operation(method, path), &refusal(status, "surprise")).is_err(), "{method} {path}");
         assert!(document.check(operation(method, path), &refusal(418, "surprise")).is_err(), "{method} {path}");
     }
@@ -162,7 +162,7 @@ async fn what_proves_who_calls(store: Store) {
     assert_eq!((&schemes["userToken"]["in"], &schemes["userToken"]["name"]), (&json!("header"), &json!("x-user-token")));
     let reads = |path: &str| both["paths"][path]["post"]["parameters"][0]["name"].clone();
     assert_eq!((reads("/auth/login"), reads("/auth/refresh")), (json!("x-device-token"), json!("x-refresh-token")));
-    // What is not read is not offered.
+    // A header that is not read is not documented.
     let bearer = ways(|auth| auth.transport(Transport::Bearer)).await;
     assert_eq!(of(&bearer, "patch", "/auth/me"), json!([token, header]));
     let trusting = ways(|auth| auth.configure(|config| config.security.csrf = false)).await;

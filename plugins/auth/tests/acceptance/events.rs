@@ -31,7 +31,7 @@ impl EventSink for Sink {
 }
 
 impl Sink {
-    /// What has happened to accounts, once this is among it.
+    /// The events, once this one has arrived.
     pub async fn told(&self, last: &str) -> Vec<Json> {
         for _ in 0..3000 {
             let rows: Vec<Json> = self
@@ -110,7 +110,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "new@x.test", "password": GOOD }))).await;
     let token = post.token("verify_new_email", 1).await;
     seen(&app.post("/auth/verify-email", json!({ "token": token })).await);
-    // What administrators do.
+    // Actions of administrators.
     for (method, path, body) in [
         ("POST", "suspend", Some(json!({ "reason": "spam" }))),
         ("POST", "unsuspend", None),
@@ -166,7 +166,7 @@ const EVENTS: [&str; 21] = [
     "auth:csrf.failed",
 ];
 
-/// What the app itself has done: the fixture gives the administrator their role.
+/// An event of the app itself: the fixture gives the administrator the role.
 fn by_the_app(row: &Json) -> bool {
     row["event"] == "auth:role.changed" && row["details"]["by"].is_null()
 }
@@ -202,7 +202,7 @@ async fn every_event_of_an_account(store: Store) {
     assert!(row("auth:account.deletion.cancelled")["details"]["scheduledFor"].is_string());
     assert_eq!(row("auth:logout")["details"], json!({ "amr": ["pwd"] }));
     assert_eq!(row("auth:login.failed")["details"], json!({ "method": "password", "reason": "invalid_credentials" }));
-    // What is told when an account is gone says whose it was; what is kept does not.
+    // The event of a deletion contains the user's id; the stored row does not.
     let user = row("auth:account.deletion.scheduled")["userId"].clone();
     assert_eq!(row("auth:user.deleted")["userId"], user);
 }
@@ -222,7 +222,7 @@ impl Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // Whoever begins to read holds the lock: the log of a case that goes on is never emptied.
+        // The reader holds the lock, so that the log of a running case is never emptied.
         if let Ok(mut log) = self.0.lock()
             && READERS.fetch_sub(1, Ordering::SeqCst) == 1
         {
@@ -345,7 +345,7 @@ async fn refusals_are_written_once(store: Store) {
     assert_eq!((&forged["details"], &forged["userId"]), (&json!({ "path": "/auth/login" }), &json!(null)));
 }
 
-/// Whoever is refused for their address makes up as many identifiers as they like.
+/// An address over its limit may invent any number of identifiers.
 async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;

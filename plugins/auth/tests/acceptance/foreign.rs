@@ -24,7 +24,7 @@ async fn elsewhere() -> u16 {
     port
 }
 
-/// What scripts ask for: method, path, body.
+/// Requests of scripts: method, path, body.
 fn asked() -> Json {
     let eve = json!({ "email": EVE, "password": GOOD });
     json!([
@@ -44,7 +44,7 @@ fn asked() -> Json {
     ])
 }
 
-/// What forms send: path and fields.
+/// Requests of forms: path and fields.
 const FORMS: [(&str, &[(&str, &str)]); 11] = [
     ("/auth/login", &[("email", EVE), ("password", GOOD)]),
     ("/auth/register", &[("email", "mallory@example.test"), ("password", GOOD)]),
@@ -107,7 +107,7 @@ async fn form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
     browser.submit("form", &[]).await;
 }
 
-/// What is to stay as it is: the cookies of the browser, and what the app says to them and to Eve.
+/// The state that must not change: the browser's cookies, and the app's responses to them and to Eve.
 async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> Json {
     let urls = json!({ "urls": [origin, format!("{origin}/auth/refresh"), format!("{origin}/auth/ui/security")] });
     let cookies: BTreeMap<String, String> = browser.call("Network.getCookies", urls).await["cookies"]
@@ -138,7 +138,7 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
         auth.transport(Transport::Cookie).refresh_tokens().configure(|config| {
             config.security.csrf = csrf;
             config.auth.cookies.same_site = same_site;
-            // What is refused is to be refused for where it comes from.
+            // The refusal has to be because of the origin.
             config.auth.rate_limit.enabled = false;
         })
     };

@@ -119,7 +119,7 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     let (calls, seed) = (number("LINCHPIN_FUZZ_CALLS", "12"), number("LINCHPIN_FUZZ_SEED", "7"));
     command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &calls, "--seed", &seed, "--generation-deterministic"]);
     command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
-    // What leads to a provider leads away from here: the answer is looked at, and nobody follows it.
+    // Redirects to providers are checked, and not followed.
     command.args(["--max-redirects", "0"]);
     command.args(["--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off", "--no-color"]);
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
@@ -144,7 +144,7 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     calls
 }
 
-/// What a route has answered, each time.
+/// The statuses that a route has returned.
 fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let is_it = |call: &&Called| {
@@ -205,7 +205,7 @@ async fn schemathesis_as_an_administrator(store: Store) {
     for n in 0..3 {
         app.register(&format!("user{n}@x.test")).await;
     }
-    // Whoever links a provider has a proved address.
+    // A caller who links a provider has a verified address.
     app.change(&root.id, json!({ "emailVerified": true })).await;
     let calls = run(&app, Some(&root), &[ENDS]).await;
     have_answered(&calls, &LINKS);

@@ -117,7 +117,7 @@ async fn claims_that_no_cookie_holds(store: Store) {
         let held = format!("__Host-token={cookie}");
         let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await;
         assert_eq!((me.status, me.text("email")), (200, email));
-        // Who calls is the same by either.
+        // The caller is the same by either token.
         let by_cookie = app.raw("GET", "/__test/actor", &[("cookie", &held)], "").await.json();
         assert_eq!(by_cookie["claims"]["plan"], app.get(&token, "/__test/actor").await.json()["claims"]["plan"]);
         assert_eq!(by_cookie["claims"]["plan"].as_str().map(str::len), Some(bytes - 11));

@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::server::{Reply, Server};
 
-/// Where the app is, as browsers know it.
+/// The address of the app for browsers.
 pub const APP: &str = "https://app.test";
 
 /// The folder of what runs in node, where `cargo xtask test` installs it.
@@ -75,7 +75,7 @@ impl Peer {
         auth.provider(id, provider).configure(|config| config.auth.public_url = Some(APP.to_owned()))
     }
 
-    /// What it says of somebody.
+    /// The claims about a user.
     pub async fn account(&self, id: &str, email: Option<&str>, verified: bool) {
         let mut account = json!({ "id": id, "email_verified": verified });
         account["email"] = json!(email);
@@ -172,7 +172,7 @@ impl Browser {
 /// Somebody on the way: the browser's mark, and where it was sent.
 pub struct Away {
     pub cookie: String,
-    /// What it was given for this host alone, if it had nothing of the kind.
+    /// The `__Host-` cookie of the browser, if it had none before.
     pub host: Option<String>,
     pub url: String,
 }
@@ -253,7 +253,7 @@ pub async fn enter(app: &Server, provider: &str, login: &str) -> Reply {
     away.exchange(app, &code).await
 }
 
-/// Where somebody landed after a callback: the one parameter that it may have.
+/// The one parameter of the address after a callback.
 #[track_caller]
 pub fn landed(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 302, "{reply:?}");

@@ -1,4 +1,4 @@
-//! Whoever holds a session that is not theirs keeps the owner from nothing that the owner does by mail, and uses up nothing of theirs.
+//! A stolen session cannot block what the owner does by mail, and uses up none of the owner's limits.
 
 use linchpin_auth::Limit;
 use serde_json::json;
@@ -26,7 +26,7 @@ cases!(
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// What a thief may send over and over.
+/// Requests that a thief repeats.
 async fn renames(app: &Server, thief: &SignedIn) {
     assert_eq!(app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" })).await.status, 200);
 }
@@ -168,7 +168,7 @@ async fn text_messages_are_counted_by_session(store: Store) {
     assert_eq!(phone.count(), 20);
 }
 
-/// What a session may begin is counted by session as well.
+/// Set-ups and changes are counted per session too.
 async fn so_is_what_is_begun(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
@@ -192,7 +192,7 @@ async fn so_is_what_is_begun(store: Store) {
     }
 }
 
-/// Whoever signs in again and again mails no more strangers for it.
+/// Repeated sign-ins do not raise the number of mails to other addresses.
 async fn and_all_sessions_together(store: Store) {
     let post = Post::default();
     let few = |auth: linchpin_auth::Auth| {

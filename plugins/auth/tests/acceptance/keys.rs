@@ -131,7 +131,7 @@ async fn data_keys_are_judged(store: Store) {
     assert!(debug.contains("\"a\"") && !debug.contains(&STANDARD.encode([1; 32])), "{debug}");
 }
 
-/// What a program of before made of passwords, which nobody should.
+/// The weak password hash of the former program.
 struct Reversed;
 
 impl LegacyVerifier for Reversed {

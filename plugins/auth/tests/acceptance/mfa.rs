@@ -166,7 +166,7 @@ async fn a_code_works_once_in_every_order_of_uses(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     let mut who = ada.who.clone();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        // What counts failures is over as well.
+        // The counter of failures ends too.
         app.advance(900).await;
         let code = code_at(&app, &ada.secret, 0);
         for (nth, place) in order.into_iter().enumerate() {
@@ -210,7 +210,7 @@ async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
     let done = app.send(&ada.who, "POST", VERIFY_SETUP, json!({ "code": code_at(&app, &next, 0) })).await;
     assert_eq!((done.status, done.json()["recoveryCodes"].clone()), (200, json!([])), "a further one voids no codes");
     app.advance(30).await;
-    // Whoever was on the way in with the old one starts again.
+    // A sign-in under way with the old factor starts again.
     app.verify(&waiting, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_challenge");
     let token = app.challenged("a@x.test").await;
     app.verify(&token, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_code");
@@ -228,7 +228,7 @@ async fn recovery_codes_work_once(store: Store) {
     assert_eq!(app.verify(&app.challenged("a@x.test").await, &typed).await.status, 200);
     app.verify(&app.challenged("a@x.test").await, &ada.recovery[3]).await.refused(401, "invalid_code");
     assert_eq!(post.all("recovery_code_used", 1).await[0].vars["left"], "9");
-    // Whose it is, it is of nobody else.
+    // A code belongs to one account.
     let bob = enrolled(&app, "b@x.test").await;
     app.verify(&app.challenged("b@x.test").await, &ada.recovery[4]).await.refused(401, "invalid_code");
     app.advance(30).await;
@@ -257,7 +257,7 @@ async fn removing_factors_needs_proof(store: Store) {
     let code = code_at(&app, &ada.secret, 0);
     app.send(&me, "DELETE", "/auth/mfa", json!({ "code": wrong(&code) })).await.refused(401, "invalid_code");
     app.send(&me, "DELETE", "/auth/mfa/email-otp", json!({ "code": code })).await.refused(409, "mfa_not_enabled");
-    // What was refused has used nothing up, and a proof in a body is no step-up.
+    // A refusal consumes nothing, and a proof in a body is not a step-up.
     assert_eq!(app.send(&me, "DELETE", "/auth/mfa", json!({ "code": code })).await.status, 200);
     app.get(&me.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
     let plain = app.try_login("a@x.test").await;

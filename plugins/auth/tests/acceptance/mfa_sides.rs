@@ -136,7 +136,7 @@ async fn what_is_removed_by_a_step_up_with_mail(store: Store) {
     let code = post.code(3).await;
     let proof = json!({ "email": "b@x.test", "reauthToken": asked.text("reauthToken"), "code": code });
     app.send(&fresh, "POST", "/auth/change-email", proof).await.refused(403, "factor_not_allowed");
-    // What was refused has used nothing up.
+    // A refusal consumes no code.
     let body = json!({ "method": "emailOtp", "reauthToken": asked.text("reauthToken"), "code": code });
     let fresh = app.send(&fresh, "POST", "/auth/step-up", body).await.signed_in();
     app.send(&fresh, "POST", "/auth/change-email", other).await.refused(403, "step_up_required");

@@ -12,7 +12,7 @@ const OTHER: &str = "amber-walrus-17-dune";
 pub const TRIES: i64 = 5;
 pub const CHALLENGE: i64 = 300;
 
-/// What somebody may do next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
     Login { right: bool, on_device: bool },
@@ -267,7 +267,7 @@ impl Model {
             Move::Suspend | Move::Unsuspend => {
                 let suspended = matches!(step, Move::Suspend);
                 app.change(&self.id, json!({ "suspended": suspended })).await;
-                // What is so already changes nothing.
+                // Setting the present state changes nothing.
                 if std::mem::replace(&mut self.suspended, suspended) == suspended {
                     return Ok(());
                 }
@@ -312,7 +312,7 @@ impl Model {
             check(right, "invariant: a session for a wrong or used code", &reply)?;
         }
         if !waits {
-            // Whoever is suspended is told so only while the challenge is there, which it is not.
+            // A suspended account gets the reason only with a valid challenge, and there is none.
             return check(reply.status == 401 && reply.text("code") == "invalid_challenge", "a dead challenge", &reply);
         }
         challenge.left -= 1;

@@ -70,7 +70,7 @@ const MOVES: [(Move, End); 24] = {
     ]
 };
 
-/// What becomes of the newest challenge when it is answered.
+/// The state of the newest challenge after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Waiting {
     None,
@@ -157,12 +157,12 @@ impl State {
     }
 }
 
-/// What is known of the world so far.
+/// The explored states.
 #[derive(Default)]
 struct Map {
     states: Vec<State>,
     numbers: BTreeMap<State, usize>,
-    /// Where the moves of each state lead that were taken.
+    /// The next state of each explored move.
     taken: Vec<BTreeMap<usize, usize>>,
     /// Those that were not.
     open: Vec<BTreeSet<usize>>,
@@ -202,7 +202,7 @@ impl Map {
         out
     }
 
-    /// Where there is something to do yet, that is not too deep.
+    /// States with unexplored moves, below the maximum depth.
     fn waiting(&self, deep: usize) -> Vec<usize> {
         let depth = self.away(0);
         (0..self.states.len()).filter(|at| depth[*at] <= deep && !self.open[*at].is_empty()).collect()
@@ -236,7 +236,7 @@ impl Map {
     }
 }
 
-/// What a search has seen.
+/// The result of a search.
 struct Seen {
     states: usize,
     moves: usize,

@@ -1,4 +1,4 @@
-//! What an attacker, or a broken provider, may try: every one of it ends at the return target with a code, and signs nobody in.
+//! Attacks, and broken providers: each ends at the return address with a code, and signs nobody in.
 
 mod elsewhere;
 mod provider;
@@ -148,7 +148,7 @@ async fn suspended_and_unverified(store: Store) {
     late.exchange(&app, &code).await.refused(403, "account_suspended");
     assert_eq!(arrive(&app).await.1.header("location"), "/?error=account_suspended");
     app.change(&done.text("userId"), json!({ "suspended": false })).await;
-    // Whoever has no account gets none where that is so.
+    // A user without an account gets none if sign-up is disabled.
     app.stop().await;
     let other = StandIn::start().await;
     let app = app_with(&store, &other, |auth| auth.configure(|config| config.auth.oauth.allow_sign_up = false)).await;

@@ -81,7 +81,7 @@ impl Page {
 
     /// Another page of the same browser, at this origin.
     fn go(&mut self, origin: &str) {
-        // What the client lets an app set, and sends: a server that sets all of it itself passes it over.
+        // Members that the client sends and that the server ignores, because it has its own settings.
         let providers = json!({ "work": {
             "type": "custom", "name": "peer", "clientId": "of-the-page", "scopes": ["openid", "calendar"], "callbackPath": "/somewhere",
         } });
@@ -165,7 +165,7 @@ impl Page {
         self.says("useVerifyEmail", json!({ "token": token }), "The address is verified.");
     }
 
-    /// What the client has once somebody is signed in.
+    /// The state of the client after a sign-in.
     #[track_caller]
     fn is_signed_in(&self, state: &Json, path: &str) {
         let keeps = self.mode == Mode::Token;
@@ -196,7 +196,7 @@ impl Drop for Page {
     }
 }
 
-/// What the client has once nobody is signed in.
+/// The state of the client after a sign-out.
 fn signed_out(told: &[&str]) -> Json {
     json!({ "user": null, "pending": null, "token": false, "refresh": false, "path": "/login", "told": told })
 }

@@ -152,7 +152,7 @@ async fn a_person_with_two_factors() {
     browser.picture("second-refused").await;
     browser.submit("form[data-passkey=second]", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
-    // What a proof is asked for once it is old is done after it.
+    // An action that needs a fresh proof continues after it.
     app.advance(301).await;
     browser.open(&at("/confirm")).await;
     browser.picture("confirm").await;
@@ -263,7 +263,7 @@ async fn with_a_provider(script: bool, strict: bool) {
     let token = post.token("cancel_deletion", 1).await;
     browser.submit("main form", &[("token", &token)]).await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=kept");
-    // What did not work out is told where one begins.
+    // A failure is shown on the first page.
     browser.submit("header form", &[]).await;
     browser.open(&at("/sign-in?failed=account_exists")).await;
     if script && !strict {

@@ -102,7 +102,7 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
     assert!(usual.contains("Email me a code"), "{usual}");
     let page = text(&ada.get("/confirm?returnTo=/auth/ui/email").await);
     assert!(!page.contains("Email me a code") && page.contains("A recovery code."), "{page}");
-    // Whoever proves it so all the same is asked again.
+    // A repeated proof is asked for again.
     ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")]).await;
     let code = post.code(2).await;
     assert_eq!(ada.fill("/confirm", "/confirm", &[("code", &code)]).await.status, 303);
@@ -117,7 +117,7 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
     assert!(text(&ada.get("/confirm?returnTo=/auth/ui/email").await).contains("From your authenticator app, or a recovery code."));
 }
 
-/// Who lost the mail asks for another, signed in or not; what a stranger asks for is answered alike, whoever has an account.
+/// A user without the mail requests another one, signed in or not; the response reveals no account.
 async fn the_mail_once_more(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;

@@ -191,7 +191,7 @@ async fn passkeys_by_forms(store: Store) {
     assert_eq!(gone.header("location"), "/auth/ui/security?done=passkey-removed", "{}", text(&gone));
 }
 
-/// Where one proves who is there, and comes back from.
+/// The page for a step-up, with its return address.
 const CONFIRM: &str = "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity";
 
 async fn nothing_without_a_fresh_proof(store: Store) {
@@ -217,13 +217,13 @@ async fn nothing_without_a_fresh_proof(store: Store) {
     assert_ne!(ada.cookies["__Host-token"], before);
     assert!(text(&ada.fill("/security", "/factors/recovery", &[]).await).contains("Recovery codes"));
     assert_eq!(ada.fill("/security", "/factors/remove", &[("method", "totp")]).await.status, 303);
-    // Whoever has a password alone confirms by it.
+    // A user with a password only confirms with it.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
     assert!(text(&bob.get("/confirm").await).contains("name=\"password\""));
     assert_eq!(bob.fill("/confirm", "/confirm", &[("password", "wrong")]).await.status, 401);
     assert_eq!(bob.fill("/confirm", "/confirm", &[("password", GOOD)]).await.status, 303);
-    // Where everybody needs a second factor, the page says so, and nothing else can be done.
+    // If a second factor is required, the page says so, and nothing else works.
     app.stop().await;
     let required = |auth: Auth| with_passkeys(auth).configure(|config| config.auth.mfa.required = true);
     let app = app_with(&store, &post, required).await;

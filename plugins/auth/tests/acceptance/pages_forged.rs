@@ -1,4 +1,4 @@
-//! What no page lets anybody else do: forms that somebody else made, and texts that would be markup.
+//! Forged forms, and texts that contain markup, have no effect on pages.
 
 use linchpin_auth::Auth;
 use serde_json::json;

@@ -70,7 +70,7 @@ async fn in_and_back(store: Store) {
     assert_eq!((done.status, done.header("location").as_str()), (303, "/app?x=1"), "{}", text(&done));
     let page = text(&ada.get("/security").await);
     assert!(page.contains(&format!("<strong>{id}@peer.test</strong>")) && page.contains("Unlink peer"), "{page}");
-    // Whoever is signed in is not sent away; whoever signs out may come in again, without a target this time.
+    // A signed-in user is not redirected; after a sign-out, a sign-in works again, without a return address.
     assert_eq!(ada.follow("/provider?id=peer").await.header("location"), "/auth/ui/security");
     ada.fill("/security", "/sign-out", &[]).await;
     assert_eq!(through(&mut ada, "/provider?id=peer", &id).await.header("location"), "/auth/ui/security");
@@ -116,7 +116,7 @@ async fn what_goes_wrong_is_told(store: Store) {
     assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/security?failed=overtaken");
     ada.fill("/security", "/sign-out", &[]).await;
     assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
-    // What nobody asked for.
+    // An unrequested callback.
     assert_eq!(ada.follow("/provider?id=nobody").await.status, 404);
     assert_eq!(ada.follow("/provider").await.status, 404);
     for made_up in ["", "?code=", "?code=x", "?error=%3Cscript%3E", "?linked=peer"] {
@@ -229,7 +229,7 @@ async fn the_only_way_in_stays(store: Store) {
     through(&mut ada, "/provider?id=peer", &id).await;
     let kept = ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await;
     assert!(kept.status == 409 && text(&kept).contains("Set a password or add a passkey first."), "{}", text(&kept));
-    // Who can prove nothing signs in again, and goes on where they were.
+    // A user without proof signs in again, and returns to the same page.
     app.advance(301).await;
     let asked = ada.fill("/delete", "/delete", &[]).await;
     assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete");
@@ -242,7 +242,7 @@ async fn the_only_way_in_stays(store: Store) {
     assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
 }
 
-/// Where cookies are strict, a browser that comes from another site has none with it, and goes on from a page of ours.
+/// With strict cookies, a browser from another site sends none, and continues from a page of ours.
 async fn strict_cookies(store: Store) {
     let app = app_with(&store, |auth| auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)).await;
     let mut ada = Visitor::new(&app);

@@ -58,7 +58,7 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     let allowed: Vec<&Json> = options["allowCredentials"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
     assert!(allowed.len() == 2 && allowed.contains(&&json!(id)), "{options}");
     assert_eq!(options["userVerification"], "preferred");
-    // Whose it is is known: the browser need not say it.
+    // The account is known: the browser need not send the user handle.
     let response = authenticator.assert_otherwise(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
     let token = challenge["mfaToken"].as_str().unwrap();
     let done = answer(&app, token, &response).await;
@@ -123,7 +123,7 @@ async fn what_was_asked_is_answered_once(store: Store) {
     answer(&app, &token, &of_ada.assert(&second)).await.refused(401, "invalid_code");
     let third = resend().await;
     assert_eq!(answer(&app, &token, &of_ada.assert(&third)).await.status, 200);
-    // What is asked for one purpose is no answer to another.
+    // A challenge for one purpose does not answer another.
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap();
     let response = of_ada.assert(&challenge["webauthnOptions"]);
@@ -184,7 +184,7 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     assert_eq!(answer(&app, token, &other.assert(&again.json()["webauthnOptions"])).await.status, 200);
 }
 
-/// Whoever has nothing but a passkey that verifies nobody, and no mail to go by, signs in with it to change what they have.
+/// An account with one passkey without user verification, and no mail, changes its factors after a sign-in with it.
 async fn a_lone_passkey_proves_its_account(store: Store) {
     let by_name = |auth: Auth| {
         with_passkeys(auth).configure(|config| {
@@ -207,7 +207,7 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
         let (options, token) = app.login_options().await;
         app.passkey_login(&token, &touch.assert(&options)).await.signed_in()
     };
-    // Whoever has stolen it has no recovery code: while there is one, the owner proves by it.
+    // A thief of the passkey has no recovery code: while one is left, the owner proves with it.
     let mut held = sign_in(&mut touch).await;
     app.send(&held, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
     app.with(&held.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
@@ -232,7 +232,7 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
     app.send(&ada, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
     app.advance(30).await;
     assert_eq!(app.send(&ada, "DELETE", "/auth/me", json!({ "code": code_at(&app, &secret, 0) })).await.status, 202);
-    // Who has a password proves that as well, and signs in with both.
+    // An account with a password needs both to sign in.
     let mut new = linchpin_auth::NewUser::new("bob-b");
     new.password = Some(linchpin_auth::SecretText::new(GOOD));
     let bob = service.create_user(new).await.unwrap();
@@ -359,7 +359,7 @@ async fn all_factors_at_once(store: Store) {
     assert_eq!(app.send(&ada, "DELETE", "/auth/mfa", json!({})).await.status, 200);
     assert_eq!(app.get(&ada.token, CREDENTIALS).await.json()["credentials"], json!([]));
     assert!(!app.try_login("ada@example.test").await.text("token").is_empty());
-    // Who could not get in any more keeps what they have.
+    // The last way to sign in stays.
     let eve = without_password(&app, &post, "eve@example.test").await;
     app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
     app.prove(&eve).await;

@@ -22,7 +22,7 @@ fn renewing(auth: Auth) -> Auth {
     auth.refresh_tokens()
 }
 
-/// What a script of a page of ours sends.
+/// The request of a script on one of our pages.
 async fn refresh(app: &Server, who: &mut Visitor<'_>, from_browser: bool) -> crate::server::Reply {
     let (origin, csrf) = (format!("http://{}", app.host()), who.cookies.get(CSRF).cloned().unwrap_or_default());
     let mut headers = vec![("origin", origin.as_str()), ("x-csrf-token", csrf.as_str())];
@@ -92,7 +92,7 @@ async fn leaving_with_two_tokens(store: Store) {
         app.advance(960).await;
         ada.cookies.insert(REFRESH.to_owned(), format!("x; {REFRESH}={own}"));
         if !of_host {
-            // What is of one host alone is not at another that shares the rest.
+            // A `__Host-` cookie is not sent to another host of the domain.
             ada.cookies.remove("__Host-renews");
         }
         let out = if by_page {
@@ -107,7 +107,7 @@ async fn leaving_with_two_tokens(store: Store) {
     }
 }
 
-/// Whoever shares an address with somebody who tries tokens leaves all the same.
+/// A sign-out works although another client of the same address tries tokens.
 async fn leaving_while_renewals_are_refused(store: Store) {
     let few = |auth: Auth| {
         renewing(auth).configure(|config| {
@@ -127,7 +127,7 @@ async fn leaving_while_renewals_are_refused(store: Store) {
     app.post("/auth/refresh", serde_json::json!({ "refreshToken": own })).await.refused(401, "refresh_invalid");
 }
 
-/// Whoever is shown a page may be gone before it comes. The token that they have is as good as before, and no sign of a thief.
+/// A page that is left before it loads does not invalidate the refresh token.
 async fn a_page_that_nobody_waited_for(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
@@ -141,7 +141,7 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     }
     assert!(ada.is_signed_in().await);
     assert_eq!(app.me(&ada.cookies[TOKEN]).await.text("id"), id);
-    // What it brought late takes the place of nothing that another window has got meanwhile.
+    // A late response does not replace the newer token of another window.
     app.advance(960).await;
     let mut other = Visitor::new(&app);
     other.cookies = ada.cookies.clone();
@@ -165,7 +165,7 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     assert!(ada.is_signed_in().await);
 }
 
-/// Whoever has strict cookies is at home only after a click on a page of the app itself: another site's link is none.
+/// With strict cookies, a link of another site needs a click on a page of the app.
 async fn strict_cookies_and_a_link(store: Store) {
     let strict = |auth: Auth| renewing(auth).configure(|config| config.auth.cookies.same_site = SameSite::Strict);
     let app = store.app_with(strict).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linchpin::{BoxFuture, Result};
 use linchpin_auth::{Auth, Mail, Mailer};
 
-/// What has been mailed.
+/// The sent mails.
 #[derive(Clone, Default)]
 pub struct Post(Arc<Mutex<Vec<Mail>>>);
 

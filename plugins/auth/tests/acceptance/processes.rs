@@ -159,7 +159,7 @@ impl TenantResolver for Members {
     }
 }
 
-/// What somebody may do in a tenant counts there alone, and a change of it as soon as it is told.
+/// Roles of a tenant hold in it only, and a change takes effect when it is announced.
 async fn roles_of_a_tenant(store: Store) {
     let members = Members::default();
     let resolver = members.clone();
@@ -214,11 +214,11 @@ async fn tenants(store: Store) {
         let actor = app.raw("GET", "/__test/actor?x=north", &[("authorization", &bearer), (header, "north")], "").await;
         assert_eq!(actor.json()["tenantId"], json!(null), "{header}");
     }
-    // Whoever leaves it is out as soon as anything is known anew.
+    // A former member is refused as soon as the cache is refreshed.
     members.0.lock().unwrap().clear();
     app.advance(5).await;
     assert_eq!(of(&ada.token).await, json!(null));
-    // What cannot be told is neither: nobody is let in without a tenant.
+    // If the resolver fails, nobody is let in without a tenant.
     members.1.store(true, Ordering::SeqCst);
     app.advance(5).await;
     assert_eq!(app.get_any(&ada.token, "/auth/me").await.status, 503);

@@ -65,7 +65,7 @@ async fn hooks_may_refuse_a_sign_in(store: Store) {
     assert_eq!(login(&app, GOOD).await.status, 200);
 }
 
-/// What refuses a new password leaves the one there is, the sessions, and the token that was mailed.
+/// A refused new password keeps the present one, the sessions and the mailed token.
 async fn hooks_may_refuse_a_password(store: Store) {
     let (post, closed) = (Post::default(), Closed::default());
     let app = store.app_with(|auth: Auth| post.on(auth).hooks(closed.clone())).await;

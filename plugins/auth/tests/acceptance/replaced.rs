@@ -29,7 +29,7 @@ pub const READ: Operation<Page>;
 
 static PAGES: Package = package!(name = "pages", entities = [entity(Page, [READ])]);
 
-/// Whoever names themselves is who they say. Of tests only.
+/// Trusts the name in a header. For tests only.
 struct ByHeader;
 
 impl ActorResolver for ByHeader {
@@ -62,7 +62,7 @@ fn pages(store: &Store) -> App {
     App::new(Config::new().signing_secret(SECRET).port(0).database(store.url())).package(&PAGES)
 }
 
-/// What the policies of an entity and of its operations come to, whoever says who calls.
+/// The results of policies of an entity and its operations, with any authentication plugin.
 async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
     let made = anonymous.post("/pages", &json!({})).await.unwrap().json().unwrap();
     let page = format!("/pages/{}", made["id"].as_str().unwrap());

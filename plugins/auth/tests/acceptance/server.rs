@@ -21,13 +21,13 @@ use crate::testbed::{NOTES, TestBed};
 pub const SECRET: &str = "an-acceptance-secret-of-32-bytes!!";
 pub const GOOD: &str = "violet-otter-91-lamp";
 
-/// Where an app of a case keeps its records. A second app on it finds those of the first, unless it is memory.
+/// The store of a case. A second app on it finds the records of the first, except in memory.
 pub struct Store {
     url: String,
     clock: Arc<FakeClock>,
     /// 0: whichever is free.
     port: u16,
-    /// What hashing a password costs.
+    /// The cost of password hashes.
     argon2: Argon2Cost,
     _folder: Option<tempfile::TempDir>,
 }
@@ -152,7 +152,7 @@ impl Store {
     }
 }
 
-/// What removes notes: a program.
+/// The program that removes notes.
 fn remover() -> ApiCredential {
     ApiCredential { id: "remover".into(), token: SecretText::new("what-removes-the-notes-of-this-testbed"), roles: Vec::new() }
 }
@@ -163,7 +163,7 @@ pub struct Server {
     client: Client<HttpConnector, Full<Bytes>>,
     running: linchpin::Running,
     clock: Arc<FakeClock>,
-    /// What it says of its routes, once somebody has called one.
+    /// Its API document, once a route was called.
     document: OnceCell<Arc<Document>>,
 }
 
@@ -175,7 +175,7 @@ pub struct Reply {
     pub body: Bytes,
 }
 
-/// Who is signed in.
+/// A signed-in user.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     pub id: String,
@@ -193,12 +193,12 @@ impl Server {
         self.running.adapters()
     }
 
-    /// What the app's start-up has provided.
+    /// A value that the app's start provides.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Arc<T> {
         self.running.adapters().provided::<T>().unwrap()
     }
 
-    /// What answers, without its socket.
+    /// The service, without its socket.
     pub fn service(&self) -> linchpin::http::HttpService {
         self.running.service()
     }
@@ -366,13 +366,13 @@ impl Reply {
         self.headers.get_all("set-cookie").iter().filter_map(|v| v.to_str().ok()).find(|v| v.starts_with(&begins)).map(str::to_owned)
     }
 
-    /// What a browser would send back of it.
+    /// The cookies that a browser would send back.
     pub fn cookie_value(&self, name: &str) -> String {
         let set = self.cookie(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
         set[name.len() + 1..].split(';').next().unwrap_or_default().to_owned()
     }
 
-    /// What holds of every answer.
+    /// Checks of every response.
     fn is_well_formed(&self, is_ours: bool) {
         assert!(self.status < 500, "{self:?}");
         assert!(!self.header("x-request-id").is_empty(), "{self:?}");

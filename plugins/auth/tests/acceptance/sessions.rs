@@ -82,7 +82,7 @@ async fn the_number_of_sessions_is_limited(store: Store) {
     let three = |auth: Auth| {
         auth.configure(|config| {
             config.auth.session.max_per_user = 3;
-            // Who signs in at once is counted before it is known that they may.
+            // Concurrent sign-ins are counted before they are checked.
             for name in ["login", "loginIp", "loginSpread", "loginIdentifier"] {
                 config.auth.rate_limit.buckets.insert(name.to_owned(), Limit { max: 1000, window_seconds: 900 });
             }
@@ -122,7 +122,7 @@ async fn sessions_end_after_idle_time(store: Store) {
     let idle = app.get(&ada.token, "/auth/sessions").await.json()["sessions"][0]["sessionId"].as_str().unwrap().to_owned();
     app.advance(100).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
-    // What no token works for is no session that anybody has.
+    // A session without a valid token is not listed.
     let again = app.login("ada@example.test").await;
     let sessions = app.get(&again.token, "/auth/sessions").await.json();
     assert_eq!((sessions["sessions"].as_array().map(Vec::len), &sessions["sessions"][0]["current"]), (Some(1), &json!(true)));
@@ -176,7 +176,7 @@ async fn sessions_end_at_once(store: Store) {
     }
 }
 
-/// What else a browser has for the app is no matter of ours, text or not; ours counts once, and as text.
+/// Other cookies of the app are ignored, text or not; ours must appear once, and as text.
 async fn cookies_of_others(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;

@@ -234,7 +234,7 @@ fn shown(config: &AuthConfig) -> String {
     format!("{parts:?}")
 }
 
-/// What start-up says of a configuration.
+/// The errors of a start with this configuration.
 async fn told(config: AuthConfig) -> String {
     let app = linchpin::Config::new().signing_secret(NEW).port(0).database("memory:");
     match linchpin::App::new(app).plugin(Auth::from_config(config)).start().await {

@@ -160,7 +160,7 @@ async fn proofs_are_counted_together(store: Store) {
     assert_eq!(app.send(&me, "POST", STEP_UP, json!({ "method": "password", "password": GOOD })).await.status, 200);
 }
 
-/// Whoever has stolen a session uses up their own proofs, and the owner's by no number of sessions.
+/// A thief's proofs are counted in the stolen session, and never block the owner's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proofs_of_a_stolen_session_are_counted_apart() {
     let post = Post::default();
@@ -214,7 +214,7 @@ async fn what_a_step_up_lacks_is_told(store: Store) {
     app.send(&me, "POST", STEP_UP, json!({ "method": "password" })).await.problem("required", "password");
     app.send(&me, "POST", STEP_UP, json!({ "method": "totp" })).await.problem("required", "code");
     app.send(&me, "POST", STEP_UP, json!({ "method": "emailOtp", "code": "1" })).await.problem("required", "reauthToken");
-    // What the account does not have does not count, and is not tried.
+    // A factor that the account lacks is not checked, and does not count as an attempt.
     app.send(&me, "POST", STEP_UP, json!({ "method": "totp", "code": "123456" })).await.refused(403, "factor_not_allowed");
     app.send(&me, "POST", STEP_UP, json!({ "method": "recovery", "code": "ABCD-EFGH-2345" })).await.refused(403, "factor_not_allowed");
     app.send(&me, "POST", "/auth/reauth/challenge", json!({ "method": "totp" })).await.refused(400, "method_unavailable");

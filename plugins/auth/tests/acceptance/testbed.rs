@@ -1,4 +1,4 @@
-//! What an app of tests has beside the plugin: a clock that is set, routes under every guard, and changes by the app itself.
+//! The test app besides the plugin: a settable clock, routes under every guard, and changes by the app itself.
 
 use std::sync::Arc;
 use std::time::Duration;

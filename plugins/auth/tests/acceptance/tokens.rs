@@ -49,7 +49,7 @@ fn jose(app: &Server, question: &Json) -> Result<Json, String> {
     answer.map(|claims| serde_json::from_slice(&claims).unwrap())
 }
 
-/// What a program answers, or complains of.
+/// The output of a program, or its error.
 fn run(program: &mut Command, question: &Json) -> Result<Vec<u8>, String> {
     let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("cargo xtask test says what is missing");
@@ -75,7 +75,7 @@ async fn tokens_have_standard_claims(store: Store) {
     assert!(seen["sid"].as_str().unwrap().len() == 43 && seen["jti"].as_str().unwrap().len() == 36);
     let header = header(&ada.token);
     assert!(header["kid"].as_str().unwrap().len() == 12 && header["typ"] == "JWT" && header["alg"] == "HS256", "{header}");
-    // What it signs with the same secret is good; what says anything else of itself is not.
+    // A token signed with the same secret is valid; any other algorithm is not.
     let forge = |claims: &Json, headers: &Json| {
         let question = json!({ "claims": claims, "secret": SECRET, "algorithm": "HS256", "headers": headers });
         pyjwt(SIGN, &question).as_str().unwrap().to_owned()
@@ -186,7 +186,7 @@ async fn with_keys(store: &Store, algorithm: &str, keys: &Json) -> linchpin::Res
     store.try_app(set).await
 }
 
-/// What an earlier key has signed is good for as long as its public part is there, and signs nothing any more.
+/// Tokens of a former key are valid as long as its public part is configured; it signs nothing new.
 async fn former_keys_verify_and_do_not_sign(store: Store) {
     for name in ["EdDSA", "RS256"] {
         let (old, new) = (key(name), key(name));
@@ -247,7 +247,7 @@ async fn invalid_keys_stop_the_start(store: Store) {
     with_keys(&store, "RS256", &json!([private(&"a_-9".repeat(16), &good)])).await.unwrap().stop().await;
 }
 
-/// What everybody has verifies what its other half has signed, and nothing else.
+/// A public key verifies tokens of its private key only, and is not accepted as an HMAC secret.
 async fn a_public_key_is_not_accepted_as_a_secret(store: Store) {
     let (new, old) = (key("RS256"), key("RS256"));
     let keys = json!([{ "kid": "new", "privateKeyPem": new }, { "kid": "old", "publicKeyPem": public(&old) }]);

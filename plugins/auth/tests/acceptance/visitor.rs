@@ -124,7 +124,7 @@ pub fn hidden(page: &Reply, name: &str) -> Option<String> {
     Some(rest.split('"').next().unwrap_or_default().to_owned())
 }
 
-/// What holds of every page and redirect.
+/// Checks of every page and redirect.
 fn is_guarded(path: &str, reply: &Reply) {
     let policy = reply.header("content-security-policy");
     for part in

@@ -27,7 +27,7 @@ const PASSED: &str = "LINCHPIN_CRASH_PASSED";
 /// Begins a line that lets seconds pass.
 const PASS: &str = "pass ";
 
-/// Who may read the audit.
+/// The administrator, who reads the audit.
 pub const ROOT: &str = "root@x.test";
 
 pub const GOOD: &str = "violet-otter-91-lamp";
@@ -75,7 +75,7 @@ async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Run
     }
 }
 
-/// What a child does: it serves until it is killed, and stops at the write that it is told.
+/// The child process: it serves until it is killed, and stops at the given write.
 pub async fn serve() {
     let Ok(url) = std::env::var(URL) else { return };
     let told = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
@@ -113,7 +113,7 @@ fn open(url: &str, stop: &Arc<Stop>) -> Arc<dyn Store> {
     stopping(SqliteStore::open(SqliteOptions::new(path)).unwrap(), stop)
 }
 
-/// Whoever answers at a port.
+/// A client of the server at a port.
 #[derive(Clone)]
 pub struct Peer {
     port: u16,

@@ -34,7 +34,7 @@ async fn happened(peer: &Peer, before: &Before, event: &str) -> usize {
     page.body["items"].as_array().unwrap().iter().filter(|row| row["event"] == event).count()
 }
 
-/// Whoever has had no answer may go on as if it had not happened, or as if it had; nothing in between.
+/// After a lost response, the change has happened entirely or not at all.
 fn is_none_or_late(answer: Option<&Answer>) -> bool {
     answer.is_none_or(|answer| answer.status == 503)
 }
@@ -92,7 +92,7 @@ impl Case for Cancellation {
         }
         assert!(!is_scheduled(peer, before).await);
         assert_eq!(happened(peer, before, "auth:account.deletion.cancelled").await, 1);
-        // What ended when it was asked for stays ended.
+        // Sessions that the request ended stay ended.
         assert_eq!(peer.me(&before.other).await, 401);
     }
 }
@@ -123,7 +123,7 @@ impl Case for Purge {
         let login = peer.login(&before.email, GOOD).await;
         assert_eq!(login.status, 200, "{login:?}");
         assert!(login.text("userId") != before.id && login.body["deletionScheduledFor"].is_null(), "{login:?}");
-        // What is kept of the old one leads to nobody.
+        // The remaining audit of the old account identifies nobody.
         let root = peer.login(ROOT, GOOD).await.text("token");
         let proved = peer.ask("POST", "step-up", &root, json!({ "method": "password", "password": GOOD })).await.unwrap();
         let kept = peer.ask("GET", &format!("admin/audit?userId={}", before.id), &proved.text("token"), Json::Null).await.unwrap();

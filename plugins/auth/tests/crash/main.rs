@@ -33,7 +33,7 @@ async fn serve() {
     child::serve().await;
 }
 
-/// What a case knows before its request: who is there.
+/// The accounts that a case has before its request.
 struct Before {
     id: String,
     email: String,
@@ -148,7 +148,7 @@ impl Case for Refresh {
     }
 
     async fn judge(peer: &Peer, before: &Before, _: Option<Answer>) {
-        // Whoever had no answer tries again, and goes on.
+        // A client without a response tries again, and continues.
         let again = Self::request(peer, before).await.unwrap();
         assert_eq!(again.status, 200, "{again:?}");
         assert_eq!(peer.me(&again.text("token")).await, 200);

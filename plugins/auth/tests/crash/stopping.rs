@@ -16,7 +16,7 @@ pub struct Stop {
     reached: Box<dyn Fn() -> Then + Send + Sync>,
 }
 
-/// What happens at the point, and at all later ones.
+/// The behaviour at this point, and at all later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing, ever.

@@ -36,7 +36,7 @@ pub(super) async fn least_is_kept(s: &Server) {
         sound(s, "a refusal").await;
     }
     assert_eq!(get(s, &format!("/memberships/{bob}")).await["rank"], "owner");
-    // Who does not own it may leave.
+    // A member who is not an owner may leave.
     assert_eq!(s.delete(&format!("/memberships/{zoe}")).await.status, 204);
     assert_eq!(s.post("/memberships/assign", json!({"clubId": "c", "userId": "eve", "rank": "owner"})).await.status, 201);
     assert_eq!(s.delete(&format!("/memberships/{bob}")).await.status, 204);
@@ -59,7 +59,7 @@ pub(super) async fn least_is_kept(s: &Server) {
     sound(s, "an erasure").await;
 }
 
-/// Whoever deletes what must have an owner deletes its owners.
+/// Deleting the record with the number deletes the counted ones in spite of `min`.
 pub(super) async fn least_of_what_is_deleted(s: &Server) {
     club(s, "c", &["ann"]).await;
     assert_eq!(s.delete("/clubs/c").await.status, 204);

@@ -72,7 +72,7 @@ pub(super) async fn named_before(s: &Server) {
     }
 }
 
-/// What one tenant is at keeps no other one waiting, also where both have given the same value to what is unique within each.
+/// Tenants do not wait for each other, even with the same unique value in both.
 #[cfg(feature = "postgres")]
 pub(super) async fn upserts_of_tenants(s: &Server) {
     let place = async |token: &str, board: &str| {

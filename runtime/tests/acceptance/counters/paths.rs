@@ -25,7 +25,7 @@ pub(super) async fn crud(s: &Server) {
     ok(s, "PATCH", "/answers/c", json!({"topicId": "u", "status": "draft"})).await;
     ok(s, "PATCH", "/answers/d", json!({"topicId": "u"})).await;
     ok(s, "DELETE", "/answers/d", Json::Null).await;
-    // What is refused, and what is not there, counts nowhere.
+    // Refused and missing records do not count.
     for reply in [
         s.post("/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await,
         s.patch("/answers/d", json!({"status": "draft"})).await,
@@ -207,7 +207,7 @@ pub(super) async fn tenants(s: &Server) {
     };
     assert_eq!(send(&ann, "POST", "/boards", r#"{"id":"b"}"#).await.status, 201);
     assert_eq!(send(&ann, "POST", "/pins", r#"{"boardId":"b"}"#).await.status, 201);
-    // Whoever names a record of another tenant changes nothing of it.
+    // Naming a record of another tenant does not change it.
     let made = send(&eve, "POST", "/pins", r#"{"boardId":"b"}"#).await;
     assert_eq!(made.status, 201);
     assert_eq!(send(&ann, "GET", "/boards/b", "").await.json()["pins"], 1);

@@ -1,4 +1,4 @@
-//! What somebody else's idempotency key, and somebody else's record behind a key in one's own, lead to: nothing.
+//! Idempotency keys and records of other callers have no effect on one's own calls.
 
 use linchpin::entity::{EntityDesc, Link};
 use linchpin::http::{Action, Endpoint};

@@ -1,4 +1,4 @@
-//! What a route is asked about a record.
+//! Requests about a record, for each route.
 
 use linchpin::entity::{EntityDesc, FieldDesc, Flags, Kind};
 use linchpin::http::{Action, Endpoint};
@@ -23,7 +23,7 @@ pub(super) struct Request {
 pub(super) type Probe = Box<dyn Fn(&Known, &str) -> Request>;
 type Change = Box<dyn Fn(&mut Request, &Known, &str)>;
 
-/// What a route is asked about a record: by path, parameters, filters, cursors, headers and bodies.
+/// Requests about a record: by path, parameters, filters, cursors, headers and bodies.
 pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str) -> Vec<Probe> {
     let (method, path, base) = (endpoint.method.as_str(), endpoint.path.clone(), base.to_owned());
     let plain = {

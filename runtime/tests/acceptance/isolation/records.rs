@@ -99,7 +99,7 @@ pub(super) async fn everything(s: &Server, desc: &'static EntityDesc) -> Vec<Box
     }
 }
 
-/// What is stored of the victim.
+/// The stored records of the victim.
 pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
     let theirs = everything(s, desc).await.into_iter().filter(|record| is_theirs(desc, record));
     theirs.map(|record| format!("{record:?}")).collect()

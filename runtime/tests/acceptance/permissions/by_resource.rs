@@ -1,4 +1,4 @@
-//! What the evaluator is asked about a resource.
+//! Questions to the evaluator about a resource.
 
 use serde_json::{Value as Json, json};
 
@@ -96,7 +96,7 @@ pub(super) async fn resources_in_the_path(s: &Server) {
     assert_eq!(call(s, &s.token("ann", &["-write@c1"]), "GET", &path, Json::Null).await.code(), (403, "forbidden"));
 }
 
-/// What was allowed and what is done cannot come apart: the thread leaves its container between the two.
+/// The decision holds for the statement: the thread leaves its container between the two.
 pub(super) async fn a_record_that_moves_meanwhile(s: &Server) {
     for (method, below, body) in [("PATCH", "", json!({"title": "mine"})), ("DELETE", "", Json::Null), ("POST", "/post", Json::Null)] {
         let record = thread(s, "ann", "moving", Some("c1")).await;

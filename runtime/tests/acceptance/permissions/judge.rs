@@ -1,4 +1,4 @@
-//! What grants, by the roles of the actor.
+//! An evaluator that decides by the roles of the actor.
 
 use std::sync::OnceLock;
 

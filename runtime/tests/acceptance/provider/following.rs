@@ -135,7 +135,7 @@ pub(super) async fn rebuilding(l: Library) {
     assert!(refused.is_err());
 }
 
-/// What was indexed before a restart is not indexed again; a store that the index does not belong to is.
+/// After a restart, indexed records are not indexed again; those of another store are.
 pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
     let folder = tempfile::tempdir().unwrap();
     let words = Words::default();

@@ -1,4 +1,4 @@
-//! What a provider answers is not believed, and its failures are told.
+//! A provider is not trusted, and its failures are reported.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) async fn others_records_are_never_shown(l: Library) {
     assert_eq!(l.s.get("/secrets/hunt?q=word").await.status, 401);
 }
 
-/// What red sees is the same whether the provider names blue's records, ids of nobody, or nothing at all.
+/// A caller sees the same whether the provider returns other callers' records, unknown ids, or nothing.
 pub(super) async fn a_liar_is_told_apart_by_nothing(l: Library) {
     l.secrets("blue", (0..40).map(|n| format!("blue-{n:02}")), "word").await;
     l.settled("secrets", |found| found.len() == 40).await;
@@ -75,7 +75,7 @@ pub(super) async fn pages_stay_whole_when_hits_are_dropped(l: Library) {
             assert_eq!(page["hasMore"], json!(page["nextCursor"].is_string()));
             let Some(cursor) = page["nextCursor"].as_str() else { break };
             assert_eq!(items.len(), limit, "a page that is not the last is full");
-            // What a cursor shows is what its reader has seen.
+            // A cursor contains only records that its reader has seen.
             let shown = base64_text(cursor);
             assert!(!shown.contains("blue"), "{shown}");
             path = format!("/secrets/hunt-page?q=word&limit={limit}&cursor={cursor}");
@@ -114,7 +114,7 @@ pub(super) async fn an_index_behind_the_store_shows_nothing_wrong(l: Library) {
     assert_eq!(l.s.patch("/papers/b", json!({"title": "changed"})).await.status, 200);
     let found = l.s.get("/papers/find?q=word").await.json();
     assert_eq!((ids(&found), &found[0]["title"]), (vec!["b"], &json!("changed")), "what the store has now");
-    // What it was not told, it is told as soon as it can hear.
+    // Missed changes arrive as soon as the provider works again.
     *l.words.full.lock().unwrap() = false;
     l.until("papers", &[("b", "changed|")]).await;
 }

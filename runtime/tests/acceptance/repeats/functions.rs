@@ -18,7 +18,7 @@ use crate::server::{Reply, Server};
 
 /// How often each function was called, by a name that the request gives.
 static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
-/// What holds a call back until the test lets it go.
+/// Holds a call back until the test releases it.
 static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
 
 fn called(name: &str) -> usize {
@@ -36,7 +36,7 @@ fn held(name: &str) -> Arc<Notify> {
 #[derive(serde::Deserialize)]
 struct Said {
     name: String,
-    /// What the function does.
+    /// The behaviour of the function.
     how: String,
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn functions(s: &Server) {
     assert_eq!((first.status, &*first.header("set-cookie"), &*first.body), (202, "a=b", &b"text"[..]));
     let again = tell("cookie", &k, &name).await;
     same(&first, &again);
-    // What was not named to be kept is not: it may be a secret.
+    // Other headers are not stored: they may be secret.
     assert!(!again.headers.contains_key("set-cookie"));
     assert_eq!(calls(&name), 1);
     let (k, name) = (key("refuse"), key("refuse"));
@@ -87,7 +87,7 @@ pub(super) async fn functions(s: &Server) {
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
     same(&refused, &tell("refuse", &k, &name).await);
     assert_eq!(calls(&name), 1);
-    // What cannot be kept is answered once, and does not happen twice.
+    // A response that cannot be stored is given once, and the call has no second effect.
     for how in ["stream", "large"] {
         let (k, name) = (key(how), key(how));
         let first = tell(how, &k, &name).await;
@@ -108,7 +108,7 @@ async fn begun(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
     socket
 }
 
-/// What a call is answered once the one before it is done.
+/// The response to a call after the previous one is done.
 async fn answered(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     loop {
         let reply = send(s, "POST", path, key, body).await;

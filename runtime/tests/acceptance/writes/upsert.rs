@@ -66,12 +66,12 @@ pub(super) async fn ups_checked(s: &Server) {
     assert_eq!(s.post("/settings/put-setting", json!({"id": "a", "low": 5, "high": 10})).await.status, 201);
     s.post("/settings/put-setting", json!({"id": "a", "low": 50})).await.problem("check", "low");
     assert_eq!(s.get("/settings/a").await.json()["low"], 5);
-    // What is not given stays as it is stored, whatever its default.
+    // Omitted fields keep their stored value, whatever their default.
     assert_eq!(s.post("/settings/put-setting", json!({"id": "b", "low": 5, "high": 300})).await.status, 201);
     let kept = s.post("/settings/put-setting", json!({"id": "b", "low": 200})).await;
     assert_eq!((kept.status, &kept.json()["low"], &kept.json()["high"]), (200, &json!(200), &json!(300)));
     s.post("/settings/put-setting", json!({"id": "b", "low": 301})).await.problem("check", "low");
-    // What is wrong by itself is told before that.
+    // Invalid values are reported first.
     s.post("/settings/put-setting", json!({"id": "b", "low": "x"})).await.problem("type", "low");
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Sto
     assert_eq!(post.all("existing_account", 1).await[0].to, email);
     // Nothing was left behind: the account goes on as before.
     assert_eq!(app.login(&email).await.id, owner.id);
-    // What the provider does not vouch for is not used, whether there is an account or not.
+    // An unverified address is not used, whether or not an account has it.
     peer.account(&id, Some(&email), false).await;
     for _ in 0..2 {
         let away = Away::from(&app, "/auth/peer").await;
@@ -188,7 +188,7 @@ pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) 
     assert_eq!(own["amr"], json!(["fed", "otp", "mfa"]));
 }
 
-/// Whoever deleted their account is somebody new to the provider's app, and nothing of the link is left.
+/// After a deletion, the provider's identity is new, and nothing of the link is left.
 pub(super) async fn deleted_accounts(store: Store) {
     let app = app_with(&store, |auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)).await;
     let id = format!("de{}", fresh());

@@ -70,7 +70,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     ] {
         get(foreign).await.refused(403, "csrf_failed");
     }
-    // What no browser sends by itself goes by POST.
+    // A POST is not sent by a browser on its own.
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str()), ("sec-fetch-site", "same-origin")];
     app.raw("GET", "/auth/stand/link", &headers, "").await.refused(403, "csrf_failed");
@@ -113,7 +113,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     );
 }
 
-/// Whoever ends their sessions while a provider is being asked is not found linked to it afterwards.
+/// Ending sessions during the provider's sign-in prevents the link.
 pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
@@ -216,7 +216,7 @@ impl AuthHooks for Doorman {
     }
 }
 
-/// Whoever the app turns away has nothing linked to their account by that, and is told of nothing.
+/// A sign-in that a hook refuses links nothing and mails nothing.
 pub(super) async fn links_that_a_hook_refuses(store: Store) {
     let (standin, post, doorman) = (StandIn::start().await, Post::default(), Doorman::default());
     let app = app_with(&store, &standin, |auth| {
@@ -235,7 +235,7 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
     assert!(!events.contains("auth:oauth.linked"), "{events}");
     assert_eq!((post.count("provider_linked"), doorman.0.0.swap(0, Ordering::SeqCst)), (0, 1));
-    // Whoever is let in is asked about once.
+    // The hook runs once for an accepted sign-in.
     doorman.0.1.store(false, Ordering::SeqCst);
     let (away, back) = arrive(&app).await;
     assert_eq!(away.exchange(&app, &landed(&back, "code")).await.text("userId"), ada.id);

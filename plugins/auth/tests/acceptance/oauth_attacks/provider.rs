@@ -82,7 +82,7 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
         app.advance(2).await;
     }
     app.post("/auth/login", json!({ "email": "ada@standin.test", "password": GOOD })).await.refused(401, "invalid_credentials");
-    // What is unusual and right all the same; the clocks have come apart by little.
+    // Unusual but valid responses, with a small clock difference.
     standin.behave(|manner| {
         manner.claims.insert("aud".to_owned(), json!([CLIENT, "another-client"]));
         manner.claims.insert("azp".to_owned(), json!(CLIENT));
@@ -125,7 +125,7 @@ fn forged(header: &Json, claims: &Json, secret: Option<&str>) -> String {
 pub(super) async fn answers_that_are_none(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
-    // Where to send somebody cannot be asked: they are told so where they wanted to go.
+    // If the provider's configuration cannot be read, the return address gets the error.
     for bad in [Bad::Redirect, Bad::Huge, Bad::Html, Bad::Error, Bad::NotJson, Bad::Nothing] {
         standin.behave(|manner| {
             manner.answers.insert("/.well-known/openid-configuration".to_owned(), bad);

@@ -1,4 +1,4 @@
-//! What stays different for the client, as the README tells it.
+//! Remaining differences for the client, as the README lists them.
 
 use linchpin_auth::{Auth, OnPasswordChange};
 use serde_json::{Value as Json, json};

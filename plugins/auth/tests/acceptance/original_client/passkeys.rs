@@ -32,7 +32,7 @@ async fn add(page: &mut Page, app: &Server, authenticator: &mut Authenticator, n
     // The newer of two is the one that counts: the clock, which stands still, goes on a little.
     app.post("/__test/clock", json!({ "advanceSeconds": 0.001 })).await;
     let begun = page.call("useWebAuthnRegisterOptions", json!(null)).0;
-    // What the page says of itself is passed over.
+    // Extra members of the page are ignored.
     assert_eq!((&begun["options"]["rp"]["id"], &begun["options"]["attestation"]), (&json!(SITE), &json!("none")));
     let answer = authenticator.register(&begun["options"]);
     let body = json!({ "registrationToken": begun["registrationToken"], "attestationResponse": answer, "name": name });

@@ -1,4 +1,4 @@
-//! What a registration and an assertion must keep to be taken, member by member.
+//! Rules for registrations and assertions, member by member.
 
 use serde_json::{Value as Json, json};
 
@@ -7,7 +7,7 @@ use crate::authenticator::{Authenticator, BACKED_UP, Draft, ELIGIBLE, ORIGIN, PR
 use crate::post::Post;
 use crate::server::Store;
 
-/// What an answer is made otherwise by.
+/// A change to an answer.
 type Change = Box<dyn FnOnce(&mut Draft)>;
 
 pub(super) async fn every_algorithm(store: Store) {
@@ -74,7 +74,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
         app.with(&ada.token, "POST", REGISTER, Some(body)).await.refused(401, "invalid_challenge");
     }
     assert!(app.passkeys(&ada.token).await.is_empty());
-    // What is allowed: signing for itself, being copied, and saying so.
+    // Allowed: self-attestation, and backup flags.
     let mut authenticator = Authenticator::p256();
     authenticator.flags |= ELIGIBLE | BACKED_UP;
     let (options, token) = app.register_options(&ada.token).await;
