@@ -46,8 +46,14 @@ macro_rules! keys {
             /// Reads one key; `false` if it has no row.
             fn read(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
                 match opt.name().as_str() {
-                    $($key => { let read: fn(&Opt, &mut Diagnostics) -> $ty = $read; self.$member = read(opt, d); })*
-                    $($one_key => { let read: fn(&Opt, &mut Diagnostics) -> $one_ty = $one_read; self.$one = read(opt, d); })*
+                    $($key => {
+                        const READ: fn(&Opt, &mut Diagnostics) -> $ty = $read;
+                        self.$member = READ(opt, d);
+                    })*
+                    $($one_key => {
+                        const READ: fn(&Opt, &mut Diagnostics) -> $one_ty = $one_read;
+                        self.$one = READ(opt, d);
+                    })*
                     _ => return false,
                 }
                 true
@@ -56,8 +62,14 @@ macro_rules! keys {
             /// What is declared, as calls on the empty descriptor.
             fn calls(&self, entity: &TokenStream) -> TokenStream {
                 let mut calls = TokenStream::new();
-                $({ let call: fn(&$ty, &TokenStream) -> Option<TokenStream> = $call; calls.extend(call(&self.$member, entity)); })*
-                $({ let call: fn(&$one_ty, &TokenStream) -> Option<TokenStream> = $one_call; calls.extend(call(&self.$one, entity)); })*
+                $({
+                    const CALL: fn(&$ty, &TokenStream) -> Option<TokenStream> = $call;
+                    calls.extend(CALL(&self.$member, entity));
+                })*
+                $({
+                    const CALL: fn(&$one_ty, &TokenStream) -> Option<TokenStream> = $one_call;
+                    calls.extend(CALL(&self.$one, entity));
+                })*
                 calls
             }
         }
